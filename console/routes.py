@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.pages import account_settings, keys, overview, security, sign_in
+from console.pages import account_settings, credentials, keys, overview, security, sign_in, sso
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -33,10 +33,15 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/sign-in/recovery-code", sign_in.with_recovery_code, needs_sign_in=False),
     PageRoute("POST", "/sign-in/passkey/start", sign_in.start_passkey, needs_sign_in=False, is_json=True),
     PageRoute("POST", "/sign-in/passkey", sign_in.with_passkey, needs_sign_in=False),
+    PageRoute("POST", "/sign-in/password", sign_in.with_password, needs_sign_in=False),
+    PageRoute("POST", "/sign-in/mail", sign_in.send_link, needs_sign_in=False),
+    PageRoute("GET", "/sign-in/sso", sso.start, needs_sign_in=False),
+    PageRoute("GET", "/sign-in/sso/return", sso.finish, needs_sign_in=False),
     PageRoute("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
     PageRoute("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
     PageRoute("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
     PageRoute("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),
+    PageRoute("POST", "/invitation/sso", sso.accept_invitation, needs_sign_in=False),
     PageRoute("POST", "/account", sign_in.choose_account),
     PageRoute("GET", "/keys", keys.show),
     PageRoute("POST", "/keys", keys.create),
@@ -54,6 +59,13 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/security/passkeys", security.add_passkey),
     PageRoute("POST", "/security/passkeys/name", security.rename_passkey),
     PageRoute("POST", "/security/passkeys/remove", security.remove_passkey),
+    PageRoute("GET", "/security/password", credentials.show_password),
+    PageRoute("POST", "/security/password", credentials.set_password),
+    PageRoute("POST", "/security/password/remove", credentials.remove_password),
+    PageRoute("GET", "/security/authenticator", credentials.show_totp),
+    PageRoute("POST", "/security/authenticator", credentials.set_totp),
+    PageRoute("POST", "/security/identities", sso.link),
+    PageRoute("POST", "/security/identities/remove", credentials.remove_identity),
     PageRoute("POST", "/security/recovery-codes", security.make_recovery_codes),
     PageRoute("POST", "/security/sessions/end", security.end_sessions),
     PageRoute("POST", "/security/name", security.rename_user),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
@@ -16,6 +17,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
+    from protos.auth.v1.credentials_pb2_grpc import CredentialServiceAsyncStub, SignInMethodServiceAsyncStub
     from protos.auth.v1.users_pb2_grpc import AccountServiceAsyncStub, SignInServiceAsyncStub, UserServiceAsyncStub
     from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
@@ -35,6 +37,8 @@ class AuthStubs:
         self.channel = channel
         self.sign_in: SignInServiceAsyncStub = SignInServiceStub(channel)
         self.users: UserServiceAsyncStub = UserServiceStub(channel)
+        self.methods: SignInMethodServiceAsyncStub = SignInMethodServiceStub(channel)
+        self.credentials: CredentialServiceAsyncStub = CredentialServiceStub(channel)
         self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
 
 

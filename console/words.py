@@ -38,6 +38,8 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_LINK: _("Sign-in link"),
     users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: _("Recovery code"),
     users_pb2.SIGN_IN_METHOD_INVITATION: _("Invitation"),
+    users_pb2.SIGN_IN_METHOD_PASSWORD: _("Password"),
+    users_pb2.SIGN_IN_METHOD_OIDC: _("Single sign-on"),
 }
 MONTHS: Final = (
     _("January"), _("February"), _("March"), _("April"), _("May"), _("June"), _("July"), _("August"), _("September"),

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from protos.auth.v1 import users_pb2 as protos_dot_auth_dot_v1_dot_users__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/auth/v1/credentials.proto\x12\x0elegato.auth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aprotos/auth/v1/users.proto\"\x19\n\x17GetSignInMethodsRequest\"O\n\x18GetSignInMethodsResponse\x12\x10\n\x08password\x18\x01 \x01(\x08\x12\x0c\n\x04mail\x18\x02 \x01(\x08\x12\x13\n\x0boidc_issuer\x18\x03 \x01(\t\"\x86\x01\n\x19SignInWithPasswordRequest\x12\x12\n\x05\x65mail\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x15\n\x08password\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x16\n\ttotp_code\x18\x03 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x04 \x01(\x0b\x32\x16.legato.auth.v1.Client\"I\n\x1aSignInWithPasswordResponse\x12+\n\tsigned_in\x18\x01 \x01(\x0b\x32\x18.legato.auth.v1.SignedIn\"S\n\x15SendSignInLinkRequest\x12\x12\n\x05\x65mail\x18\x01 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x16.legato.auth.v1.Client\"\x18\n\x16SendSignInLinkResponse\"}\n\x16StartOidcSignInRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x16.legato.auth.v1.Client\x12\x1c\n\x0finvitation_code\x18\x03 \x01(\tB\x03\x80\x01\x01\x12\r\n\x05\x61gain\x18\x04 \x01(\x08\"U\n\x17StartOidcSignInResponse\x12\x1e\n\x11\x61uthorization_url\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rbrowser_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"\xb0\x01\n\x17\x46inishOidcSignInRequest\x12\x12\n\x05state\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x11\n\x04\x63ode\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x0e\n\x06issuer\x18\x03 \x01(\t\x12\x1a\n\rbrowser_token\x18\x04 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rsession_token\x18\x05 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x06 \x01(\x0b\x32\x16.legato.auth.v1.Client\"[\n\x18\x46inishOidcSignInResponse\x12+\n\tsigned_in\x18\x01 \x01(\x0b\x32\x18.legato.auth.v1.SignedIn\x12\x12\n\naccount_id\x18\x02 \x01(\t\"\x17\n\x15GetCredentialsRequest\"\xef\x01\n\x16GetCredentialsResponse\x12\x35\n\x11password_set_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rtotp_set_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\nidentities\x18\x03 \x03(\x0b\x32\x1c.legato.auth.v1.OidcIdentity\x12\x39\n\x07methods\x18\x04 \x01(\x0b\x32(.legato.auth.v1.GetSignInMethodsResponse\"\x97\x01\n\x0cOidcIdentity\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_use_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"?\n\x12SetPasswordRequest\x12\x15\n\x08password\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x12\n\x05\x65mail\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x15\n\x13SetPasswordResponse\"\x17\n\x15RemovePasswordRequest\"\x18\n\x16RemovePasswordResponse\"\x12\n\x10StartTotpRequest\"P\n\x11StartTotpResponse\x12\x14\n\x0c\x63hallenge_id\x18\x01 \x01(\t\x12\x13\n\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x10\n\x03uri\x18\x03 \x01(\tB\x03\x80\x01\x01\"9\n\x0eSetTotpRequest\x12\x14\n\x0c\x63hallenge_id\x18\x01 \x01(\t\x12\x11\n\x04\x63ode\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x11\n\x0fSetTotpResponse\"&\n\x14StartOidcLinkRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\"S\n\x15StartOidcLinkResponse\x12\x1e\n\x11\x61uthorization_url\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rbrowser_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"0\n\x19RemoveOidcIdentityRequest\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\"\x1c\n\x1aRemoveOidcIdentityResponse2\x95\x04\n\x13SignInMethodService\x12\x65\n\x10GetSignInMethods\x12\'.legato.auth.v1.GetSignInMethodsRequest\x1a(.legato.auth.v1.GetSignInMethodsResponse\x12k\n\x12SignInWithPassword\x12).legato.auth.v1.SignInWithPasswordRequest\x1a*.legato.auth.v1.SignInWithPasswordResponse\x12_\n\x0eSendSignInLink\x12%.legato.auth.v1.SendSignInLinkRequest\x1a&.legato.auth.v1.SendSignInLinkResponse\x12\x62\n\x0fStartOidcSignIn\x12&.legato.auth.v1.StartOidcSignInRequest\x1a\'.legato.auth.v1.StartOidcSignInResponse\x12\x65\n\x10\x46inishOidcSignIn\x12\'.legato.auth.v1.FinishOidcSignInRequest\x1a(.legato.auth.v1.FinishOidcSignInResponse2\x96\x05\n\x11\x43redentialService\x12_\n\x0eGetCredentials\x12%.legato.auth.v1.GetCredentialsRequest\x1a&.legato.auth.v1.GetCredentialsResponse\x12V\n\x0bSetPassword\x12\".legato.auth.v1.SetPasswordRequest\x1a#.legato.auth.v1.SetPasswordResponse\x12_\n\x0eRemovePassword\x12%.legato.auth.v1.RemovePasswordRequest\x1a&.legato.auth.v1.RemovePasswordResponse\x12P\n\tStartTotp\x12 .legato.auth.v1.StartTotpRequest\x1a!.legato.auth.v1.StartTotpResponse\x12J\n\x07SetTotp\x12\x1e.legato.auth.v1.SetTotpRequest\x1a\x1f.legato.auth.v1.SetTotpResponse\x12\\\n\rStartOidcLink\x12$.legato.auth.v1.StartOidcLinkRequest\x1a%.legato.auth.v1.StartOidcLinkResponse\x12k\n\x12RemoveOidcIdentity\x12).legato.auth.v1.RemoveOidcIdentityRequest\x1a*.legato.auth.v1.RemoveOidcIdentityResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/auth/v1/credentials.proto\x12\x0elegato.auth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aprotos/auth/v1/users.proto\"\x19\n\x17GetSignInMethodsRequest\"O\n\x18GetSignInMethodsResponse\x12\x10\n\x08password\x18\x01 \x01(\x08\x12\x0c\n\x04mail\x18\x02 \x01(\x08\x12\x13\n\x0boidc_issuer\x18\x03 \x01(\t\"\x86\x01\n\x19SignInWithPasswordRequest\x12\x12\n\x05\x65mail\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x15\n\x08password\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x16\n\ttotp_code\x18\x03 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x04 \x01(\x0b\x32\x16.legato.auth.v1.Client\"I\n\x1aSignInWithPasswordResponse\x12+\n\tsigned_in\x18\x01 \x01(\x0b\x32\x18.legato.auth.v1.SignedIn\"S\n\x15SendSignInLinkRequest\x12\x12\n\x05\x65mail\x18\x01 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x16.legato.auth.v1.Client\"\x18\n\x16SendSignInLinkResponse\"}\n\x16StartOidcSignInRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12&\n\x06\x63lient\x18\x02 \x01(\x0b\x32\x16.legato.auth.v1.Client\x12\x1c\n\x0finvitation_code\x18\x03 \x01(\tB\x03\x80\x01\x01\x12\r\n\x05\x61gain\x18\x04 \x01(\x08\"U\n\x17StartOidcSignInResponse\x12\x1e\n\x11\x61uthorization_url\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rbrowser_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"\xb0\x01\n\x17\x46inishOidcSignInRequest\x12\x12\n\x05state\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x11\n\x04\x63ode\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x0e\n\x06issuer\x18\x03 \x01(\t\x12\x1a\n\rbrowser_token\x18\x04 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rsession_token\x18\x05 \x01(\tB\x03\x80\x01\x01\x12&\n\x06\x63lient\x18\x06 \x01(\x0b\x32\x16.legato.auth.v1.Client\"[\n\x18\x46inishOidcSignInResponse\x12+\n\tsigned_in\x18\x01 \x01(\x0b\x32\x18.legato.auth.v1.SignedIn\x12\x12\n\naccount_id\x18\x02 \x01(\t\"\x17\n\x15GetCredentialsRequest\"\x9a\x02\n\x16GetCredentialsResponse\x12\x35\n\x11password_set_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rtotp_set_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\nidentities\x18\x03 \x03(\x0b\x32\x1c.legato.auth.v1.OidcIdentity\x12\x39\n\x07methods\x18\x04 \x01(\x0b\x32(.legato.auth.v1.GetSignInMethodsResponse\x12)\n\x08passkeys\x18\x05 \x03(\x0b\x32\x17.legato.auth.v1.Passkey\"\x97\x01\n\x0cOidcIdentity\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rlast_use_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"?\n\x12SetPasswordRequest\x12\x15\n\x08password\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x12\n\x05\x65mail\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x15\n\x13SetPasswordResponse\"\x17\n\x15RemovePasswordRequest\"\x18\n\x16RemovePasswordResponse\"\x12\n\x10StartTotpRequest\"P\n\x11StartTotpResponse\x12\x14\n\x0c\x63hallenge_id\x18\x01 \x01(\t\x12\x13\n\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01\x12\x10\n\x03uri\x18\x03 \x01(\tB\x03\x80\x01\x01\"9\n\x0eSetTotpRequest\x12\x14\n\x0c\x63hallenge_id\x18\x01 \x01(\t\x12\x11\n\x04\x63ode\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x11\n\x0fSetTotpResponse\"&\n\x14StartOidcLinkRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\"S\n\x15StartOidcLinkResponse\x12\x1e\n\x11\x61uthorization_url\x18\x01 \x01(\tB\x03\x80\x01\x01\x12\x1a\n\rbrowser_token\x18\x02 \x01(\tB\x03\x80\x01\x01\"0\n\x19RemoveOidcIdentityRequest\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\"\x1c\n\x1aRemoveOidcIdentityResponse2\x95\x04\n\x13SignInMethodService\x12\x65\n\x10GetSignInMethods\x12\'.legato.auth.v1.GetSignInMethodsRequest\x1a(.legato.auth.v1.GetSignInMethodsResponse\x12k\n\x12SignInWithPassword\x12).legato.auth.v1.SignInWithPasswordRequest\x1a*.legato.auth.v1.SignInWithPasswordResponse\x12_\n\x0eSendSignInLink\x12%.legato.auth.v1.SendSignInLinkRequest\x1a&.legato.auth.v1.SendSignInLinkResponse\x12\x62\n\x0fStartOidcSignIn\x12&.legato.auth.v1.StartOidcSignInRequest\x1a\'.legato.auth.v1.StartOidcSignInResponse\x12\x65\n\x10\x46inishOidcSignIn\x12\'.legato.auth.v1.FinishOidcSignInRequest\x1a(.legato.auth.v1.FinishOidcSignInResponse2\x96\x05\n\x11\x43redentialService\x12_\n\x0eGetCredentials\x12%.legato.auth.v1.GetCredentialsRequest\x1a&.legato.auth.v1.GetCredentialsResponse\x12V\n\x0bSetPassword\x12\".legato.auth.v1.SetPasswordRequest\x1a#.legato.auth.v1.SetPasswordResponse\x12_\n\x0eRemovePassword\x12%.legato.auth.v1.RemovePasswordRequest\x1a&.legato.auth.v1.RemovePasswordResponse\x12P\n\tStartTotp\x12 .legato.auth.v1.StartTotpRequest\x1a!.legato.auth.v1.StartTotpResponse\x12J\n\x07SetTotp\x12\x1e.legato.auth.v1.SetTotpRequest\x1a\x1f.legato.auth.v1.SetTotpResponse\x12\\\n\rStartOidcLink\x12$.legato.auth.v1.StartOidcLinkRequest\x1a%.legato.auth.v1.StartOidcLinkResponse\x12k\n\x12RemoveOidcIdentity\x12).legato.auth.v1.RemoveOidcIdentityRequest\x1a*.legato.auth.v1.RemoveOidcIdentityResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -92,35 +92,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCREDENTIALSREQUEST']._serialized_start=1030
   _globals['_GETCREDENTIALSREQUEST']._serialized_end=1053
   _globals['_GETCREDENTIALSRESPONSE']._serialized_start=1056
-  _globals['_GETCREDENTIALSRESPONSE']._serialized_end=1295
-  _globals['_OIDCIDENTITY']._serialized_start=1298
-  _globals['_OIDCIDENTITY']._serialized_end=1449
-  _globals['_SETPASSWORDREQUEST']._serialized_start=1451
-  _globals['_SETPASSWORDREQUEST']._serialized_end=1514
-  _globals['_SETPASSWORDRESPONSE']._serialized_start=1516
-  _globals['_SETPASSWORDRESPONSE']._serialized_end=1537
-  _globals['_REMOVEPASSWORDREQUEST']._serialized_start=1539
-  _globals['_REMOVEPASSWORDREQUEST']._serialized_end=1562
-  _globals['_REMOVEPASSWORDRESPONSE']._serialized_start=1564
-  _globals['_REMOVEPASSWORDRESPONSE']._serialized_end=1588
-  _globals['_STARTTOTPREQUEST']._serialized_start=1590
-  _globals['_STARTTOTPREQUEST']._serialized_end=1608
-  _globals['_STARTTOTPRESPONSE']._serialized_start=1610
-  _globals['_STARTTOTPRESPONSE']._serialized_end=1690
-  _globals['_SETTOTPREQUEST']._serialized_start=1692
-  _globals['_SETTOTPREQUEST']._serialized_end=1749
-  _globals['_SETTOTPRESPONSE']._serialized_start=1751
-  _globals['_SETTOTPRESPONSE']._serialized_end=1768
-  _globals['_STARTOIDCLINKREQUEST']._serialized_start=1770
-  _globals['_STARTOIDCLINKREQUEST']._serialized_end=1808
-  _globals['_STARTOIDCLINKRESPONSE']._serialized_start=1810
-  _globals['_STARTOIDCLINKRESPONSE']._serialized_end=1893
-  _globals['_REMOVEOIDCIDENTITYREQUEST']._serialized_start=1895
-  _globals['_REMOVEOIDCIDENTITYREQUEST']._serialized_end=1943
-  _globals['_REMOVEOIDCIDENTITYRESPONSE']._serialized_start=1945
-  _globals['_REMOVEOIDCIDENTITYRESPONSE']._serialized_end=1973
-  _globals['_SIGNINMETHODSERVICE']._serialized_start=1976
-  _globals['_SIGNINMETHODSERVICE']._serialized_end=2509
-  _globals['_CREDENTIALSERVICE']._serialized_start=2512
-  _globals['_CREDENTIALSERVICE']._serialized_end=3174
+  _globals['_GETCREDENTIALSRESPONSE']._serialized_end=1338
+  _globals['_OIDCIDENTITY']._serialized_start=1341
+  _globals['_OIDCIDENTITY']._serialized_end=1492
+  _globals['_SETPASSWORDREQUEST']._serialized_start=1494
+  _globals['_SETPASSWORDREQUEST']._serialized_end=1557
+  _globals['_SETPASSWORDRESPONSE']._serialized_start=1559
+  _globals['_SETPASSWORDRESPONSE']._serialized_end=1580
+  _globals['_REMOVEPASSWORDREQUEST']._serialized_start=1582
+  _globals['_REMOVEPASSWORDREQUEST']._serialized_end=1605
+  _globals['_REMOVEPASSWORDRESPONSE']._serialized_start=1607
+  _globals['_REMOVEPASSWORDRESPONSE']._serialized_end=1631
+  _globals['_STARTTOTPREQUEST']._serialized_start=1633
+  _globals['_STARTTOTPREQUEST']._serialized_end=1651
+  _globals['_STARTTOTPRESPONSE']._serialized_start=1653
+  _globals['_STARTTOTPRESPONSE']._serialized_end=1733
+  _globals['_SETTOTPREQUEST']._serialized_start=1735
+  _globals['_SETTOTPREQUEST']._serialized_end=1792
+  _globals['_SETTOTPRESPONSE']._serialized_start=1794
+  _globals['_SETTOTPRESPONSE']._serialized_end=1811
+  _globals['_STARTOIDCLINKREQUEST']._serialized_start=1813
+  _globals['_STARTOIDCLINKREQUEST']._serialized_end=1851
+  _globals['_STARTOIDCLINKRESPONSE']._serialized_start=1853
+  _globals['_STARTOIDCLINKRESPONSE']._serialized_end=1936
+  _globals['_REMOVEOIDCIDENTITYREQUEST']._serialized_start=1938
+  _globals['_REMOVEOIDCIDENTITYREQUEST']._serialized_end=1986
+  _globals['_REMOVEOIDCIDENTITYRESPONSE']._serialized_start=1988
+  _globals['_REMOVEOIDCIDENTITYRESPONSE']._serialized_end=2016
+  _globals['_SIGNINMETHODSERVICE']._serialized_start=2019
+  _globals['_SIGNINMETHODSERVICE']._serialized_end=2552
+  _globals['_CREDENTIALSERVICE']._serialized_start=2555
+  _globals['_CREDENTIALSERVICE']._serialized_end=3217
 # @@protoc_insertion_point(module_scope)

@@ -291,6 +291,7 @@ class GetCredentialsResponse(_message.Message):
     TOTP_SET_TIME_FIELD_NUMBER: _builtins.int
     IDENTITIES_FIELD_NUMBER: _builtins.int
     METHODS_FIELD_NUMBER: _builtins.int
+    PASSKEYS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def password_set_time(self) -> _timestamp_pb2.Timestamp:
         """When it was last set. Absent: there is none."""
@@ -301,6 +302,10 @@ class GetCredentialsResponse(_message.Message):
     def identities(self) -> _containers.RepeatedCompositeFieldContainer[Global___OidcIdentity]: ...
     @_builtins.property
     def methods(self) -> Global___GetSignInMethodsResponse: ...
+    @_builtins.property
+    def passkeys(self) -> _containers.RepeatedCompositeFieldContainer[_users_pb2.Passkey]:
+        """As in ListPasskeys."""
+
     def __init__(
         self,
         *,
@@ -308,10 +313,11 @@ class GetCredentialsResponse(_message.Message):
         totp_set_time: _timestamp_pb2.Timestamp | None = ...,
         identities: _abc.Iterable[Global___OidcIdentity] | None = ...,
         methods: Global___GetSignInMethodsResponse | None = ...,
+        passkeys: _abc.Iterable[_users_pb2.Passkey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["methods", b"methods", "password_set_time", b"password_set_time", "totp_set_time", b"totp_set_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identities", b"identities", "methods", b"methods", "password_set_time", b"password_set_time", "totp_set_time", b"totp_set_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["identities", b"identities", "methods", b"methods", "passkeys", b"passkeys", "password_set_time", b"password_set_time", "totp_set_time", b"totp_set_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

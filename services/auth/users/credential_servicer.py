@@ -10,7 +10,7 @@ from services.auth.users import totp
 from services.auth.users.oidc import host_of
 from services.auth.users.oidc_sign_in import OidcSignIn
 from services.auth.users.password_sign_in import PasswordSignIn
-from services.auth.users.servicer import to_client, to_signed_in, to_timestamp
+from services.auth.users.servicer import to_client, to_passkey, to_signed_in, to_timestamp
 from services.auth.users.sign_in import SignIn
 from services.auth.users.user_admin import required_access
 from services.chassis.rpc.server import Registration
@@ -70,7 +70,7 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
         self._oidc = oidc
 
     async def GetCredentials(self, request: pb.GetCredentialsRequest, context: Context) -> pb.GetCredentialsResponse:
-        password, app, identities = await self._passwords.credentials(required_access())
+        password, app, identities, passkeys = await self._passwords.credentials(required_access())
         return pb.GetCredentialsResponse(
             password_set_time=to_timestamp(password.set_at_us if password else None),
             totp_set_time=to_timestamp(app.set_at_us if app else None),
@@ -84,6 +84,7 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
                 for identity in identities
             ],
             methods=to_methods(self._sign_in, self._passwords, self._oidc),
+            passkeys=[to_passkey(passkey) for passkey in passkeys],
         )
 
     async def SetPassword(self, request: pb.SetPasswordRequest, context: Context) -> pb.SetPasswordResponse:

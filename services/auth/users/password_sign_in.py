@@ -19,6 +19,7 @@ from services.auth.users.records import (
     ChallengeKind,
     Client,
     OidcIdentity,
+    Passkey,
     Password,
     SignInMethod,
     Totp,
@@ -30,6 +31,7 @@ from services.auth.users.store import Connection
 from services.auth.users.store import codes as stored_codes
 from services.auth.users.store import credentials as stored
 from services.auth.users.store import users as stored_users
+from services.auth.users.store.passkeys import list_passkeys
 from services.chassis.access_tokens import Access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -41,6 +43,8 @@ USER_FAILURES: Final = Rate(per_minute=1, burst=5)
 SAME_EMAIL_MOST: Final = 3
 # People look for their phone first.
 TOTP_CHALLENGE_VALID_US: Final = 900_000_000
+
+Credentials = tuple[Password | None, Totp | None, list[OidcIdentity], list[Passkey]]
 
 
 class PasswordSignIn:
@@ -125,10 +129,16 @@ class PasswordSignIn:
         step = totp.matching_step(secret, code, self._sessions.now_us()) if secret else None
         return step is not None and stored.note_totp_step(connection, user_id, step)
 
-    async def credentials(self, by: Access) -> tuple[Password | None, Totp | None, list[OidcIdentity]]:
-        def look(connection: Connection) -> tuple[Password | None, Totp | None, list[OidcIdentity]]:
-            password, app = stored.find_password(connection, by.user_id), stored.find_totp(connection, by.user_id)
-            return password, app, stored.list_identities(connection, by.user_id)
+    async def credentials(self, by: Access) -> Credentials:
+        """Returns all that a user can sign in with, for one page."""
+
+        def look(connection: Connection) -> Credentials:
+            return (
+                stored.find_password(connection, by.user_id),
+                stored.find_totp(connection, by.user_id),
+                stored.list_identities(connection, by.user_id),
+                list_passkeys(connection, by.user_id),
+            )
 
         return await self._database.read(look)
 

@@ -149,15 +149,15 @@ class UserServicer(pb_grpc.UserServiceServicer):
         passkey = await self._own_user.finish_registration(
             required_access(), request.challenge_id, request.credential_json, request.name
         )
-        return pb.FinishPasskeyRegistrationResponse(passkey=_to_passkey(passkey))
+        return pb.FinishPasskeyRegistrationResponse(passkey=to_passkey(passkey))
 
     async def ListPasskeys(self, request: pb.ListPasskeysRequest, context: Context) -> pb.ListPasskeysResponse:
         passkeys = await self._own_user.list_passkeys(required_access())
-        return pb.ListPasskeysResponse(passkeys=[_to_passkey(passkey) for passkey in passkeys])
+        return pb.ListPasskeysResponse(passkeys=[to_passkey(passkey) for passkey in passkeys])
 
     async def RenamePasskey(self, request: pb.RenamePasskeyRequest, context: Context) -> pb.RenamePasskeyResponse:
         passkey = await self._own_user.rename_passkey(required_access(), request.passkey_id, request.name)
-        return pb.RenamePasskeyResponse(passkey=_to_passkey(passkey))
+        return pb.RenamePasskeyResponse(passkey=to_passkey(passkey))
 
     async def RemovePasskey(self, request: pb.RemovePasskeyRequest, context: Context) -> pb.RemovePasskeyResponse:
         await self._own_user.remove_passkey(required_access(), request.passkey_id)
@@ -333,7 +333,7 @@ def _to_membership(membership: Membership) -> pb.Membership:
     )
 
 
-def _to_passkey(passkey: Passkey) -> pb.Passkey:
+def to_passkey(passkey: Passkey) -> pb.Passkey:
     return pb.Passkey(
         passkey_id=passkey.passkey_id,
         name=passkey.name,

@@ -44,6 +44,11 @@ def _grow_stale(fakes: Fakes) -> None:
     fakes.is_fresh = False
 
 
+def _age(fakes: Fakes) -> None:
+    fakes.offer_everything()
+    fakes.is_fresh = False
+
+
 STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "overview": ("/", Fakes.fill),
     "overview-without-use": ("/", _suspend),
@@ -57,6 +62,10 @@ STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "security-empty": ("/security", lambda fakes: None),
     "passkey-new": ("/security/passkeys/new", Fakes.fill),
     "confirm": ("/security/passkeys/new", _grow_stale),
+    "sign-in-methods": ("/security", Fakes.offer_everything),
+    "confirm-by-password": ("/security/password", _age),
+    "password": ("/security/password", Fakes.offer_everything),
+    "authenticator": ("/security/authenticator", Fakes.offer_everything),
     "settings": ("/settings", Fakes.fill),
     "settings-viewer": ("/settings", _become_viewer),
     "audit-log": ("/settings/audit-log", Fakes.fill),
