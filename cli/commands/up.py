@@ -79,6 +79,7 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     # Empty: generated and kept like the peppers, with its public key.
     access_token_signing_key: str = ""
     access_token_public_keys: str = ""
+    credential_encryption_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
     # The same for routers and metering processes.
@@ -198,6 +199,8 @@ def up(
         grounding_key=grounding_key_for(settings, data),
         access_token_signing_key=signing_key,
         access_token_public_keys=public_keys,
+        credential_encryption_key=settings.credential_encryption_key
+        or _kept(data_folder.credential_encryption_key, data),
         console_url=console.url if console else settings.console_url or f"http://localhost:{CONSOLE_PORT}",
         console_role=settings.console_role,
         edge_fd=listener.fileno(),

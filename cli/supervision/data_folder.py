@@ -143,6 +143,12 @@ def grounding_key(data: Path) -> str:
     return _kept_secret(data / "grounding-key")
 
 
+def credential_encryption_key(data: Path) -> str:
+    """Returns the key that secrets of authenticator apps are encrypted with, as auth takes it; generated on the first
+    start. Without it, passwords no longer sign in."""
+    return _kept_secret(data / "credential-encryption-key")
+
+
 def access_token_keys(data: Path) -> tuple[str, str]:
     """Returns the private and the public key of users' access tokens; generated on the first start. A new pair ends no
     session: tokens are valid for a minute."""

@@ -22,7 +22,10 @@ from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
-SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE)
+ENCRYPTION_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, ENCRYPTION_KEY_VARIABLE)
+# Passed on to auth alone.
+SECRETS_OF_AUTH = ("LEGATO_OIDC_CLIENT_SECRET", "LEGATO_SMTP_URL")
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
 # Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
@@ -67,6 +70,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     # Of users' access tokens. Empty: nobody can sign in.
     access_token_signing_key: str = ""
     access_token_public_keys: str = ""
+    # Of the secrets of authenticator apps. Empty: there are no passwords.
+    credential_encryption_key: str = ""
     # The console's origin, and what it may do; on one machine it serves operators too.
     console_url: str = "http://localhost:8081"
     console_role: str = "operator-console"
@@ -120,6 +125,7 @@ def _service(installation: Installation, service: str, number: int) -> ProcessSp
     if service == "auth":
         own[PEPPERS_VARIABLE] = installation.key_peppers
         own[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
+        own[ENCRYPTION_KEY_VARIABLE] = installation.credential_encryption_key
         own["LEGATO_CONSOLE_URL"] = installation.console_url
     if service == "router" and installation.grounding_key:
         own[GROUNDING_KEY_VARIABLE] = installation.grounding_key
@@ -231,7 +237,7 @@ def _environ(installation: Installation, process: str, own: Mapping[str, str] | 
 
 def _is_for(process: str, name: str, known: Collection[str]) -> bool:
     if process == "router":
-        return name.removesuffix("_FILE") != VALKEY_VARIABLE
+        return name.removesuffix("_FILE") not in (VALKEY_VARIABLE, *SECRETS_OF_AUTH)
     if name.startswith(DATABASE_PREFIX) and process in WITH_DATABASE:
         return True
     return name in HARMLESS or name.startswith(HARMLESS_PREFIXES) or name.removesuffix("_FILE") in known
