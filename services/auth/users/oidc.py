@@ -48,7 +48,7 @@ class OidcRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OidcClient:
-    """Who we are to the issuer."""
+    """The console, as the issuer knows it."""
 
     issuer: str
     client_id: str

@@ -84,6 +84,21 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         ],
         CONSOLES,
     ),
+    "legato.auth.v1.SignInMethodService": dict.fromkeys(
+        ["GetSignInMethods", "SignInWithPassword", "SendSignInLink", "StartOidcSignIn", "FinishOidcSignIn"], CONSOLES
+    ),
+    "legato.auth.v1.CredentialService": dict.fromkeys(
+        [
+            "GetCredentials",
+            "SetPassword",
+            "RemovePassword",
+            "StartTotp",
+            "SetTotp",
+            "StartOidcLink",
+            "RemoveOidcIdentity",
+        ],
+        CONSOLES,
+    ),
     "legato.auth.v1.AccountService": dict.fromkeys(
         [
             "GetAccount",
@@ -259,7 +274,11 @@ def test_expected_names_every_method_that_there_is() -> None:
 @pytest.mark.parametrize("role", [Role.CONSOLE, Role.OPERATOR_CONSOLE])
 def test_consoles_need_a_token_for_all_but_signing_in_and_health(role: Role) -> None:
     without = ALLOWED[role] - set(RULES)
-    assert {method.split("/")[1] for method in without} == {"legato.auth.v1.SignInService", "grpc.health.v1.Health"}
+    assert {method.split("/")[1] for method in without} == {
+        "legato.auth.v1.SignInService",
+        "legato.auth.v1.SignInMethodService",
+        "grpc.health.v1.Health",
+    }
 
 
 def test_every_rule_is_of_a_method_that_a_console_may_call() -> None:
