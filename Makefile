@@ -111,6 +111,14 @@ all-tests: .venv/dev
 	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
 	@tail -n 1 .venv/coverage.txt
 
+.PHONY: screenshots
+screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"
+	@$(BIN)/python -m tests.console.browser.screenshots $(ARGS)
+
+.PHONY: aria-snapshots
+aria-snapshots: .venv/dev ## Write what the console's pages tell screen readers anew; read the difference before you commit it
+	@WRITE_ARIA_SNAPSHOTS=1 $(BIN)/pytest -q tests/console/browser/test_accessibility.py
+
 .PHONY: bench
 bench: .venv/dev ## Measure the service on this machine (twelve minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)

@@ -43,7 +43,8 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of commands that make links to the console."""
 
-    console_url: str = "http://localhost:8081"
+    # Empty: that of the console which `legato up` runs.
+    console_url: str = ""
 
 
 class SettingsWrong(click.ClickException):

@@ -36,10 +36,7 @@ def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dic
 
 def _link(services: ServiceStubs, console_url: str) -> dict[str, str]:
     """Makes a link that signs the first operator in; the first of all owns the account."""
-    if not console_url:
-        return {}
-    code = first_link(services)["link"].partition("#")[2]
-    return {"console": f"{console_url}/sign-in#{code}"}
+    return {"console": first_link(services, console_url)["link"]} if console_url else {}
 
 
 def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:

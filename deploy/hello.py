@@ -8,8 +8,17 @@ import time
 import urllib.error
 import urllib.request
 
+import click
+
+from cli.commands.accounts import create_account, every_account
+from cli.commands.console import first_link
+from cli.commands.users import console_origin
+from cli.connection import running_services
+from cli.settings import CommandSettings, read_settings
+
 TRY_AGAIN_S = 1.0
 TIMEOUT_S = 5.0
+FIRST_ACCOUNT = "default"
 
 HELLO = """
 Legato serves on {address}. To make a key, and to use it:
@@ -18,7 +27,17 @@ Legato serves on {address}. To make a key, and to use it:
   docker compose run --rm legato keys create --account ACCOUNT_ID
   curl {address}/chat/completions -H "Authorization: Bearer KEY" \\
     -d '{{"messages": [{{"role": "user", "content": "Hello"}}]}}'
+
+{console}
 """
+
+CONSOLE = """\
+Or in a browser, with the web console (signs you in once, within ten minutes):
+
+  {link}
+
+  docker compose run --rm legato credits grant {account_id} 5.00     credit for its account
+  docker compose run --rm legato console sign-in-link                another link"""
 
 
 def answers(base_url: str) -> bool:
@@ -32,8 +51,23 @@ def answers(base_url: str) -> bool:
     return True
 
 
+def console_text() -> str:
+    """Makes a link to the console; the first time also an account, without credit, and an operator who owns it."""
+    data = read_settings(CommandSettings).data
+    services = running_services(data)
+    try:
+        first = next(every_account(services), None)
+        account = first or create_account(services, FIRST_ACCOUNT, 0)[0]
+        link = first_link(services, console_origin(data))["link"]
+    except click.ClickException as error:
+        return f"There is no link to the web console: {error.format_message()}"
+    finally:
+        services.close()
+    return CONSOLE.format(link=link, account_id=account.account_id)
+
+
 if __name__ == "__main__":
     inside, outside = sys.argv[1:]
     while not answers(inside):
         time.sleep(TRY_AGAIN_S)
-    sys.stdout.write(HELLO.format(address=outside))
+    sys.stdout.write(HELLO.format(address=outside, console=console_text()))

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from cli.commands.accounts import every_account
-from cli.commands.users import create_link, every_user
+from cli.commands.users import console_origin, create_link, every_user
 from cli.connection import ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
@@ -27,10 +27,10 @@ def sign_in_link(invocation: Invocation) -> None:
 
     If there is no user yet, it creates one: an operator, who owns the first account.
     """
-    invocation.show(first_link(invocation.services))
+    invocation.show(first_link(invocation.services, console_origin(invocation.data)))
 
 
-def first_link(services: ServiceStubs) -> dict[str, Any]:
+def first_link(services: ServiceStubs, origin: str) -> dict[str, Any]:
     listed = [user for user, _ in every_user(services) if not user.HasField("disable_time")]
     operator = next((user for user in listed if user.is_operator), None)
     if operator is None and listed:
@@ -43,4 +43,4 @@ def first_link(services: ServiceStubs) -> dict[str, Any]:
         request = CreateUserRequest(name=FIRST_USER, account_id=account.account_id, role=owner)
         operator = call_service(services.users.CreateUser, request, repeatable=False).user
         call_service(services.users.SetOperator, SetOperatorRequest(user_id=operator.user_id, is_operator=True))
-    return create_link(services, operator.user_id)
+    return create_link(services, operator.user_id, origin)

@@ -79,6 +79,7 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     # Empty: generated and kept like the peppers, with its public key.
     access_token_signing_key: str = ""
     access_token_public_keys: str = ""
+    # Empty: generated and kept like the peppers.
     credential_encryption_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: HostAndPort = ""
@@ -199,8 +200,7 @@ def up(
         grounding_key=grounding_key_for(settings, data),
         access_token_signing_key=signing_key,
         access_token_public_keys=public_keys,
-        credential_encryption_key=settings.credential_encryption_key
-        or _kept(data_folder.credential_encryption_key, data),
+        credential_encryption_key=settings.credential_encryption_key or _kept(data_folder.credential_key, data),
         console_url=console.url if console else settings.console_url or f"http://localhost:{CONSOLE_PORT}",
         console_role=settings.console_role,
         edge_fd=listener.fileno(),
@@ -234,7 +234,9 @@ def up(
                 longest_delay_s=settings.longest_restart_delay_s,
                 unresponsive_after_s=settings.unresponsive_after_s,
             ),
-            on_change=lambda states: data_folder.write_processes(data, {"base_url": address, "processes": states}),
+            on_change=lambda states: data_folder.write_processes(
+                data, {"base_url": address, "console_url": console.url if console else "", "processes": states}
+            ),
         )
         try:
             asyncio.run(_supervise(supervisor, announce, stop_listening))

@@ -1,7 +1,8 @@
 """`legato users`."""
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -9,6 +10,7 @@ from cli.connection import ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.settings import ConsoleSettings, read_settings
+from cli.supervision.data_folder import is_supervised, read_processes
 from protos.auth.v1.users_pb2 import (
     CreateSignInLinkRequest,
     CreateUserRequest,
@@ -28,6 +30,7 @@ ROLES = {
 ROLE_NAMES = {role: name for name, role in ROLES.items()}
 COLUMNS = ["user_id", "name", "email", "accounts", "is_operator", "passkeys", "last_seen_hour", "disabled_at"]
 PAGE_SIZE = 200
+DEFAULT_ORIGIN: Final = "http://localhost:8081"
 
 
 @click.group()
@@ -49,7 +52,13 @@ def invite(invocation: Invocation, name: str, email: str, account_id: str, role:
     request = CreateUserRequest(name=name, email=email, account_id=account_id, role=ROLES[role])
     made = call_service(invocation.services.users.CreateUser, request, repeatable=False)
     expires_at = rfc3339_of(made.code_expire_time)
-    invocation.show({**describe(made.user, []), "link": link_of(made.code), "link_expires_at": expires_at})
+    invocation.show(
+        {
+            **describe(made.user, []),
+            "link": link_of(made.code, console_origin(invocation.data)),
+            "link_expires_at": expires_at,
+        }
+    )
 
 
 @users.command("list")
@@ -64,7 +73,7 @@ def list_(invocation: Invocation) -> None:
 @takes_invocation
 def sign_in_link(invocation: Invocation, user_id: str) -> None:
     """Create a link that signs a user in, once within ten minutes. Using it ends the user's other sessions."""
-    invocation.show(create_link(invocation.services, user_id))
+    invocation.show(create_link(invocation.services, user_id, console_origin(invocation.data)))
 
 
 @users.command()
@@ -98,15 +107,27 @@ def every_user(services: ServiceStubs) -> Iterator[tuple[User, list[Membership]]
             return
 
 
-def create_link(services: ServiceStubs, user_id: str) -> dict[str, Any]:
+def create_link(services: ServiceStubs, user_id: str, origin: str) -> dict[str, Any]:
     made = call_service(services.users.CreateSignInLink, CreateSignInLinkRequest(user_id=user_id), repeatable=False)
-    return {"user_id": user_id, "link": link_of(made.code), "link_expires_at": rfc3339_of(made.expire_time)}
+    return {"user_id": user_id, "link": link_of(made.code, origin), "link_expires_at": rfc3339_of(made.expire_time)}
 
 
-def link_of(code: str) -> str:
+def link_of(code: str, origin: str) -> str:
     """Returns the address. The code is in its fragment, which browsers send to no server."""
-    origin = read_settings(ConsoleSettings).console_url.split(",")[0].strip().rstrip("/")
     return f"{origin}/sign-in#{code}"
+
+
+def console_origin(data: Path) -> str:
+    """Returns the first origin of the settings; without any, that of the console which `legato up` runs."""
+    origins = read_settings(ConsoleSettings).console_url or _running_console(data) or DEFAULT_ORIGIN
+    return origins.split(",")[0].strip().rstrip("/")
+
+
+def _running_console(data: Path) -> str:
+    try:
+        return str(read_processes(data).get("console_url", "")) if is_supervised(data) else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def describe(user: User, memberships: list[Membership]) -> dict[str, Any]:

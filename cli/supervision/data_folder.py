@@ -143,10 +143,10 @@ def grounding_key(data: Path) -> str:
     return _kept_secret(data / "grounding-key")
 
 
-def credential_encryption_key(data: Path) -> str:
-    """Returns the key that secrets of authenticator apps are encrypted with, as auth takes it; generated on the first
-    start. Without it, passwords no longer sign in."""
-    return _kept_secret(data / "credential-encryption-key")
+def credential_key(data: Path) -> str:
+    """Returns the key that users' email addresses and the secrets of their authenticator apps are encrypted with, as
+    auth takes it; generated on the first start. Without it they are unknown, and passwords no longer sign in."""
+    return _kept_secret(data / "credential-key")
 
 
 def access_token_keys(data: Path) -> tuple[str, str]:

@@ -22,8 +22,8 @@ from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 LOCAL_MODEL = "local-model"
 PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
-ENCRYPTION_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
-SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, ENCRYPTION_KEY_VARIABLE)
+CREDENTIAL_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
+SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE)
 # Passed on to auth alone.
 SECRETS_OF_AUTH = ("LEGATO_OIDC_CLIENT_SECRET", "LEGATO_SMTP_URL")
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
@@ -70,7 +70,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     # Of users' access tokens. Empty: nobody can sign in.
     access_token_signing_key: str = ""
     access_token_public_keys: str = ""
-    # Of the secrets of authenticator apps. Empty: there are no passwords.
+    # Encrypts what users gave us.
     credential_encryption_key: str = ""
     # The console's origin, and what it may do; on one machine it serves operators too.
     console_url: str = "http://localhost:8081"
@@ -125,7 +125,7 @@ def _service(installation: Installation, service: str, number: int) -> ProcessSp
     if service == "auth":
         own[PEPPERS_VARIABLE] = installation.key_peppers
         own[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
-        own[ENCRYPTION_KEY_VARIABLE] = installation.credential_encryption_key
+        own[CREDENTIAL_KEY_VARIABLE] = installation.credential_encryption_key
         own["LEGATO_CONSOLE_URL"] = installation.console_url
     if service == "router" and installation.grounding_key:
         own[GROUNDING_KEY_VARIABLE] = installation.grounding_key

@@ -54,6 +54,7 @@ async def main() -> None:
         keeping_right = asyncio.create_task(clock.keep_right())
         opened.callback(keeping_right.cancel)
         await auth.note_peppers()
+        await auth.encrypt_emails()
         await server.start()
         log.info("service.started", listen=listen)
         memory.settle()

@@ -140,6 +140,10 @@ class Peppers:
         """Returns a code that only who has the pepper can compute."""
         return hmac.digest(self._by_version[version], f"legato {kind}:".encode() + content, "sha256")
 
+    def derive(self, purpose: str) -> dict[int, bytes]:
+        """Derives secrets for another purpose, by version."""
+        return {version: self.authenticate(version, purpose, b"") for version in self._by_version}
+
     def _code_hmac(self, version: int, kind: str, code: str) -> bytes:
         return self.authenticate(version, f"{kind} digest", code.encode())
 

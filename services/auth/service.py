@@ -15,6 +15,7 @@ from services.auth.users.account_keys import AccountKeys
 from services.auth.users.account_servicer import register_account
 from services.auth.users.audit import AuditLog
 from services.auth.users.credential_servicer import register_credentials
+from services.auth.users.encryption import EmailCipher, parse_encryption_key
 from services.auth.users.mail import Mail
 from services.auth.users.members import Members
 from services.auth.users.oidc import OidcClient, OidcIssuer
@@ -26,6 +27,9 @@ from services.auth.users.servicer import register_users
 from services.auth.users.sessions import Sessions
 from services.auth.users.sign_in import SignIn
 from services.auth.users.smtp import MailSender
+from services.auth.users.store import Connection
+from services.auth.users.store.encrypted import encrypt_anew, use_cipher
+from services.auth.users.store.tables import invitations, users
 from services.auth.users.totp import parse_cipher
 from services.auth.users.user_admin import UserAdmin
 from services.auth.uses import KeyUses
@@ -51,7 +55,7 @@ class ConsoleOptions:
     origins: str = ""
     # What keys have without limits of their own.
     service_limits: KeyLimits = NO_LIMITS
-    # Encrypts the secrets of authenticator apps; empty: there are no passwords.
+    # Encrypts what users gave us; empty: the pepper does, and there are no passwords.
     encryption_key: str = ""
     # None: nobody signs in by OpenID Connect.
     oidc: OidcClient | None = None
@@ -75,6 +79,8 @@ class AuthService:
         self._database = database
         self._peppers = peppers
         self._log = log
+        self._cipher = EmailCipher(parse_encryption_key(console.encryption_key), peppers.derive("email addresses"))
+        use_cipher(database, self._cipher)
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, clock, log)
@@ -125,3 +131,12 @@ class AuthService:
             )
         if await self._database.write(lambda connection: note_peppers(connection, noted)):
             self._log.info("peppers.changed")
+
+    async def encrypt_emails(self) -> None:
+        """Encrypts addresses that are in plain text or under an earlier key, before anything is served."""
+
+        def encrypt(connection: Connection) -> int:
+            return sum(encrypt_anew(connection, table, self._cipher) for table in (users, invitations))
+
+        if await self._database.write(encrypt):
+            self._log.info("emails.encrypted")

@@ -9,10 +9,10 @@ import msgspec
 from services.auth.keys import parse_peppers
 from services.auth.records import KeyLimits
 from services.auth.service import ConsoleOptions
+from services.auth.users.encryption import parse_encryption_key
 from services.auth.users.oidc import parse_oidc_client
 from services.auth.users.passkeys import parse_origins
 from services.auth.users.smtp import MailSender, parse_mail_server
-from services.auth.users.totp import parse_cipher
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
@@ -49,7 +49,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # A unix socket for a console, and whether it is the operators'.
     auth_console_listen: str = ""
     console_role: ConsoleRole = "console"
-    # Encrypts the secrets of authenticator apps: VERSION:HEX, comma-separated. Empty: there are no passwords.
+    # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does, and there are no passwords.
     credential_encryption_key: str = ""
     # OpenID Connect. Empty: nobody signs in by it.
     oidc_issuer: str = ""
@@ -74,9 +74,9 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             lambda: check_signing_key(self.access_token_signing_key) if self.access_token_signing_key else None,
             partial(check_public_keys, self.access_token_public_keys),
             partial(parse_origins, self.console_url),
-            partial(parse_cipher, self.credential_encryption_key),
             partial(parse_oidc_client, self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret),
             partial(parse_mail_server, self.smtp_url, self.mail_from),
+            partial(parse_encryption_key, self.credential_encryption_key),
         )
 
     @property

@@ -98,4 +98,7 @@ def test_what_is_not_there_is_refused_on_one_line(up: Up, arguments: list[str]) 
 
 def test_nothing_used_is_no_rows_and_the_books_are_right(up: Up, account_id: str) -> None:
     assert up.json("usage", "--account", account_id, "--by", "day", "--group", "key,class") == []
-    assert up.json("audit") == {"ok": True, "violations": []}
+    audited = up.json("audit")
+    assert (audited["ok"], audited["violations"]) == (True, [])
+    # At least the account's creation.
+    assert audited["audit_events"] >= 1

@@ -21,6 +21,8 @@ from tests.support.service import wait_until
 ROOT = Path(__file__).parents[2]
 BALANCER = (ROOT / "deploy" / "compose" / "balancer.cfg").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
+# Of edges and of consoles.
+PUBLIC = ("8080", "8081")
 PACKAGES = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
 
 
@@ -48,11 +50,13 @@ def edge_port() -> Iterator[int]:
 
 
 @contextmanager
-def balanced(folder: Path, edge_port: int, front_proxy: str) -> Iterator[str]:
-    """The configuration as it is, on a port that is free, before one edge that is found without a name service."""
-    port = free_port()
-    configuration = re.sub("bind :8080", f"bind 127.0.0.1:{port}", BALANCER)
-    configuration = re.sub("server-template edge .*", f"server edge 127.0.0.1:{edge_port}", configuration)
+def balanced(folder: Path, edge_port: int, front_proxy: str, public: str) -> Iterator[str]:
+    """The configuration as it is, on ports that are free, before one edge or console that is found without a name
+    service. `public` is the port that is asked."""
+    ports = {name: free_port() for name in PUBLIC}
+    port = ports[public]
+    configuration = re.sub(r"bind :(\d+)", lambda found: f"bind 127.0.0.1:{ports[found[1]]}", BALANCER)
+    configuration = re.sub(r"server-template (\w+) .*", rf"server \1 127.0.0.1:{edge_port}", configuration)
     file = folder / "balancer.cfg"
     file.write_text(configuration)
     haproxy = find_program("haproxy", *PACKAGES)
@@ -80,8 +84,11 @@ def asked_for(url: str, *, forwarded: str) -> str:
 
 def test_the_balancer_says_itself_who_asks() -> None:
     assert "option forwardfor" not in BALANCER
-    [*_, last] = re.findall("^ +http-request (.+)$", BALANCER, re.MULTILINE)
-    assert last == "set-header X-Forwarded-For %[var(txn.client)]"
+    frontends = BALANCER.split("frontend ")[1:]
+    assert len(frontends) == len(PUBLIC)
+    for frontend in frontends:
+        [*_, last] = re.findall("^ +http-request (.+)$", frontend, re.MULTILINE)
+        assert last == "set-header X-Forwarded-For %[var(txn.client)]"
 
 
 def test_there_is_a_place_for_as_many_edges_as_may_be_set() -> None:
@@ -97,9 +104,12 @@ def test_nobody_in_front_is_believed_unless_that_is_set() -> None:
     assert balancer["environment"] == {"LEGATO_FRONT_PROXY": "${LEGATO_FRONT_PROXY:-127.0.0.1}"}
 
 
+@pytest.mark.parametrize("public", PUBLIC)
 @pytest.mark.parametrize("forwarded", ["", "203.0.113.9", "203.0.113.9, 10.0.0.1", "anything"])
-def test_what_a_client_writes_of_itself_is_not_passed_on(tmp_path: Path, edge_port: int, forwarded: str) -> None:
-    with balanced(tmp_path, edge_port, front_proxy="192.0.2.1") as url:
+def test_what_a_client_writes_of_itself_is_not_passed_on(
+    tmp_path: Path, edge_port: int, public: str, forwarded: str
+) -> None:
+    with balanced(tmp_path, edge_port, "192.0.2.1", public) as url:
         assert asked_for(url, forwarded=forwarded) == "127.0.0.1"
 
 
@@ -107,6 +117,9 @@ def test_what_a_client_writes_of_itself_is_not_passed_on(tmp_path: Path, edge_po
     ("forwarded", "told"),
     [("", "127.0.0.1"), ("203.0.113.9", "203.0.113.9"), ("127.0.0.1, 10.1.2.3", "10.1.2.3"), ("anything", "127.0.0.1")],
 )
-def test_a_proxy_in_front_says_for_whom_it_asks(tmp_path: Path, edge_port: int, forwarded: str, told: str) -> None:
-    with balanced(tmp_path, edge_port, front_proxy="127.0.0.0/8") as url:
+@pytest.mark.parametrize("public", PUBLIC)
+def test_a_proxy_in_front_says_for_whom_it_asks(
+    tmp_path: Path, edge_port: int, public: str, forwarded: str, told: str
+) -> None:
+    with balanced(tmp_path, edge_port, "127.0.0.0/8", public) as url:
         assert asked_for(url, forwarded=forwarded) == told

@@ -57,15 +57,16 @@ def secrets(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_balancer_console_and_grafana_alone_are_published_to_this_machine() -> None:
-    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "console", "grafana"}
+def test_balancer_and_grafana_alone_are_published_to_this_machine() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("ports")} == {"balancer", "grafana"}
+    assert [port.rpartition(":")[2] for port in SERVICES["balancer"]["ports"]] == ["8080", "8081"]
     assert all(
         port.startswith("${LEGATO_BIND:-127.0.0.1}:") for name in SERVICES for port in SERVICES[name].get("ports", [])
     )
 
 
 def test_nothing_between_containers_is_without_protection() -> None:
-    for name in ("auth", "console", "edge", "legato", "metering", "router"):
+    for name in ("auth", "console", "edge", "hello", "legato", "metering", "router"):
         environment = environment_of(name)
         assert "LEGATO_INSECURE_TCP" not in environment
         assert {"LEGATO_TLS_CA", "LEGATO_TLS_CERT", "LEGATO_TLS_KEY"} <= set(environment)
@@ -92,7 +93,9 @@ def test_every_secret_has_a_volume_that_its_own_container_alone_mounts(secrets: 
     assert set(handed_over) == made
     for holder, volume in handed_over.items():
         mounted_by = {name for name in SERVICES if volume in volumes_of(name)} - {"secrets"}
-        assert mounted_by == ({"legato"} if holder == "admin" else set() if holder == "authority" else {holder})
+        assert mounted_by == (
+            {"hello", "legato"} if holder == "admin" else set() if holder == "authority" else {holder}
+        )
 
 
 def test_only_the_router_is_told_the_providers_keys() -> None:

@@ -276,7 +276,17 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("auth", {"tls-auth", "database", "key-peppers", "access-token-signing-key"}),
+        (
+            "auth",
+            {
+                "tls-auth",
+                "database",
+                "key-peppers",
+                "access-token-signing-key",
+                "credential-encryption-key",
+                "sign-in",
+            },
+        ),
         ("console", {"tls-console"}),
         ("edge", {"tls-edge"}),
         ("metering", {"tls-metering", "database", "valkey", "access-token-public-keys"}),

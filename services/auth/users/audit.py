@@ -1,7 +1,8 @@
 """Writes the audit log: who did what to which object, never a name, an address, a key or content.
 
 Each event is authenticated together with the code of the one before, under a pepper that the database never sees. So
-nobody who only has the database can change, add or remove an event unnoticed, other than the oldest.
+nobody who only has the database can change, add or remove an event unnoticed, other than the oldest, or the newest by
+putting back an older copy: the number of events tells.
 """
 
 from collections.abc import Callable

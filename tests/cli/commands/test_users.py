@@ -1,5 +1,10 @@
 import json
+from pathlib import Path
 
+import pytest
+
+from cli.commands import users
+from cli.supervision.data_folder import write_processes
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import AccountRole
@@ -62,3 +67,16 @@ def test_console_link_needs_an_account() -> None:
     result = far_end.run("console", "sign-in-link")
     assert result.exit_code == 1
     assert "legato accounts create" in result.stderr
+
+
+def test_a_link_leads_to_the_console_that_runs_whatever_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "is_supervised", lambda data: True)
+    (tmp_path / "run").mkdir()
+    write_processes(tmp_path, {"console_url": "http://localhost:9000", "processes": []})
+    monkeypatch.delenv("LEGATO_CONSOLE_URL", raising=False)
+    assert users.console_origin(tmp_path) == "http://localhost:9000"
+    assert users.console_origin(tmp_path / "none") == "http://localhost:8081"
+    monkeypatch.setenv("LEGATO_CONSOLE_URL", "https://console.example.ca/, http://localhost:8081")
+    assert users.console_origin(tmp_path) == "https://console.example.ca"

@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.support.chromium import find_chromium
@@ -32,16 +32,20 @@ def session_cookie(console: ConsoleHarness, token: str) -> Any:
     }
 
 
+def launch(play: Playwright) -> Browser:
+    shell = find_chromium()
+    # Its sandbox needs rights that containers seldom give; it opens no page but ours.
+    return play.chromium.launch(
+        executable_path=shell.path, env={**os.environ, **shell.environ}, args=["--no-sandbox"], timeout=PATIENCE_MS
+    )
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Starts a browser for one module. Playwright's synchronous interface keeps an event loop running in this thread:
     it must end before the next module, whose tests may be asynchronous."""
-    shell = find_chromium()
     with sync_playwright() as play:
-        # Its sandbox needs rights that containers seldom give; it opens no page but ours.
-        started = play.chromium.launch(
-            executable_path=shell.path, env={**os.environ, **shell.environ}, args=["--no-sandbox"], timeout=PATIENCE_MS
-        )
+        started = launch(play)
         yield started
         started.close()
 

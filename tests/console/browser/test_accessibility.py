@@ -1,15 +1,17 @@
 """No page, in no state, has a violation that axe can find; and none is wider than its window."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, Page
 
-from protos.type.v1 import access_token_pb2
-from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, WATCH, OpenPage, session_cookie
-from tests.console.fake_services import Fakes, not_answering
+from console.routes import PAGES
+from tests.console.browser.aria import SNAPSHOTS, aria_of
+from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, WATCH
+from tests.console.browser.pages import NAMES, PATHS, open_state
 from tests.console.harness import ConsoleHarness
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
@@ -17,62 +19,6 @@ OPTIONS = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     "resultTypes": ["violations", "incomplete"],
 }
-KEY = "/keys/key_0000000000000001"
-
-
-def _fail_metering(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.fail = {f"MeteringService.{name}": not_answering() for name in ("ListUsage", "GetBalance")}
-
-
-def _rotate(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.add_key("Nightly report", replaces="key_0000000000000001")
-
-
-def _suspend(fakes: Fakes) -> None:
-    fakes.is_suspended = True
-
-
-def _become_viewer(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
-
-
-def _grow_stale(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.is_fresh = False
-
-
-def _age(fakes: Fakes) -> None:
-    fakes.offer_everything()
-    fakes.is_fresh = False
-
-
-STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
-    "overview": ("/", Fakes.fill),
-    "overview-without-use": ("/", _suspend),
-    "overview-without-metering": ("/", _fail_metering),
-    "keys": ("/keys", Fakes.fill),
-    "keys-none": ("/keys", lambda fakes: None),
-    "key": (KEY, _rotate),
-    "key-new": ("/keys/new", Fakes.fill),
-    "identify": ("/keys/identify", Fakes.fill),
-    "security": ("/security", Fakes.fill),
-    "security-empty": ("/security", lambda fakes: None),
-    "passkey-new": ("/security/passkeys/new", Fakes.fill),
-    "confirm": ("/security/passkeys/new", _grow_stale),
-    "sign-in-methods": ("/security", Fakes.offer_everything),
-    "confirm-by-password": ("/security/password", _age),
-    "password": ("/security/password", Fakes.offer_everything),
-    "authenticator": ("/security/authenticator", Fakes.offer_everything),
-    "settings": ("/settings", Fakes.fill),
-    "settings-viewer": ("/settings", _become_viewer),
-    "audit-log": ("/settings/audit-log", Fakes.fill),
-    "not-found": ("/nowhere", Fakes.fill),
-}
-
-
 LOOKS = (("light", DESKTOP), ("dark", PHONE))
 
 
@@ -93,49 +39,38 @@ def assert_accessible(page: Page) -> None:
 @pytest.fixture(scope="module")
 def visited(browser: Browser, running_console: ConsoleHarness) -> Iterator[Page]:
     """One page for all states: a context of its own for each would take longer than looking at it."""
-    context = browser.new_context(base_url=running_console.origin)
+    context = browser.new_context(base_url=running_console.origin, timezone_id="UTC", locale="en-CA")
     context.set_default_timeout(PATIENCE_MS)
-    context.add_cookies([session_cookie(running_console, "the-visitor")])
     context.add_init_script(WATCH)
     yield context.new_page()
     context.close()
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, state: str) -> None:
-    path, prepare = STATES[state]
-    prepare(console.fakes)
-    console.fakes.sessions.add("the-visitor")
-    visited.goto(path)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
+    """The accessibility tree is what a screen reader is told. `make aria-snapshots` writes the trees anew; read the
+    difference before you commit it."""
+    visited.set_viewport_size(DESKTOP)  # type: ignore[arg-type]
+    open_state(visited, console, name)
+    told, kept = aria_of(visited), SNAPSHOTS / f"{name}.txt"
+    if os.environ.get("WRITE_ARIA_SNAPSHOTS"):
+        kept.write_text(told)
     assert_accessible(visited)
     assert visited.evaluate("window.refusedByPolicy") == []
+    assert told == kept.read_text()
 
 
-def test_pages_before_sign_in_are_accessible(open_page: OpenPage) -> None:
-    page = open_page("/sign-in", signed_in=False)
-    assert_accessible(page)
-    page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
-    page.get_by_role("button", name="Sign in", exact=True).click()
-    page.get_by_text("That did not work").wait_for()
-    assert_accessible(page)
-    page.goto("/invitation")
-    assert_accessible(page)
-    page.goto("/nowhere")
-    assert_accessible(page)
+def test_every_page_is_in_the_list() -> None:
+    pages = {page.path for page in PAGES if page.method == "GET" and not page.is_json}
+    patterns = {path: path.partition("{")[0] for path in pages}
+    missing = [path for path, start in patterns.items() if not any(_leads_to(each, path, start) for each in PATHS)]
+    assert missing == []
 
 
-def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.fill()
-    page = open_page("/keys/new")
-    page.get_by_role("button", name="Create the key").click()
-    page.get_by_text("Save the key now").wait_for()
-    assert_accessible(page)
-    page.goto("/security")
-    page.get_by_role("button", name="Make new codes").click()
-    page.get_by_text("Save them now").wait_for()
-    assert_accessible(page)
-    page.goto("/settings")
-    page.get_by_text("Invite somebody").click()
-    page.get_by_role("button", name="Make the invitation").click()
-    page.get_by_text("Pass this link on").wait_for()
-    assert_accessible(page)
+def test_every_snapshot_is_of_a_page_in_the_list() -> None:
+    assert {path.stem for path in SNAPSHOTS.glob("*.txt")} == set(NAMES)
+
+
+def _leads_to(opened: str, path: str, start: str) -> bool:
+    plain = opened.partition("?")[0]
+    return plain == path if start == path else plain.startswith(start) and plain.count("/") == path.count("/")

@@ -6,6 +6,7 @@ Of tokens and codes only digests are stored, like those of keys: see services/au
 import sqlalchemy as sa
 
 from services.auth.store.tables import metadata
+from services.auth.users.store.encrypted import EncryptedEmail
 
 users = sa.Table(
     "users",
@@ -13,7 +14,7 @@ users = sa.Table(
     sa.Column("user_id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     # Empty: not known.
-    sa.Column("email", sa.Text, nullable=False),
+    sa.Column("email", EncryptedEmail, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
     sa.Column("is_operator", sa.Boolean, nullable=False),
     sa.Column("disabled_at_us", sa.BigInteger),
@@ -112,7 +113,7 @@ invitations = sa.Table(
     sa.Column("invitation_id", sa.Text, primary_key=True),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("email", sa.Text, nullable=False),
+    sa.Column("email", EncryptedEmail, nullable=False),
     sa.Column("role", sa.Integer, nullable=False),
     # A user.
     sa.Column("invited_by", sa.Text, nullable=False),

@@ -1,6 +1,5 @@
 """Signs users in and out, as a console does."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +14,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.users.authenticator import Authenticator
-from tests.services.auth.users.conftest import CLIENT, EMAIL, OPTIONS, ORIGIN, OWNER, Console
+from tests.services.auth.users.conftest import CLIENT, EMAIL, ORIGIN, OWNER, Console
 from tests.support.fakes import FakeClock
 
 WRONG = "0000-0000-0000-0000-0000"
@@ -49,22 +48,6 @@ async def test_a_link_signs_its_user_in_once(console: Console) -> None:
     assert [held.role for held in resolved.memberships] == [OWNER]
     request = pb.SignInWithLinkRequest(code=made.code, client=CLIENT)
     assert await console.reason(console.sign_in.SignInWithLink, request) is Reason.SIGN_IN_FAILED
-
-
-async def test_a_link_that_many_use_at_once_signs_one_in(
-    database_url: str, database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
-) -> None:
-    replicas = [database, Database(database_url, "auth")]
-    services = [AuthService(replica, peppers, clock, log, sleep, OPTIONS) for replica in replicas]
-    _, code, _ = await services[0].users.create("Ada", "", "", 0)
-    # Each from an address of its own: attempts from one address wait for each other anyway.
-    attempts = [services[number % 2].sign_in.with_link(code, _client(number)) for number in range(10)]
-    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
-
-    assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
-    refused = [outcome.reason for outcome in outcomes if isinstance(outcome, LegatoError)]
-    assert refused == [Reason.SIGN_IN_FAILED] * 9
-    replicas[1].close()
 
 
 def _client(number: int) -> Client:

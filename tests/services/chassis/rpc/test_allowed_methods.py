@@ -12,7 +12,7 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos.auth.v1 import auth_pb2, users_pb2
+from protos.auth.v1 import auth_pb2, credentials_pb2, users_pb2
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
@@ -172,7 +172,7 @@ ITEMS = {
 }
 OURS = [
     service
-    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2)
+    for file in (auth_pb2, users_pb2, credentials_pb2, router_pb2, grounding_pb2, metering_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 

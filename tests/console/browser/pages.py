@@ -1,0 +1,229 @@
+"""Lists the pages of the console, each in every state that looks different.
+
+Tests of accessibility, aria snapshots and screenshots go through this list: a page is added here once.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from playwright.sync_api import Page
+
+from protos.type.v1 import access_token_pb2
+from tests.console.browser.conftest import session_cookie
+from tests.console.fake_services import INVITATION, Fakes, not_answering
+from tests.console.harness import ConsoleHarness
+
+KEY: Final = "/keys/key_0000000000000001"
+VISITOR: Final = "the-visitor"
+
+Prepare = Callable[[Fakes], None]
+Act = Callable[[Page], None]
+
+
+def _nothing(fakes: Fakes) -> None:
+    """Leaves the services as they are: an account that nobody has used yet."""
+
+
+def failing(*methods: str) -> Prepare:
+    """Fills the account, and lets RPCs (`Service.Method`) fail."""
+
+    def prepare(fakes: Fakes) -> None:
+        fakes.fill()
+        fakes.fail = {method: not_answering() for method in methods}
+
+    return prepare
+
+
+_without_metering = failing("MeteringService.ListUsage", "MeteringService.GetBalance")
+
+
+def _rotate(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.add_key("Nightly report", replaces="key_0000000000000001")
+
+
+def _suspend(fakes: Fakes) -> None:
+    fakes.is_suspended = True
+
+
+def _become_viewer(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+
+
+def _grow_stale(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.is_fresh = False
+
+
+def _grow_stale_with_all_ways(fakes: Fakes) -> None:
+    fakes.offer_everything()
+    fakes.is_fresh = False
+
+
+def _leave_all_accounts(fakes: Fakes) -> None:
+    fakes.has_account = False
+
+
+# Pages of somebody who is signed in: the path, and what the services know.
+STATES: Final[dict[str, tuple[str, Prepare]]] = {
+    "overview": ("/", Fakes.fill),
+    "overview-without-use": ("/", _nothing),
+    "overview-suspended": ("/", _suspend),
+    "overview-without-metering": ("/", _without_metering),
+    "overview-without-auth": ("/", failing("SignInService.ResolveSession")),
+    "overview-without-account": ("/", _leave_all_accounts),
+    "keys": ("/keys", Fakes.fill),
+    "keys-none": ("/keys", _nothing),
+    "keys-without-metering": ("/keys", _without_metering),
+    "keys-viewer": ("/keys", _become_viewer),
+    "key": (KEY, _rotate),
+    "key-without-metering": (KEY, _without_metering),
+    "key-new": ("/keys/new", Fakes.fill),
+    "identify": ("/keys/identify", Fakes.fill),
+    "security": ("/security", Fakes.fill),
+    "security-empty": ("/security", _nothing),
+    "security-audit-log": ("/security/audit-log", Fakes.fill),
+    "passkey-new": ("/security/passkeys/new", Fakes.fill),
+    "confirm": ("/security/passkeys/new", _grow_stale),
+    "security-all-ways": ("/security", Fakes.offer_everything),
+    "password": ("/security/password", Fakes.offer_everything),
+    "authenticator": ("/security/authenticator", Fakes.offer_everything),
+    "confirm-all-ways": ("/security/password", _grow_stale_with_all_ways),
+    "settings": ("/settings", Fakes.fill),
+    "settings-viewer": ("/settings", _become_viewer),
+    "settings-without-router": ("/settings", failing("RouterService.ListModels")),
+    "audit-log": ("/settings/audit-log", Fakes.fill),
+    "audit-log-empty": ("/settings/audit-log", _nothing),
+    "not-found": ("/nowhere", Fakes.fill),
+}
+
+
+def _look(page: Page) -> None:
+    """Does nothing: the page itself is the state."""
+
+
+def _try_a_wrong_code(page: Page) -> None:
+    page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_text("That did not work").wait_for()
+
+
+def _show_the_invitation(page: Page) -> None:
+    page.get_by_label("Code of the invitation").fill(INVITATION)
+    page.get_by_role("button", name="Show the invitation").click()
+    page.get_by_role("button", name="Accept").wait_for()
+
+
+# Pages of nobody in particular: the path, and what one does there.
+BEFORE_SIGN_IN: Final[dict[str, tuple[str, Act]]] = {
+    "sign-in": ("/sign-in", _look),
+    "sign-in-failed": ("/sign-in", _try_a_wrong_code),
+    "invitation": ("/invitation", _look),
+    "invitation-shown": ("/invitation", _show_the_invitation),
+    "not-found-before-sign-in": ("/nowhere", _look),
+}
+
+
+def _try_a_wrong_password(page: Page) -> None:
+    page.get_by_text("Other ways to sign in").click()
+    page.get_by_label("Email address", exact=True).fill("ada@example.ca")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_label("Code of your authenticator app").fill("000000")
+    page.get_by_role("button", name="Sign in with your password").click()
+    page.get_by_text("That did not work").wait_for()
+
+
+# The same, where every way to sign in is set up.
+BEFORE_SIGN_IN_WITH_ALL_WAYS: Final[dict[str, tuple[str, Act]]] = {
+    "sign-in-all-ways": ("/sign-in", _look),
+    "sign-in-all-ways-failed": ("/sign-in", _try_a_wrong_password),
+    "invitation-all-ways": ("/invitation", _show_the_invitation),
+}
+
+
+def _create_a_key(page: Page) -> None:
+    page.get_by_role("button", name="Create the key").click()
+    page.get_by_text("Save the key now").wait_for()
+
+
+def _mistype_a_limit(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.get_by_label("Requests per minute").fill("many")
+    page.get_by_role("button", name="Create the key").click()
+    page.get_by_text("A whole number, or nothing.").first.wait_for()
+
+
+def _create_the_first_key(page: Page) -> None:
+    page.get_by_role("button", name="Create a key and insert it").click()
+    page.get_by_text("Your key is in the examples below").wait_for()
+
+
+def _revoke(page: Page) -> None:
+    page.locator("summary", has_text="Revoke").click()
+    page.get_by_role("button", name="Revoke this key").click()
+    page.get_by_text("Every edge refuses the key").wait_for()
+
+
+def _make_recovery_codes(page: Page) -> None:
+    page.get_by_role("button", name="Make new codes").click()
+    page.get_by_text("Save them now").wait_for()
+
+
+def _mistype_a_code(page: Page) -> None:
+    page.get_by_label("Code", exact=True).fill("000000")
+    page.get_by_role("button", name="Set up").click()
+    page.get_by_text("scan it again").wait_for()
+
+
+def _link_an_identity(page: Page) -> None:
+    page.get_by_role("button", name="Link login.example.ca").click()
+    page.get_by_role("link", name="Continue").wait_for()
+
+
+def _invite(page: Page) -> None:
+    page.get_by_text("Invite somebody").click()
+    page.get_by_role("button", name="Make the invitation").click()
+    page.get_by_text("Pass this link on").wait_for()
+
+
+# Pages that answer a form: the path of the form, what the services know, and what one does there.
+ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
+    "first-key-made": ("/", _nothing, _create_the_first_key),
+    "key-made": ("/keys/new", Fakes.fill, _create_a_key),
+    "key-new-mistyped": ("/keys/new", Fakes.fill, _mistype_a_limit),
+    "key-revoked": (KEY, Fakes.fill, _revoke),
+    "recovery-codes": ("/security", Fakes.fill, _make_recovery_codes),
+    "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
+    "sign-in-provider": ("/security", Fakes.offer_everything, _link_an_identity),
+    "invited": ("/settings", Fakes.fill, _invite),
+}
+
+STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
+NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
+PATHS: Final = frozenset(entry[0] for table in (STATES, BEFORE_SIGN_IN, ANSWERS) for entry in table.values())
+
+
+def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
+    """Opens a page in one of the states of this list, in a page whose cookies are its own."""
+    path, prepare, act = _find(name)
+    console.fakes.reset()
+    prepare(console.fakes)
+    page.context.clear_cookies()
+    if name not in STRANGERS:
+        console.fakes.sessions.add(VISITOR)
+        page.context.add_cookies([session_cookie(console, VISITOR)])
+    page.goto(path)
+    act(page)
+
+
+def _find(name: str) -> tuple[str, Prepare, Act]:
+    if name in STATES:
+        return *STATES[name], _look
+    if name in ANSWERS:
+        return ANSWERS[name]
+    if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:
+        path, act = BEFORE_SIGN_IN_WITH_ALL_WAYS[name]
+        return path, Fakes.offer_everything, act
+    path, act = BEFORE_SIGN_IN[name]
+    return path, _nothing, act

@@ -1,0 +1,47 @@
+"""Takes pictures of all pages in all states, on a desktop in daylight and on a phone at night, to look at.
+
+`make screenshots` writes them to build/screenshots; with names of states, only those.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import sync_playwright
+
+from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, launch
+from tests.console.browser.pages import NAMES, open_state
+from tests.console.harness import ConsoleHarness
+
+FOLDER: Final = Path(__file__).parents[3] / "build" / "screenshots"
+LOOKS: Final = (("light-desktop", "light", DESKTOP), ("dark-phone", "dark", PHONE))
+
+
+def main(names: list[str]) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder, sync_playwright() as play:
+        console = ConsoleHarness(Path(folder))
+        console.start()
+        browser = launch(play)
+        for look, scheme, size in LOOKS:
+            context = browser.new_context(
+                base_url=console.origin,
+                color_scheme=scheme,  # type: ignore[arg-type]
+                viewport=size,  # type: ignore[arg-type]
+                timezone_id="UTC",
+                locale="en-CA",
+            )
+            context.set_default_timeout(PATIENCE_MS)
+            page = context.new_page()
+            for name in names or NAMES:
+                open_state(page, console, name)
+                page.screenshot(path=FOLDER / f"{name}-{look}.png", full_page=True, animations="disabled")
+            context.close()
+        browser.close()
+        console.stop()
+    sys.stdout.write(f"{FOLDER}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
