@@ -45,13 +45,14 @@ class Meeting:
         self._begun: set[int] = set()
         self._lock = threading.Lock()
         self.has_met = False
+        self.is_staying = False
 
     def watch(self, patch: pytest.MonkeyPatch, method: str, module: ModuleType = stored_codes) -> None:
         use, begin = getattr(module, method), Database._begin_write
 
         def use_and_stay(*given: Any, **options: Any) -> Any:
             used = use(*given, **options)
-            if used is not None:
+            if used is not None or module is not stored_codes:
                 self._stay()
             return used
 
@@ -67,6 +68,7 @@ class Meeting:
             self._used += 1
             if self._used > 1:
                 return
+        self.is_staying = True
         give_up_at = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up_at:
             if self._used > 1 or self._other_waits():
