@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
@@ -22,6 +23,7 @@ from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceAsyncStub, KeyAdminServiceAsyncStub
+    from protos.auth.v1.credentials_pb2_grpc import CredentialServiceAsyncStub, SignInMethodServiceAsyncStub
     from protos.auth.v1.users_pb2_grpc import (
         AccountServiceAsyncStub,
         SignInServiceAsyncStub,
@@ -52,6 +54,8 @@ class AuthStubs:
         self.channel = channel
         self.sign_in: SignInServiceAsyncStub = SignInServiceStub(channel)
         self.users: UserServiceAsyncStub = UserServiceStub(channel)
+        self.methods: SignInMethodServiceAsyncStub = SignInMethodServiceStub(channel)
+        self.credentials: CredentialServiceAsyncStub = CredentialServiceStub(channel)
         self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
         self.account_admin: AccountAdminServiceAsyncStub = AccountAdminServiceStub(channel)
         self.key_admin: KeyAdminServiceAsyncStub = KeyAdminServiceStub(channel)

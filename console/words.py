@@ -38,6 +38,8 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_LINK: _("Sign-in link"),
     users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: _("Recovery code"),
     users_pb2.SIGN_IN_METHOD_INVITATION: _("Invitation"),
+    users_pb2.SIGN_IN_METHOD_PASSWORD: _("Password"),
+    users_pb2.SIGN_IN_METHOD_OIDC: _("Single sign-on"),
 }
 # Address, icon, name and shortcut of the pages for operators; capital letters, beside those of everybody.
 OPERATOR_PAGES: Final = (

@@ -144,8 +144,8 @@ def grounding_key(data: Path) -> str:
 
 
 def credential_key(data: Path) -> str:
-    """Returns the key that users' email addresses are encrypted with, as auth takes it; generated on the first start.
-    Without it they are unknown."""
+    """Returns the key that users' email addresses and the secrets of their authenticator apps are encrypted with, as
+    auth takes it; generated on the first start. Without it they are unknown, and passwords no longer sign in."""
     return _kept_secret(data / "credential-key")
 
 

@@ -25,6 +25,8 @@ PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
 GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 CREDENTIAL_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
 SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE)
+# Passed on to auth alone.
+SECRETS_OF_AUTH = ("LEGATO_OIDC_CLIENT_SECRET", "LEGATO_SMTP_URL")
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
 # Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
@@ -267,7 +269,7 @@ def _environ(installation: Installation, process: str, own: Mapping[str, str] | 
 
 def _is_for(process: str, name: str, known: Collection[str]) -> bool:
     if process == "router":
-        return name.removesuffix("_FILE") != VALKEY_VARIABLE
+        return name.removesuffix("_FILE") not in (VALKEY_VARIABLE, *SECRETS_OF_AUTH)
     if name.startswith(DATABASE_PREFIX) and process in WITH_DATABASE:
         return True
     return name in HARMLESS or name.startswith(HARMLESS_PREFIXES) or name.removesuffix("_FILE") in known

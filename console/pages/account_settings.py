@@ -52,7 +52,9 @@ async def invite(visit: Visit) -> Response:
         made = await visit.services.auth.change(lambda stubs: stubs.accounts.InviteMember, request, visit.token)
     except LegatoError as error:
         return await _refused(visit, error)
-    return visit.render("invited.html", has_secret=True, invitation=made.invitation, code=made.code)
+    return visit.render(
+        "invited.html", is_mailed=made.is_mailed, has_secret=True, invitation=made.invitation, code=made.code
+    )
 
 
 async def cancel_invitation(visit: Visit) -> Response:

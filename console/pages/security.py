@@ -8,6 +8,7 @@ from console.pages.sign_in import challenge
 from console.web.visit import Visit
 from console.words import TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1.credentials_pb2 import GetCredentialsRequest
 from services.chassis.errors import LegatoError, Reason
 
 _ = TRANSLATIONS.gettext
@@ -18,7 +19,7 @@ LONGEST_NAME = 100
 
 
 async def show(visit: Visit) -> Response:
-    return await _page(visit)
+    return await page(visit)
 
 
 async def show_new_passkey(visit: Visit) -> Response:
@@ -53,7 +54,7 @@ async def rename_passkey(visit: Visit) -> Response:
     try:
         await visit.services.auth.change(lambda stubs: stubs.users.RenamePasskey, request, visit.token)
     except LegatoError as error:
-        return await _refused(visit, error)
+        return await refused(visit, error)
     return visit.redirect("/security", "passkey-renamed")
 
 
@@ -62,7 +63,7 @@ async def remove_passkey(visit: Visit) -> Response:
     try:
         await visit.services.auth.change(lambda stubs: stubs.users.RemovePasskey, request, visit.token)
     except LegatoError as error:
-        return await _refused(visit, error)
+        return await refused(visit, error)
     return visit.redirect("/security", "passkey-removed")
 
 
@@ -84,7 +85,7 @@ async def rename_user(visit: Visit) -> Response:
     try:
         await visit.services.auth.change(lambda stubs: stubs.users.UpdateUser, request, visit.token)
     except LegatoError as error:
-        return await _refused(visit, error)
+        return await refused(visit, error)
     return visit.redirect("/security", "name-changed")
 
 
@@ -99,16 +100,16 @@ async def show_events(visit: Visit) -> Response:
     )
 
 
-async def _refused(visit: Visit, error: LegatoError) -> Response:
+async def refused(visit: Visit, error: LegatoError) -> Response:
     if error.reason not in (Reason.REQUEST_INVALID, Reason.NOT_FOUND):
         raise error
-    return await _page(visit, error.message, 400)
+    return await page(visit, error.message, 400)
 
 
-async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
+async def page(visit: Visit, problem: str = "", status: int = 200) -> Response:
     auth, token = visit.services.auth, visit.token
-    passkeys, sessions, events = await asyncio.gather(
-        auth.read(lambda stubs: stubs.users.ListPasskeys, pb.ListPasskeysRequest(), token),
+    credentials, sessions, events = await asyncio.gather(
+        auth.read(lambda stubs: stubs.credentials.GetCredentials, GetCredentialsRequest(), token),
         auth.read(lambda stubs: stubs.users.ListSessions, pb.ListSessionsRequest(), token),
         auth.read(
             lambda stubs: stubs.users.ListMyAuditEvents, pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN), token
@@ -118,7 +119,8 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
         "security.html",
         status,
         problem=problem,
-        passkeys=passkeys.passkeys,
+        passkeys=credentials.passkeys,
+        credentials=credentials,
         sessions=sessions.sessions,
         current_session_id=sessions.current_session_id,
         events=events.events,

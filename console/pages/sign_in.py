@@ -1,10 +1,16 @@
-"""Signs users in and out: by a one-time link, a passkey or a recovery code, or with an invitation."""
+"""Signs users in and out: by a one-time link, a passkey, a password or a recovery code, or with an invitation."""
 
 import msgspec
 from starlette.responses import JSONResponse, Response
 
 from console.web.visit import Visit, own_path, status_of
 from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1.credentials_pb2 import (
+    GetSignInMethodsRequest,
+    GetSignInMethodsResponse,
+    SendSignInLinkRequest,
+    SignInWithPasswordRequest,
+)
 from services.chassis.errors import LegatoError, Reason
 
 # Refusals that the sign-in page itself shows.
@@ -13,8 +19,8 @@ SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_IN
 
 async def show(visit: Visit) -> Response:
     if visit.known is not None:
-        return visit.redirect(_next(visit))
-    return _page(visit)
+        return visit.redirect(next_path(visit))
+    return await page(visit)
 
 
 async def with_link(visit: Visit) -> Response:
@@ -22,7 +28,7 @@ async def with_link(visit: Visit) -> Response:
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithLink, request)
     except LegatoError as error:
-        return _refused(visit, error, "code")
+        return await refused(visit, error, "code")
     return _signed_in(visit, answer.signed_in)
 
 
@@ -31,7 +37,7 @@ async def with_recovery_code(visit: Visit) -> Response:
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithRecoveryCode, request)
     except LegatoError as error:
-        return _refused(visit, error, "recovery")
+        return await refused(visit, error, "recovery")
     return _signed_in(visit, answer.signed_in)
 
 
@@ -49,8 +55,41 @@ async def with_passkey(visit: Visit) -> Response:
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.FinishPasskeySignIn, request)
     except LegatoError as error:
-        return _refused(visit, error, "passkey")
+        return await refused(visit, error, "passkey")
     return _signed_in(visit, answer.signed_in)
+
+
+async def with_password(visit: Visit) -> Response:
+    request = SignInWithPasswordRequest(
+        email=visit.form.get("email"),
+        password=visit.form.get("password"),
+        totp_code=visit.form.get("code"),
+        client=visit.client,
+    )
+    try:
+        answer = await visit.services.auth.change(lambda stubs: stubs.methods.SignInWithPassword, request)
+    except LegatoError as error:
+        return await refused(visit, error, "password")
+    return _signed_in(visit, answer.signed_in)
+
+
+async def send_link(visit: Visit) -> Response:
+    """Sends a link by mail; the page says the same whether anybody has the address."""
+    request = SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client)
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.methods.SendSignInLink, request)
+    except LegatoError as error:
+        return await refused(visit, error, "mail")
+    return visit.redirect("/sign-in", "link-sent")
+
+
+async def methods(visit: Visit) -> GetSignInMethodsResponse:
+    """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
+    try:
+        return await visit.services.auth.read(lambda stubs: stubs.methods.GetSignInMethods, GetSignInMethodsRequest())
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="methods", reason=error.reason)
+        return GetSignInMethodsResponse()
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -83,7 +122,10 @@ async def view_invitation(visit: Visit) -> Response:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
         return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name="")
-    return visit.render("invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="")
+    issuer = (await methods(visit)).oidc_issuer
+    return visit.render(
+        "invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="", issuer=issuer
+    )
 
 
 async def accept_invitation(visit: Visit) -> Response:
@@ -112,21 +154,28 @@ def challenge(challenge_id: str, options_json: str) -> Response:
 
 def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
     visit.sign_in(signed_in.session_token)
-    return visit.redirect(_next(visit))
+    return visit.redirect(next_path(visit))
 
 
-def _refused(visit: Visit, error: LegatoError, form: str) -> Response:
+async def refused(visit: Visit, error: LegatoError, form: str) -> Response:
     if error.reason not in SHOWN_HERE:
         raise error
-    response = _page(visit, error, form, status_of(error))
+    response = await page(visit, error, form, status_of(error))
     if error.retry_after_s is not None:
         response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
     return response
 
 
-def _page(visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200) -> Response:
-    return visit.render("sign_in.html", status, problem=problem, problem_form=form, next_path=_next(visit))
+async def page(visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200) -> Response:
+    return visit.render(
+        "sign_in.html",
+        status,
+        problem=problem,
+        problem_form=form,
+        next_path=next_path(visit),
+        methods=await methods(visit),
+    )
 
 
-def _next(visit: Visit) -> str:
+def next_path(visit: Visit) -> str:
     return own_path(visit.form.get("next") or visit.request.query_params.get("next", ""))

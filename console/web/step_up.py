@@ -12,7 +12,9 @@ from services.chassis.errors import LegatoError, Reason
 def ask(visit: Visit, problem: LegatoError | None = None) -> Response:
     """Shows the page that asks; it keeps the form that was sent, so that nothing is typed twice."""
     if visit.request.method == "POST":
-        pending = {"method": "POST", "path": visit.request.url.path, "fields": visit.form.fields}
+        # A password is typed again rather than written into a page.
+        fields = [field for field in visit.form.fields if "password" not in field[0]]
+        pending = {"method": "POST", "path": visit.request.url.path, "fields": fields}
     else:
         pending = {"method": "GET", "path": visit.request.url.path, "fields": []}
     return _page(visit, json.dumps(pending), problem)
@@ -25,6 +27,9 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     if visit.form.get("credential"):
         request.passkey.challenge_id = visit.form.get("challenge")
         request.passkey.credential_json = visit.form.get("credential")
+    elif visit.form.get("kind") == "password":
+        request.password.password = visit.form.get("password")
+        request.password.totp_code = visit.form.get("code")
     elif visit.form.get("kind") == "recovery":
         request.recovery_code = visit.form.get("code")
     else:

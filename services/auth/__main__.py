@@ -65,6 +65,7 @@ async def main() -> None:
         auth.watches.close()
         await server.stop(STOP_GRACE_S)
         await auth.key_uses.written()
+        await auth.mail.close()
         log.info("service.stopped")
 
 

@@ -14,17 +14,24 @@ from services.auth.store.epochs import changes_since, find_contradicted, note_pe
 from services.auth.users.account_keys import AccountKeys
 from services.auth.users.account_servicer import register_account
 from services.auth.users.audit import AuditLog
+from services.auth.users.credential_servicer import register_credentials
 from services.auth.users.encryption import EmailCipher, parse_encryption_key
+from services.auth.users.mail import Mail
 from services.auth.users.members import Members
+from services.auth.users.oidc import OidcClient, OidcIssuer
+from services.auth.users.oidc_sign_in import OidcSignIn
 from services.auth.users.own_user import OwnUser
 from services.auth.users.passkeys import Passkeys, parse_origins
+from services.auth.users.password_sign_in import PasswordSignIn
 from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.servicer import register_users
 from services.auth.users.sessions import Sessions
 from services.auth.users.sign_in import SignIn
+from services.auth.users.smtp import MailSender
 from services.auth.users.store import Connection
 from services.auth.users.store.encrypted import encrypt_anew, use_cipher
 from services.auth.users.store.tables import invitations, users
+from services.auth.users.totp import parse_cipher
 from services.auth.users.user_admin import UserAdmin
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier
@@ -49,8 +56,12 @@ class ConsoleOptions:
     origins: str = ""
     # What keys have without limits of their own.
     service_limits: KeyLimits = NO_LIMITS
-    # Encrypts email addresses; empty: the pepper does.
+    # Encrypts what users gave us; empty: the pepper does, and there are no passwords.
     encryption_key: str = ""
+    # None: nobody signs in by OpenID Connect.
+    oidc: OidcClient | None = None
+    # None: no mail is sent.
+    mail_sender: MailSender | None = None
 
 
 class AuthService:
@@ -79,9 +90,16 @@ class AuthService:
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
         self.sessions = sessions = Sessions(database, peppers, clock, audit, signer)
         self.playground = PlaygroundTokens(database, peppers, sessions, audit)
-        passkeys = Passkeys(parse_origins(console.origins))
+        origins = parse_origins(console.origins)
+        passkeys = Passkeys(origins)
+        sender, origin = console.mail_sender, origins[0] if origins else ""
+        self.mail = mail = Mail(database, peppers, audit, sessions.now_us, log, sender, origin)
         self.users = users = UserAdmin(database, peppers, clock, audit)
-        self.sign_in = SignIn(database, peppers, sessions, passkeys, audit, log)
+        self.sign_in = sign_in = SignIn(database, peppers, sessions, passkeys, audit, mail, log)
+        cipher = parse_cipher(console.encryption_key)
+        passwords = PasswordSignIn(database, sessions, sign_in, audit, mail, cipher)
+        issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
+        oidc = OidcSignIn(database, peppers, sessions, sign_in, audit, mail, issuer, origins)
         keys = AccountKeys(database, peppers, clock, audit, console.service_limits, sleep)
         self.registrations = [
             register_auth(self.verifier, self.watches),
@@ -89,15 +107,17 @@ class AuthService:
             register_key_admin(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
             register_maintenance_admin(MaintenanceAdmin(database, clock, log, sleep)),
             *register_users(
-                self.sign_in,
+                sign_in,
+                passwords,
                 sessions,
-                OwnUser(database, peppers, sessions, passkeys, audit),
+                OwnUser(database, peppers, sessions, passkeys, audit, mail),
                 users,
             ),
+            *register_credentials(sign_in, passwords, oidc),
             register_account(
                 accounts,
                 keys,
-                Members(database, peppers, clock, audit),
+                Members(database, peppers, clock, audit, mail),
                 users,
                 self.playground,
                 clock,

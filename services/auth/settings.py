@@ -10,7 +10,9 @@ from services.auth.keys import parse_peppers
 from services.auth.records import KeyLimits
 from services.auth.service import ConsoleOptions
 from services.auth.users.encryption import parse_encryption_key
+from services.auth.users.oidc import parse_oidc_client
 from services.auth.users.passkeys import parse_origins
+from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
@@ -47,8 +49,15 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # A unix socket for a console, and whether it is the operators'.
     auth_console_listen: str = ""
     console_role: ConsoleRole = "console"
-    # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does.
+    # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does, and there are no passwords.
     credential_encryption_key: str = ""
+    # OpenID Connect. Empty: nobody signs in by it.
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_client_secret: str = ""
+    # The mail server, and who mail is from. Empty: no mail is sent.
+    smtp_url: str = ""
+    mail_from: str = ""
     # Metering's defaults: no member can give a key more. 0: unlimited.
     requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])] = 3_000
     tokens_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])] = 0
@@ -65,11 +74,14 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             lambda: check_signing_key(self.access_token_signing_key) if self.access_token_signing_key else None,
             partial(check_public_keys, self.access_token_public_keys),
             partial(parse_origins, self.console_url),
+            partial(parse_oidc_client, self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret),
+            partial(parse_mail_server, self.smtp_url, self.mail_from),
             partial(parse_encryption_key, self.credential_encryption_key),
         )
 
     @property
     def console(self) -> ConsoleOptions:
+        mail_server = parse_mail_server(self.smtp_url, self.mail_from)
         limits = (self.requests_per_minute, self.tokens_per_minute, self.concurrent_requests)
         return ConsoleOptions(
             signing_key=self.access_token_signing_key,
@@ -77,4 +89,6 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             origins=self.console_url,
             service_limits=KeyLimits(*(limit or None for limit in limits)),
             encryption_key=self.credential_encryption_key,
+            oidc=parse_oidc_client(self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret),
+            mail_sender=MailSender(mail_server) if mail_server else None,
         )

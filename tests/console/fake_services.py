@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc, users_pb2_grpc
+from protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2, credentials_pb2_grpc, users_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2, statements_pb2_grpc
 from protos.router.v1 import grounding_pb2, grounding_pb2_grpc, router_pb2, router_pb2_grpc
@@ -24,6 +24,9 @@ INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+PASSWORD = "correct horse battery staple"
+TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+ISSUER_URL = "https://login.example.ca/authorize?state=state-1"
 
 
 class Fakes(StatementFakes):
@@ -69,6 +72,9 @@ class Fakes(StatementFakes):
         # Uploads whose sender left.
         self.cancelled = 0
         self.receipts: dict[str, metering_pb2.GetRequestResponse] = {}
+        self.methods = credentials_pb2.GetSignInMethodsResponse()
+        self.credentials = credentials_pb2.GetCredentialsResponse()
+        self.has_password = False
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -196,6 +202,25 @@ class Fakes(StatementFakes):
             passkeys=len(self.passkeys),
             recovery_codes=self.recovery_codes,
             is_operator=self.is_operator,
+            has_password=self.has_password,
+            identities=len(self.credentials.identities),
+        )
+
+    def offer_everything(self) -> None:
+        """Offers all ways to sign in, and gives the user each of them."""
+        self.fill()
+        self.methods = credentials_pb2.GetSignInMethodsResponse(
+            password=True, mail=True, oidc_issuer="login.example.ca"
+        )
+        self.has_password = True
+        self.credentials = credentials_pb2.GetCredentialsResponse(
+            password_set_time=ago(days=40),
+            totp_set_time=ago(days=40),
+            identities=[
+                credentials_pb2.OidcIdentity(
+                    identity_id="idn_1", issuer="login.example.ca", create_time=ago(days=9), last_use_time=ago(hours=2)
+                )
+            ],
         )
 
     def session(self, number: int = 1) -> pb.Session:
@@ -224,7 +249,7 @@ class Fakes(StatementFakes):
         self.requests.append(request)
         if name in self.fail:
             raise self.fail[name]
-        if not name.startswith("SignInService.") and not has_token:
+        if not name.startswith(("SignInService.", "SignInMethodService.")) and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
         service, _, method = name.partition(".")
         handler = getattr(self.operator if is_for_operators(service) else self, method)
@@ -287,11 +312,65 @@ class Fakes(StatementFakes):
         )
 
     def StepUp(self, request: Any) -> Any:
-        if request.recovery_code != "recovery-1" and not request.HasField("passkey"):
+        is_password = request.password.password == PASSWORD
+        if request.recovery_code != "recovery-1" and not request.HasField("passkey") and not is_password:
             raise sign_in_failed()
         self.sessions.discard(request.session_token)
         self.is_fresh = True
         return pb.StepUpResponse(signed_in=self.signed_in())
+
+    def GetSignInMethods(self, request: Any) -> Any:
+        return self.methods
+
+    def SignInWithPassword(self, request: Any) -> Any:
+        if (request.email, request.password, request.totp_code) != ("ada@example.ca", PASSWORD, "123456"):
+            raise sign_in_failed()
+        return credentials_pb2.SignInWithPasswordResponse(signed_in=self.signed_in())
+
+    def SendSignInLink(self, request: Any) -> Any:
+        return credentials_pb2.SendSignInLinkResponse()
+
+    def StartOidcSignIn(self, request: Any) -> Any:
+        return credentials_pb2.StartOidcSignInResponse(authorization_url=ISSUER_URL, browser_token="browser-1")
+
+    def FinishOidcSignIn(self, request: Any) -> Any:
+        if (request.state, request.code, request.browser_token) != ("state-1", "code-1", "browser-1"):
+            raise sign_in_failed()
+        return credentials_pb2.FinishOidcSignInResponse(signed_in=self.signed_in())
+
+    def GetCredentials(self, request: Any) -> Any:
+        answer = credentials_pb2.GetCredentialsResponse(methods=self.methods, passkeys=self.passkeys)
+        answer.MergeFrom(self.credentials)
+        return answer
+
+    def SetPassword(self, request: Any) -> Any:
+        self._granting()
+        if len(request.password) < 15:
+            raise LegatoError(Reason.REQUEST_INVALID, "A password must have at least 15 characters.")
+        self.credentials.password_set_time.CopyFrom(ago())
+        return credentials_pb2.SetPasswordResponse()
+
+    def RemovePassword(self, request: Any) -> Any:
+        self.has_password = False
+        return credentials_pb2.RemovePasswordResponse()
+
+    def StartTotp(self, request: Any) -> Any:
+        self._granting()
+        uri = f"otpauth://totp/Legato:ada%40example.ca?secret={TOTP_SECRET}&issuer=Legato"
+        return credentials_pb2.StartTotpResponse(challenge_id="totp_1", secret=TOTP_SECRET, uri=uri)
+
+    def SetTotp(self, request: Any) -> Any:
+        if request.code != "123456":
+            raise LegatoError(Reason.REQUEST_INVALID, "This is not the code that the app shows now.")
+        self.has_password = True
+        return credentials_pb2.SetTotpResponse()
+
+    def StartOidcLink(self, request: Any) -> Any:
+        self._granting()
+        return credentials_pb2.StartOidcLinkResponse(authorization_url=ISSUER_URL, browser_token="browser-1")
+
+    def RemoveOidcIdentity(self, request: Any) -> Any:
+        return credentials_pb2.RemoveOidcIdentityResponse()
 
     def SignOut(self, request: Any) -> Any:
         self.sessions.discard(request.session_token)
@@ -603,6 +682,12 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         )
         auth_pb2_grpc.add_KeyAdminServiceServicer_to_server(
             servicer(auth_pb2_grpc.KeyAdminServiceServicer, "KeyAdminService", fakes), server
+        )
+        credentials_pb2_grpc.add_SignInMethodServiceServicer_to_server(
+            servicer(credentials_pb2_grpc.SignInMethodServiceServicer, "SignInMethodService", fakes), server
+        )
+        credentials_pb2_grpc.add_CredentialServiceServicer_to_server(
+            servicer(credentials_pb2_grpc.CredentialServiceServicer, "CredentialService", fakes), server
         )
     elif service == "metering":
         metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(

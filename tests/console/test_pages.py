@@ -205,7 +205,7 @@ def test_showing_an_invitation_consumes_nothing_and_accepting_signs_in(console: 
     shown = console.post("/invitation", {"code": INVITATION})
     assert "Join Analytical Engines" in shown.text
     assert "Charles Babbage" in shown.text
-    assert console.fakes.calls == ["SignInService.GetInvitation"]
+    assert console.fakes.calls == ["SignInService.GetInvitation", "SignInMethodService.GetSignInMethods"]
     accepted = console.post("/invitation/accept", {"code": INVITATION, "name": "Grace"})
     assert accepted.headers["location"] == "/security/passkeys/new"
     assert any(cookie.startswith(COOKIE) for cookie in accepted.cookies)

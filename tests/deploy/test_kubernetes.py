@@ -302,7 +302,17 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("auth", {"tls-auth", "database", "key-peppers", "access-token-signing-key", "credential-encryption-key"}),
+        (
+            "auth",
+            {
+                "tls-auth",
+                "database",
+                "key-peppers",
+                "access-token-signing-key",
+                "credential-encryption-key",
+                "sign-in",
+            },
+        ),
         ("console", {"tls-console"}),
         ("operator-console", {"tls-operator-console"}),
         ("edge", {"tls-edge"}),

@@ -33,6 +33,8 @@ class _SignInMethodEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SignInMe
     SIGN_IN_METHOD_LINK: _SignInMethod.ValueType  # 2
     SIGN_IN_METHOD_RECOVERY_CODE: _SignInMethod.ValueType  # 3
     SIGN_IN_METHOD_INVITATION: _SignInMethod.ValueType  # 4
+    SIGN_IN_METHOD_PASSWORD: _SignInMethod.ValueType  # 5
+    SIGN_IN_METHOD_OIDC: _SignInMethod.ValueType  # 6
 
 class SignInMethod(_SignInMethod, metaclass=_SignInMethodEnumTypeWrapper): ...
 
@@ -41,6 +43,8 @@ SIGN_IN_METHOD_PASSKEY: SignInMethod.ValueType  # 1
 SIGN_IN_METHOD_LINK: SignInMethod.ValueType  # 2
 SIGN_IN_METHOD_RECOVERY_CODE: SignInMethod.ValueType  # 3
 SIGN_IN_METHOD_INVITATION: SignInMethod.ValueType  # 4
+SIGN_IN_METHOD_PASSWORD: SignInMethod.ValueType  # 5
+SIGN_IN_METHOD_OIDC: SignInMethod.ValueType  # 6
 Global___SignInMethod: _TypeAlias = SignInMethod  # noqa: Y015
 
 class _AuditOutcome:
@@ -120,6 +124,8 @@ class User(_message.Message):
     LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
     PASSKEYS_FIELD_NUMBER: _builtins.int
     RECOVERY_CODES_FIELD_NUMBER: _builtins.int
+    HAS_PASSWORD_FIELD_NUMBER: _builtins.int
+    IDENTITIES_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     name: _builtins.str
     email: _builtins.str
@@ -128,6 +134,10 @@ class User(_message.Message):
     passkeys: _builtins.int
     """How the user can sign in."""
     recovery_codes: _builtins.int
+    has_password: _builtins.bool
+    """A password with an authenticator app."""
+    identities: _builtins.int
+    """Of issuers of OpenID Connect."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -150,10 +160,12 @@ class User(_message.Message):
         last_seen_time: _timestamp_pb2.Timestamp | None = ...,
         passkeys: _builtins.int = ...,
         recovery_codes: _builtins.int = ...,
+        has_password: _builtins.bool = ...,
+        identities: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "disable_time", b"disable_time", "last_seen_time", b"last_seen_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "disable_time", b"disable_time", "email", b"email", "is_operator", b"is_operator", "last_seen_time", b"last_seen_time", "name", b"name", "passkeys", b"passkeys", "recovery_codes", b"recovery_codes", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "disable_time", b"disable_time", "email", b"email", "has_password", b"has_password", "identities", b"identities", "is_operator", b"is_operator", "last_seen_time", b"last_seen_time", "name", b"name", "passkeys", b"passkeys", "recovery_codes", b"recovery_codes", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +654,7 @@ class StepUpRequest(_message.Message):
     PASSKEY_FIELD_NUMBER: _builtins.int
     RECOVERY_CODE_FIELD_NUMBER: _builtins.int
     SIGN_IN_LINK_CODE_FIELD_NUMBER: _builtins.int
+    PASSWORD_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     session_token: _builtins.str
     recovery_code: _builtins.str
@@ -651,6 +664,8 @@ class StepUpRequest(_message.Message):
         """Of StartPasskeySignIn."""
 
     @_builtins.property
+    def password(self) -> Global___PasswordProof: ...
+    @_builtins.property
     def client(self) -> Global___Client: ...
     def __init__(
         self,
@@ -659,17 +674,40 @@ class StepUpRequest(_message.Message):
         passkey: Global___PasskeyProof | None = ...,
         recovery_code: _builtins.str = ...,
         sign_in_link_code: _builtins.str = ...,
+        password: Global___PasswordProof | None = ...,
         client: Global___Client | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "proof", b"proof", "recovery_code", b"recovery_code", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "proof", b"proof", "recovery_code", b"recovery_code", "session_token", b"session_token", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "session_token", b"session_token", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_proof: _TypeAlias = _typing.Literal["passkey", "recovery_code", "sign_in_link_code"]  # noqa: Y015
+    _WhichOneofReturnType_proof: _TypeAlias = _typing.Literal["passkey", "recovery_code", "sign_in_link_code", "password"]  # noqa: Y015
     _WhichOneofArgType_proof: _TypeAlias = _typing.Literal["proof", b"proof"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_proof) -> _WhichOneofReturnType_proof | None: ...
 
 Global___StepUpRequest: _TypeAlias = StepUpRequest  # noqa: Y015
+
+@_typing.final
+class PasswordProof(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PASSWORD_FIELD_NUMBER: _builtins.int
+    TOTP_CODE_FIELD_NUMBER: _builtins.int
+    password: _builtins.str
+    totp_code: _builtins.str
+    def __init__(
+        self,
+        *,
+        password: _builtins.str = ...,
+        totp_code: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["password", b"password", "totp_code", b"totp_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PasswordProof: _TypeAlias = PasswordProof  # noqa: Y015
 
 @_typing.final
 class PasskeyProof(_message.Message):
@@ -1901,7 +1939,7 @@ class InviteMemberRequest(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     email: _builtins.str
-    """To remember who was meant. May be empty; nothing is sent."""
+    """To remember who was meant. May be empty. Where mail is set up, the link is sent there."""
     role: _access_token_pb2.AccountRole.ValueType
     def __init__(
         self,
@@ -1924,8 +1962,11 @@ class InviteMemberResponse(_message.Message):
 
     INVITATION_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    IS_MAILED_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """For the link that the owner passes on. Shown here and never again."""
+    is_mailed: _builtins.bool
+    """The link is also sent by mail."""
     @_builtins.property
     def invitation(self) -> Global___Invitation: ...
     def __init__(
@@ -1933,10 +1974,11 @@ class InviteMemberResponse(_message.Message):
         *,
         invitation: Global___Invitation | None = ...,
         code: _builtins.str = ...,
+        is_mailed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["invitation", b"invitation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "invitation", b"invitation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "invitation", b"invitation", "is_mailed", b"is_mailed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

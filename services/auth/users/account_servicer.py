@@ -111,8 +111,8 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
         )
 
     async def InviteMember(self, request: pb.InviteMemberRequest, context: Context) -> pb.InviteMemberResponse:
-        invitation, code = await self._members.invite(required_access(), request.email, request.role)
-        return pb.InviteMemberResponse(invitation=_to_invitation(invitation), code=code)
+        invitation, code, is_mailed = await self._members.invite(required_access(), request.email, request.role)
+        return pb.InviteMemberResponse(invitation=_to_invitation(invitation), code=code, is_mailed=is_mailed)
 
     async def CancelInvitation(
         self, request: pb.CancelInvitationRequest, context: Context

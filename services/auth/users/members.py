@@ -9,20 +9,24 @@ from services.auth.store.accounts import lock_account
 from services.auth.store.playground import end_tokens_of_member
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
+from services.auth.users.mail import Mail
 from services.auth.users.records import DAY_US, Invitation, Member
-from services.auth.users.store import Connection
+from services.auth.users.store import Connection, rate_limits
 from services.auth.users.store import codes as stored_codes
 from services.auth.users.store import users as stored
 from services.auth.users.store.sessions import request_new_tokens
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_rules import role_missing
 from services.chassis.timing.deadlines import Clock
 
 INVITATION_VALID_US: Final = 7 * DAY_US
 MEMBERS_MOST: Final = 1_000
 EMAIL_LENGTH_MOST: Final = 254
+# Per account. Further ones are passed on by hand.
+MAILED_INVITATIONS: Final = Rate(per_minute=1, burst=50)
 
 
 def checked_email(given: str) -> str:
@@ -40,11 +44,12 @@ def checked_role(given: int) -> AccountRole:
 
 
 class Members:
-    def __init__(self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog) -> None:
+    def __init__(self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog, mail: Mail) -> None:
         self._database = database
         self._peppers = peppers
         self._clock = clock
         self._audit = audit
+        self._mail = mail
 
     async def list_all(self, by: Access) -> tuple[list[Member], list[Invitation]]:
         """Lists members and, for owners, open invitations."""
@@ -57,8 +62,8 @@ class Members:
 
         return await self._database.read(look)
 
-    async def invite(self, by: Access, email: str, role: int) -> tuple[Invitation, str]:
-        """Returns an invitation and its code."""
+    async def invite(self, by: Access, email: str, role: int) -> tuple[Invitation, str, bool]:
+        """Returns an invitation, its code, and whether it is mailed."""
         now_us, code = to_micros(self._clock.now()), codes.mint_code()
         invitation = Invitation(
             invitation_id=codes.mint_id("inv"),
@@ -70,17 +75,27 @@ class Members:
             expires_at_us=now_us + INVITATION_VALID_US,
         )
 
-        def add(connection: Connection) -> None:
-            lock_account(connection, by.account_id)
+        def add(connection: Connection) -> tuple[str, str] | None:
+            account = lock_account(connection, by.account_id)
             waiting = len(stored_codes.list_invitations(connection, by.account_id, now_us))
             if stored.count_members(connection, by.account_id) + waiting >= MEMBERS_MOST:
                 raise LegatoError(Reason.REQUEST_INVALID, f"An account has at most {MEMBERS_MOST:,} members.")
             digest = self._peppers.digest_code(codes.INVITATION, codes.plain(code))
             stored_codes.add_invitation(connection, invitation, digest)
+            names = stored.names_of(connection, [by.user_id])
+            is_mailed = bool(invitation.email and account and self._mail.is_offered and self._may_mail(connection, by))
             self._append(connection, "member.invited", by, invitation.invitation_id)
+            return (account.name, names.get(by.user_id, "")) if account and is_mailed else None
 
-        await self._database.write(add)
-        return invitation, code
+        names = await self._database.write(add)
+        if names is not None:
+            self._mail.invite(invitation.email, code, *names)
+        return invitation, code, names is not None
+
+    def _may_mail(self, connection: Connection, by: Access) -> bool:
+        """Takes a message from the account's limit, so that nobody sends mail to the world through us."""
+        now_ns = to_micros(self._clock.now()) * 1000
+        return not rate_limits.take(connection, f"mail {by.account_id}", MAILED_INVITATIONS, now_ns)
 
     async def cancel(self, by: Access, invitation_id: str) -> None:
         def cancel(connection: Connection) -> None:

@@ -6,6 +6,7 @@ from services.auth import checks
 from services.auth.keys import Peppers
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
+from services.auth.users.mail import Mail
 from services.auth.users.passkeys import PasskeyRefused, Passkeys
 from services.auth.users.records import Passkey, User, UserSession, UserSummary
 from services.auth.users.sessions import Sessions, is_live
@@ -22,15 +23,29 @@ from services.chassis.errors import LegatoError, Reason
 RECOVERY_CODES: Final = 10
 
 
+def require_other_way(summary: UserSummary) -> None:
+    """Raises if nothing would be left to sign in with. Call it with the user locked, before one way is removed."""
+    if summary.ways < 2:
+        message = "This is your last way to sign in. Add another one or recovery codes first."
+        raise LegatoError(Reason.REQUEST_INVALID, message)
+
+
 class OwnUser:
     def __init__(
-        self, database: Database, peppers: Peppers, sessions: Sessions, passkeys: Passkeys, audit: AuditLog
+        self,
+        database: Database,
+        peppers: Peppers,
+        sessions: Sessions,
+        passkeys: Passkeys,
+        audit: AuditLog,
+        mail: Mail,
     ) -> None:
         self._database = database
         self._peppers = peppers
         self._sessions = sessions
         self._passkeys = passkeys
         self._audit = audit
+        self._mail = mail
 
     async def update(self, by: Access, name: str | None) -> UserSummary:
         checked = None if name is None else checks.name(name)
@@ -53,7 +68,7 @@ class OwnUser:
         await self._passkeys.load()
         checked = checks.key_name(name) or "Passkey"
 
-        def finish(connection: Connection) -> Passkey | None:
+        def finish(connection: Connection) -> tuple[User, Passkey] | None:
             user, now_us = self._user(connection, by), self._sessions.now_us()
             try:
                 passkey = self._passkeys.finish_registration(
@@ -62,12 +77,13 @@ class OwnUser:
             except PasskeyRefused:
                 return None
             self._audit.append(connection, "passkey.added", by, object_id=passkey.passkey_id)
-            return passkey
+            return user, passkey
 
         made = await self._database.write(finish)
         if made is None:
             raise sign_in_failed()
-        return made
+        self._mail.notify(made[0], "A passkey was added to your user.")
+        return made[1]
 
     async def list_passkeys(self, by: Access) -> list[Passkey]:
         return await self._database.read(lambda connection: stored_passkeys.list_passkeys(connection, by.user_id))
@@ -84,28 +100,30 @@ class OwnUser:
     async def remove_passkey(self, by: Access, passkey_id: str) -> None:
         """Removes a passkey, unless no way to sign in would be left."""
 
-        def remove(connection: Connection) -> None:
-            [summary] = stored.summarise(connection, [self._user(connection, by, locks=True)])
+        def remove(connection: Connection) -> User:
+            user = self._user(connection, by, locks=True)
+            [summary] = stored.summarise(connection, [user])
             known = stored_passkeys.list_passkeys(connection, by.user_id)
             if passkey_id not in [passkey.passkey_id for passkey in known]:
                 raise checks.not_found("passkey")
-            if len(known) == 1 and not summary.recovery_codes:
-                message = "This is your last way to sign in. Add another passkey or recovery codes first."
-                raise LegatoError(Reason.REQUEST_INVALID, message)
+            require_other_way(summary)
             stored_passkeys.remove_passkey(connection, by.user_id, passkey_id)
             self._audit.append(connection, "passkey.removed", by, object_id=passkey_id)
+            return user
 
-        await self._database.write(remove)
+        self._mail.notify(await self._database.write(remove), "A passkey was removed from your user.")
 
     async def generate_recovery_codes(self, by: Access) -> list[str]:
         made = [codes.mint_code() for _ in range(RECOVERY_CODES)]
         digests = [self._peppers.digest_code(codes.RECOVERY, codes.plain(code)) for code in made]
 
-        def put(connection: Connection) -> None:
+        def put(connection: Connection) -> User:
+            user = self._user(connection, by, locks=True)
             stored_codes.put_recovery_codes(connection, by.user_id, digests, self._sessions.now_us())
             self._audit.append(connection, "recovery_codes.generated", by, object_id=by.user_id)
+            return user
 
-        await self._database.write(put)
+        self._mail.notify(await self._database.write(put), "New recovery codes were made; the ones before do not work.")
         return made
 
     async def list_sessions(self, by: Access) -> list[tuple[UserSession, User]]:

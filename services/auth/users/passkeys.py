@@ -14,6 +14,7 @@ from services.auth.users.records import HOUR_US, Challenge, Passkey, User
 from services.auth.users.store import Connection
 from services.auth.users.store import codes as stored_codes
 from services.auth.users.store import passkeys as stored
+from services.auth.users.store import users as stored_users
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
@@ -122,7 +123,11 @@ class Passkeys:
             raise PasskeyRefused
         try:
             answer = AuthenticationResponse.from_dict(_parse(credential_json))
-            passkey = stored.find_by_credential(connection, answer.raw_id)
+            known = stored.find_by_credential(connection, answer.raw_id)
+            if known is None:
+                raise PasskeyRefused
+            stored_users.find_user(connection, known.user_id, locks=True)
+            passkey = stored.find_by_credential(connection, answer.raw_id, locks=True)
             if passkey is None:
                 raise PasskeyRefused
             self._server(challenge.origin).authenticate_complete(

@@ -18,6 +18,18 @@ class SignInMethod(StrEnum):
     LINK = "link"
     RECOVERY_CODE = "recovery-code"
     INVITATION = "invitation"
+    PASSWORD = "password"  # noqa: S105
+    OIDC = "oidc"
+
+
+class ChallengeKind(StrEnum):
+    PASSKEY = "passkey"
+    # The secret of an authenticator app that is not in use yet.
+    TOTP = "totp"
+    # A sign-in link that was sent by mail.
+    MAILED_LINK = "mailed-link"
+    # What the browser is to come back with from the issuer.
+    OIDC = "oidc"
 
 
 class Outcome(StrEnum):
@@ -68,6 +80,14 @@ class UserSummary:
     user: User
     passkeys: int = 0
     recovery_codes: int = 0
+    # 1: a password and an authenticator app, which sign in together.
+    passwords: int = 0
+    identities: int = 0
+
+    @property
+    def ways(self) -> int:
+        """The number of ways to sign in, recovery codes counted as one."""
+        return self.passkeys + min(1, self.recovery_codes) + self.passwords + self.identities
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +140,43 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a passkey is to sign."""
+    """What a passkey is to sign, or what else is good once."""
 
-    challenge_id: str
-    # None: whoever has a passkey.
+    challenge_id: str = field(repr=False)
+    # None: whoever proves something with it.
     user_id: str | None
     challenge: bytes = field(repr=False)
     origin: str
     expires_at_us: int
+    kind: ChallengeKind = ChallengeKind.PASSKEY
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    user_id: str
+    hash: str = field(repr=False)
+    set_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totp:
+    """An authenticator app."""
+
+    user_id: str
+    # Encrypted.
+    secret: bytes = field(repr=False)
+    last_step: int
+    set_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OidcIdentity:
+    identity_id: str
+    user_id: str
+    issuer: str
+    subject: str = field(repr=False)
+    created_at_us: int
+    last_used_hour_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from protos.type.v1 import access_token_pb2
 from services.auth.admin import Page
 from services.auth.users.own_user import OwnUser
+from services.auth.users.password_sign_in import PasswordSignIn
 from services.auth.users.records import (
     AuditEvent,
     Client,
@@ -37,6 +38,8 @@ _METHOD_TO_PROTO = {
     SignInMethod.LINK: pb.SIGN_IN_METHOD_LINK,
     SignInMethod.RECOVERY_CODE: pb.SIGN_IN_METHOD_RECOVERY_CODE,
     SignInMethod.INVITATION: pb.SIGN_IN_METHOD_INVITATION,
+    SignInMethod.PASSWORD: pb.SIGN_IN_METHOD_PASSWORD,
+    SignInMethod.OIDC: pb.SIGN_IN_METHOD_OIDC,
 }
 _OUTCOME_TO_PROTO = {Outcome.DONE: pb.AUDIT_OUTCOME_DONE, Outcome.REFUSED: pb.AUDIT_OUTCOME_REFUSED}
 _HOUR_US = 3_600_000_000
@@ -50,36 +53,37 @@ _ACTION_NAMES: dict[int, str] = {
 
 
 class SignInServicer(pb_grpc.SignInServiceServicer):
-    def __init__(self, sign_in: SignIn, sessions: Sessions) -> None:
+    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions) -> None:
         self._sign_in = sign_in
+        self._passwords = passwords
         self._sessions = sessions
 
     async def StartPasskeySignIn(
         self, request: pb.StartPasskeySignInRequest, context: Context
     ) -> pb.StartPasskeySignInResponse:
-        challenge_id, options = await self._sign_in.start_passkey(request.origin, _to_client(request.client))
+        challenge_id, options = await self._sign_in.start_passkey(request.origin, to_client(request.client))
         return pb.StartPasskeySignInResponse(challenge_id=challenge_id, options_json=options)
 
     async def FinishPasskeySignIn(
         self, request: pb.FinishPasskeySignInRequest, context: Context
     ) -> pb.FinishPasskeySignInResponse:
         signed_in = await self._sign_in.with_passkey(
-            request.challenge_id, request.credential_json, _to_client(request.client)
+            request.challenge_id, request.credential_json, to_client(request.client)
         )
-        return pb.FinishPasskeySignInResponse(signed_in=_to_signed_in(signed_in))
+        return pb.FinishPasskeySignInResponse(signed_in=to_signed_in(signed_in))
 
     async def SignInWithLink(self, request: pb.SignInWithLinkRequest, context: Context) -> pb.SignInWithLinkResponse:
-        signed_in = await self._sign_in.with_link(request.code, _to_client(request.client))
-        return pb.SignInWithLinkResponse(signed_in=_to_signed_in(signed_in))
+        signed_in = await self._sign_in.with_link(request.code, to_client(request.client))
+        return pb.SignInWithLinkResponse(signed_in=to_signed_in(signed_in))
 
     async def SignInWithRecoveryCode(
         self, request: pb.SignInWithRecoveryCodeRequest, context: Context
     ) -> pb.SignInWithRecoveryCodeResponse:
-        signed_in = await self._sign_in.with_recovery_code(request.code, _to_client(request.client))
-        return pb.SignInWithRecoveryCodeResponse(signed_in=_to_signed_in(signed_in))
+        signed_in = await self._sign_in.with_recovery_code(request.code, to_client(request.client))
+        return pb.SignInWithRecoveryCodeResponse(signed_in=to_signed_in(signed_in))
 
     async def GetInvitation(self, request: pb.GetInvitationRequest, context: Context) -> pb.GetInvitationResponse:
-        invitation, account, inviter = await self._sign_in.get_invitation(request.code, _to_client(request.client))
+        invitation, account, inviter = await self._sign_in.get_invitation(request.code, to_client(request.client))
         return pb.GetInvitationResponse(
             account_name=account,
             invited_by=inviter,
@@ -91,10 +95,10 @@ class SignInServicer(pb_grpc.SignInServiceServicer):
         self, request: pb.AcceptInvitationRequest, context: Context
     ) -> pb.AcceptInvitationResponse:
         signed_in, account_id = await self._sign_in.accept_invitation(
-            request.code, request.name, request.session_token, _to_client(request.client)
+            request.code, request.name, request.session_token, to_client(request.client)
         )
         return pb.AcceptInvitationResponse(
-            signed_in=_to_signed_in(signed_in) if signed_in else None, account_id=account_id
+            signed_in=to_signed_in(signed_in) if signed_in else None, account_id=account_id
         )
 
     async def ResolveSession(self, request: pb.ResolveSessionRequest, context: Context) -> pb.ResolveSessionResponse:
@@ -113,14 +117,19 @@ class SignInServicer(pb_grpc.SignInServiceServicer):
         )
 
     async def StepUp(self, request: pb.StepUpRequest, context: Context) -> pb.StepUpResponse:
+        if request.HasField("password"):
+            renewed = await self._passwords.step_up(
+                request.session_token, request.password.password, request.password.totp_code, to_client(request.client)
+            )
+            return pb.StepUpResponse(signed_in=to_signed_in(renewed))
         passkey = (request.passkey.challenge_id, request.passkey.credential_json)
-        proof = self._sign_in.proof(
+        proof = await self._sign_in.proof(
             passkey=passkey if request.HasField("passkey") else None,
             recovery_code=request.recovery_code,
             link_code=request.sign_in_link_code,
         )
-        renewed = await self._sign_in.step_up(request.session_token, _to_client(request.client), proof)
-        return pb.StepUpResponse(signed_in=_to_signed_in(renewed))
+        renewed = await self._sign_in.step_up(request.session_token, to_client(request.client), proof)
+        return pb.StepUpResponse(signed_in=to_signed_in(renewed))
 
     async def SignOut(self, request: pb.SignOutRequest, context: Context) -> pb.SignOutResponse:
         await self._sessions.sign_out(request.session_token)
@@ -148,15 +157,15 @@ class UserServicer(pb_grpc.UserServiceServicer):
         passkey = await self._own_user.finish_registration(
             required_access(), request.challenge_id, request.credential_json, request.name
         )
-        return pb.FinishPasskeyRegistrationResponse(passkey=_to_passkey(passkey))
+        return pb.FinishPasskeyRegistrationResponse(passkey=to_passkey(passkey))
 
     async def ListPasskeys(self, request: pb.ListPasskeysRequest, context: Context) -> pb.ListPasskeysResponse:
         passkeys = await self._own_user.list_passkeys(required_access())
-        return pb.ListPasskeysResponse(passkeys=[_to_passkey(passkey) for passkey in passkeys])
+        return pb.ListPasskeysResponse(passkeys=[to_passkey(passkey) for passkey in passkeys])
 
     async def RenamePasskey(self, request: pb.RenamePasskeyRequest, context: Context) -> pb.RenamePasskeyResponse:
         passkey = await self._own_user.rename_passkey(required_access(), request.passkey_id, request.name)
-        return pb.RenamePasskeyResponse(passkey=_to_passkey(passkey))
+        return pb.RenamePasskeyResponse(passkey=to_passkey(passkey))
 
     async def RemovePasskey(self, request: pb.RemovePasskeyRequest, context: Context) -> pb.RemovePasskeyResponse:
         await self._own_user.remove_passkey(required_access(), request.passkey_id)
@@ -254,9 +263,11 @@ class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
         return pb.RecordOperatorActionResponse()
 
 
-def register_users(sign_in: SignIn, sessions: Sessions, own_user: OwnUser, users: UserAdmin) -> list[Registration]:
+def register_users(
+    sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions, own_user: OwnUser, users: UserAdmin
+) -> list[Registration]:
     def register_sign_in(server: grpc.aio.Server) -> str:
-        pb_grpc.add_SignInServiceServicer_to_server(SignInServicer(sign_in, sessions), server)
+        pb_grpc.add_SignInServiceServicer_to_server(SignInServicer(sign_in, passwords, sessions), server)
         return pb.DESCRIPTOR.services_by_name["SignInService"].full_name
 
     def register_user(server: grpc.aio.Server) -> str:
@@ -294,6 +305,8 @@ def to_user(summary: UserSummary) -> pb.User:
         last_seen_time=to_timestamp(user.last_seen_hour_us),
         passkeys=summary.passkeys,
         recovery_codes=summary.recovery_codes,
+        has_password=summary.passwords > 0,
+        identities=summary.identities,
     )
 
 
@@ -315,11 +328,11 @@ def to_events(page: Page[AuditEvent], names: dict[str, str]) -> list[pb.AuditEve
     ]
 
 
-def _to_client(client: pb.Client) -> Client:
+def to_client(client: pb.Client) -> Client:
     return Client(client.address, client.browser)
 
 
-def _to_signed_in(signed_in: SignedIn) -> pb.SignedIn:
+def to_signed_in(signed_in: SignedIn) -> pb.SignedIn:
     return pb.SignedIn(
         session_token=signed_in.token,
         session=_to_session(signed_in.session, signed_in.summary.user),
@@ -349,7 +362,7 @@ def _to_membership(membership: Membership) -> pb.Membership:
     )
 
 
-def _to_passkey(passkey: Passkey) -> pb.Passkey:
+def to_passkey(passkey: Passkey) -> pb.Passkey:
     return pb.Passkey(
         passkey_id=passkey.passkey_id,
         name=passkey.name,

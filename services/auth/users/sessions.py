@@ -91,14 +91,21 @@ class Sessions:
             raise LegatoError(Reason.ENDPOINT_NOT_OFFERED, message)
         return self._signer
 
-    def open(self, connection: Connection, user: User, method: SignInMethod, client: Client) -> SignedIn:
-        """Opens a session for a user who has proved who they are."""
+    def open(
+        self,
+        connection: Connection,
+        user: User,
+        method: SignInMethod,
+        client: Client,
+        authenticated_at_us: int | None = None,
+    ) -> SignedIn:
+        """Opens a session for a user who has proved who they are, at another time than now if one is given."""
         now_us, token = self.now_us(), codes.mint_session_token()
         session = UserSession(
             session_id=codes.mint_id("ses"),
             user_id=user.user_id,
             created_at_us=now_us,
-            authenticated_at_us=now_us,
+            authenticated_at_us=now_us if authenticated_at_us is None else min(now_us, authenticated_at_us),
             last_seen_us=now_us,
             network=client.network,
             browser=client.browser_name,

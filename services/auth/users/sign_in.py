@@ -1,18 +1,21 @@
-"""Signs users in: by passkey, by the code of a link, by a recovery code, or by an invitation.
+"""Signs users in: by passkey, by the code of a link, by a recovery code, by an invitation, or by another proof.
 
-All failures are one error. They are counted by the client's address and limited; successes are not counted.
+All failures are one error. They are counted by the client's address and limited; successes are not counted. Every
+transaction locks the user's row before what belongs to the user, so that no two of them wait for each other.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, cast
 
 from services.auth import checks
 from services.auth.keys import Peppers
 from services.auth.store.accounts import find_account, lock_account
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
+from services.auth.users.mail import Mail
+from services.auth.users.members import checked_email
 from services.auth.users.passkeys import PasskeyRefused, Passkeys
-from services.auth.users.records import Client, Invitation, Outcome, SignInMethod, User
+from services.auth.users.records import ChallengeKind, Client, Invitation, Outcome, SignInMethod, User
 from services.auth.users.sessions import Sessions, SignedIn, session_ended
 from services.auth.users.store import Connection, rate_limits
 from services.auth.users.store import codes as stored_codes
@@ -28,8 +31,15 @@ FAILURES: Final = Rate(per_minute=10, burst=10)
 # Each writes a row that is kept for five minutes.
 STARTS: Final = Rate(per_minute=60, burst=60)
 
-# A proof within a transaction: whom it is of, and by what. None: it proves nothing.
+# Per address of mail, whether anybody has it or not.
+MAILS: Final = Rate(per_minute=1, burst=3)
+
+# A proof within a transaction: whom it is of, and by what. None: it proves nothing. It locks the user first.
 Proof = Callable[[Connection], tuple[str, SignInMethod] | None]
+# A bucket's name and its rate.
+Limit = tuple[str, Rate]
+# With these, the user's other sessions go on; whoever needs a code may have lost a device that is still signed in.
+KEEPS_SESSIONS: Final = (SignInMethod.PASSKEY, SignInMethod.PASSWORD, SignInMethod.OIDC)
 ResultT = TypeVar("ResultT")
 
 
@@ -40,45 +50,78 @@ def sign_in_failed() -> LegatoError:
 
 class SignIn:
     def __init__(
-        self, database: Database, peppers: Peppers, sessions: Sessions, passkeys: Passkeys, audit: AuditLog, log: Log
+        self,
+        database: Database,
+        peppers: Peppers,
+        sessions: Sessions,
+        passkeys: Passkeys,
+        audit: AuditLog,
+        mail: Mail,
+        log: Log,
     ) -> None:
         self._database = database
         self._peppers = peppers
         self._sessions = sessions
         self._passkeys = passkeys
         self._audit = audit
+        self._mail = mail
         self._log = log
+
+    @property
+    def sends_links(self) -> bool:
+        return self._mail.is_offered
+
+    async def mail_link(self, email: str, client: Client) -> None:
+        """Sends a link to who has this address; whether anybody has it shows neither in the response nor in its
+        time."""
+        address = checked_email(email)
+        if not address or not self._mail.is_offered:
+            raise LegatoError(Reason.REQUEST_INVALID, "This is not an email address.", param="email")
+        await self.start(client, lambda _: True, [(self.limit_name("mail", address), MAILS)])
+        self._mail.send_link(address)
 
     async def start_passkey(self, origin: str, client: Client) -> tuple[str, str]:
         """Returns a challenge's id and the options for the browser, as JSON."""
-        self._sessions.require_signer()
         await self._passkeys.load()
-        now_us, name = self._sessions.now_us(), self._limit_name("start", client)
+        now_us = self._sessions.now_us()
+        return await self.start(client, lambda connection: self._passkeys.start_sign_in(connection, origin, now_us))
 
-        def start(connection: Connection) -> tuple[str, str] | int:
-            wait_ns = rate_limits.take(connection, name, STARTS, now_us * 1000)
-            return wait_ns or self._passkeys.start_sign_in(connection, origin, now_us)
+    async def start(
+        self, client: Client, act: Callable[[Connection], ResultT], limits: Sequence[Limit] = ()
+    ) -> ResultT:
+        """Runs what begins a sign-in in a transaction, unless the client began too many."""
+        self._sessions.require_signer()
+        now_ns = self._sessions.now_us() * 1000
+        taken_from = [(self.limit_name("start address", client.limited_as), STARTS), *limits]
 
-        started = await self._database.write(start)
-        if isinstance(started, int):
-            raise _too_many(started)
-        return started
+        def start(connection: Connection) -> tuple[int, ResultT | None]:
+            for limit in taken_from:
+                if wait_ns := rate_limits.take(connection, *limit, now_ns):
+                    return wait_ns, None
+            return 0, act(connection)
+
+        wait_ns, started = await self._database.write(start)
+        if wait_ns:
+            raise _too_many(wait_ns)
+        return cast(ResultT, started)
 
     async def with_passkey(self, challenge_id: str, credential_json: str, client: Client) -> SignedIn:
         await self._passkeys.load()
-        return await self._sign_in(self._passkey_proof(challenge_id, credential_json), client)
+        return await self.by_proof(self._passkey_proof(challenge_id, credential_json), client)
 
     async def with_link(self, code: str, client: Client) -> SignedIn:
-        return await self._sign_in(self._link_proof(code), client)
+        return await self.by_proof(self._link_proof(code), client)
 
     async def with_recovery_code(self, code: str, client: Client) -> SignedIn:
-        return await self._sign_in(self._recovery_proof(code), client)
+        return await self.by_proof(self._recovery_proof(code), client)
 
-    async def step_up(self, token: str, client: Client, proof: Proof) -> SignedIn:
+    async def step_up(self, token: str, client: Client, proof: Proof, limits: Sequence[Limit] = ()) -> SignedIn:
         """Proves again who the user is, and replaces the session's token."""
-        await self._passkeys.load()
 
         def prove(connection: Connection) -> SignedIn | None:
+            known = self._sessions.find(connection, token)
+            if known is not None:
+                stored_users.find_user(connection, known[1].user_id, locks=True)
             found = self._sessions.find(connection, token, locks=True)
             if found is None:
                 raise session_ended()
@@ -96,10 +139,13 @@ class SignIn:
             )
             return renewed
 
-        return await self._attempt(client, prove)
+        return await self.attempt(client, prove, limits)
 
-    def proof(self, *, passkey: tuple[str, str] | None = None, recovery_code: str = "", link_code: str = "") -> Proof:
+    async def proof(
+        self, *, passkey: tuple[str, str] | None = None, recovery_code: str = "", link_code: str = ""
+    ) -> Proof:
         if passkey is not None:
+            await self._passkeys.load()
             return self._passkey_proof(*passkey)
         return self._recovery_proof(recovery_code) if recovery_code else self._link_proof(link_code)
 
@@ -115,7 +161,7 @@ class SignIn:
             names = stored_users.names_of(connection, [invitation.invited_by])
             return invitation, account.name, names.get(invitation.invited_by, "")
 
-        return await self._attempt(client, look)
+        return await self.attempt(client, look)
 
     async def accept_invitation(self, code: str, name: str, token: str, client: Client) -> tuple[SignedIn | None, str]:
         """Consumes an invitation, for the session's user or for a new one. Returns the account too."""
@@ -136,7 +182,7 @@ class SignIn:
                 stored_users.add_user(connection, user)
             else:
                 user = found[1]
-            self._join(connection, invitation, user, now_us)
+            self.join(connection, invitation, user, now_us)
             opened = None if found else self._sessions.open(connection, user, SignInMethod.INVITATION, client)
             self._audit.append(
                 connection,
@@ -149,9 +195,9 @@ class SignIn:
             )
             return opened, invitation.account_id
 
-        return await self._attempt(client, accept)
+        return await self.attempt(client, accept)
 
-    def _join(self, connection: Connection, invitation: Invitation, user: User, now_us: int) -> None:
+    def join(self, connection: Connection, invitation: Invitation, user: User, now_us: int) -> None:
         role = stored_users.role_in(connection, invitation.account_id, user.user_id)
         if not role:
             stored_users.add_member(connection, invitation.account_id, user.user_id, invitation.role, now_us)
@@ -159,48 +205,70 @@ class SignIn:
             stored_users.change_role(connection, invitation.account_id, user.user_id, invitation.role)
         stored_sessions.request_new_tokens(connection, user.user_id)
 
-    async def _sign_in(self, proof: Proof, client: Client) -> SignedIn:
+    async def by_proof(self, proof: Proof, client: Client, limits: Sequence[Limit] = ()) -> SignedIn:
         self._sessions.require_signer()
 
         def sign_in(connection: Connection) -> SignedIn | None:
             proved = proof(connection)
             user = stored_users.find_user(connection, proved[0], locks=True) if proved else None
-            if proved is None or user is None:
-                return None
-            if user.disabled_at_us is not None:
-                network, refused = client.network, Outcome.REFUSED
-                self._audit.append(connection, "user.signed_in", user_id=user.user_id, network=network, outcome=refused)
-                return None
-            if proved[1] is not SignInMethod.PASSKEY:
-                # Whoever needs a code may have lost a device that is still signed in.
-                stored_sessions.end_sessions(connection, user.user_id)
-            opened = self._sessions.open(connection, user, proved[1], client)
-            self._audit.append(
-                connection,
-                f"user.signed_in.{proved[1].value}",
-                user_id=user.user_id,
-                session_id=opened.session.session_id,
-                network=client.network,
-            )
-            return opened
+            return None if proved is None or user is None else self.open(connection, user, proved[1], client)
 
-        return await self._attempt(client, sign_in)
+        return await self.attempt(client, sign_in, limits)
 
-    async def _attempt(self, client: Client, act: Callable[[Connection], ResultT | None]) -> ResultT:
-        """Runs `act` in a transaction, unless there were too many failures. None is one, and is counted."""
-        now_ns, name = self._sessions.now_us() * 1000, self._limit_name("failure", client)
-        # Refused without a write: a flood of attempts must not hold up revocations.
-        wait_ns = await self._database.read(lambda connection: rate_limits.wait_ns(connection, name, FAILURES, now_ns))
+    def open(
+        self,
+        connection: Connection,
+        user: User,
+        method: SignInMethod,
+        client: Client,
+        authenticated_at_us: int | None = None,
+    ) -> SignedIn | None:
+        """Opens a session for a user who has proved who they are, unless they are disabled."""
+        if user.disabled_at_us is not None:
+            network, refused = client.network, Outcome.REFUSED
+            self._audit.append(connection, "user.signed_in", user_id=user.user_id, network=network, outcome=refused)
+            return None
+        if method not in KEEPS_SESSIONS:
+            stored_sessions.end_sessions(connection, user.user_id)
+        opened = self._sessions.open(connection, user, method, client, authenticated_at_us)
+        self._audit.append(
+            connection,
+            f"user.signed_in.{method.value}",
+            user_id=user.user_id,
+            session_id=opened.session.session_id,
+            network=client.network,
+        )
+        return opened
+
+    async def require_allowed(self, client: Client, limits: Sequence[Limit] = ()) -> None:
+        """Raises after too many failures. Takes no write: a flood of attempts must not hold up revocations."""
+        now_ns = self._sessions.now_us() * 1000
+
+        def look(connection: Connection) -> int:
+            return max(rate_limits.wait_ns(connection, *limit, now_ns) for limit in self._limits(client, limits))
+
+        wait_ns = await self._database.read(look)
         if wait_ns:
             raise _too_many(wait_ns)
 
+    async def attempt(
+        self, client: Client, act: Callable[[Connection], ResultT | None], limits: Sequence[Limit] = ()
+    ) -> ResultT:
+        """Runs `act` in a transaction, unless there were too many failures. None is one, and is counted."""
+        await self.require_allowed(client, limits)
+        now_ns, taken_from = self._sessions.now_us() * 1000, self._limits(client, limits)
+
         def attempt(connection: Connection) -> tuple[int, ResultT | None]:
-            wait_ns = rate_limits.take(connection, name, FAILURES, now_ns)
-            if wait_ns:
-                return wait_ns, None
+            for number, limit in enumerate(taken_from):
+                wait_ns = rate_limits.take(connection, *limit, now_ns)
+                if wait_ns:
+                    for earlier in taken_from[:number]:
+                        rate_limits.give_back(connection, *earlier, now_ns)
+                    return wait_ns, None
             done = act(connection)
             if done is not None:
-                rate_limits.give_back(connection, name, FAILURES, now_ns)
+                for limit in taken_from:
+                    rate_limits.give_back(connection, *limit, now_ns)
             return 0, done
 
         wait_ns, done = await self._database.write(attempt)
@@ -211,14 +279,24 @@ class SignIn:
             raise sign_in_failed()
         return done
 
-    def _limit_name(self, kind: str, client: Client) -> str:
-        return self._peppers.digest_code(f"{kind} address", client.limited_as).hex()
+    def _limits(self, client: Client, further: Sequence[Limit]) -> list[Limit]:
+        """Lists what an attempt is taken from, always in the same order."""
+        return [(self.limit_name("failure address", client.limited_as), FAILURES), *further]
+
+    def limit_name(self, kind: str, limited: str) -> str:
+        return self._peppers.digest_code(kind, limited).hex()
 
     def _link_proof(self, code: str) -> Proof:
         digests = self._peppers.digests_of_code(codes.LINK, codes.plain(code))
 
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
-            user_id = stored_codes.use_link(connection, digests, self._sessions.now_us())
+            now_us = self._sessions.now_us()
+            owner = stored_codes.find_link(connection, digests, now_us)
+            if owner is None:
+                user_id = _use_mailed_link(connection, digests, now_us)
+                return (user_id, SignInMethod.LINK) if user_id else None
+            stored_users.find_user(connection, owner, locks=True)
+            user_id = stored_codes.use_link(connection, digests, now_us)
             return (user_id, SignInMethod.LINK) if user_id else None
 
         return prove
@@ -227,7 +305,10 @@ class SignIn:
         digests = self._peppers.digests_of_code(codes.RECOVERY, codes.plain(code))
 
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
-            user_id = stored_codes.use_recovery_code(connection, digests)
+            owner = stored_codes.find_recovery_code(connection, digests)
+            if owner is not None:
+                stored_users.find_user(connection, owner, locks=True)
+            user_id = stored_codes.use_recovery_code(connection, digests) if owner else None
             return (user_id, SignInMethod.RECOVERY_CODE) if user_id else None
 
         return prove
@@ -241,6 +322,17 @@ class SignIn:
             return passkey.user_id, SignInMethod.PASSKEY
 
         return prove
+
+
+def _use_mailed_link(connection: Connection, digests: Sequence[bytes], now_us: int) -> str | None:
+    """Returns the user of a link that was mailed and still works, for the first who asks."""
+    for digest in digests:
+        known = stored_codes.find_challenge(connection, digest.hex(), now_us, ChallengeKind.MAILED_LINK)
+        if known is not None and known.user_id is not None:
+            stored_users.find_user(connection, known.user_id, locks=True)
+            used = stored_codes.use_challenge(connection, digest.hex(), now_us, ChallengeKind.MAILED_LINK)
+            return used.user_id if used else None
+    return None
 
 
 def _too_many(wait_ns: int) -> LegatoError:

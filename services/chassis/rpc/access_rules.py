@@ -52,6 +52,13 @@ RULES: Final[dict[str, AccessRule]] = {
         },
     ),
     **_rules(
+        "auth.v1.CredentialService",
+        {
+            _USER: "GetCredentials RemovePassword RemoveOidcIdentity",
+            _recent(_USER): "SetPassword StartTotp SetTotp StartOidcLink",
+        },
+    ),
+    **_rules(
         "auth.v1.AccountService",
         {
             # Everybody may leave; the rest of RemoveMember is decided there.

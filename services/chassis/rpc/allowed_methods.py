@@ -53,16 +53,26 @@ _CHATTING: Final = {
 _HEALTH: Final = _methods("grpc.health.v1.Health", "Check List Watch")
 _REFLECTION: Final = _methods("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo")
 
-_SIGNING_IN: Final = _methods(
-    f"{_AUTH}.SignInService",
-    "StartPasskeySignIn FinishPasskeySignIn SignInWithLink SignInWithRecoveryCode GetInvitation AcceptInvitation "
-    "ResolveSession StepUp SignOut",
-)
+_SIGNING_IN: Final = {
+    *_methods(
+        f"{_AUTH}.SignInService",
+        "StartPasskeySignIn FinishPasskeySignIn SignInWithLink SignInWithRecoveryCode GetInvitation AcceptInvitation "
+        "ResolveSession StepUp SignOut",
+    ),
+    *_methods(
+        f"{_AUTH}.SignInMethodService",
+        "GetSignInMethods SignInWithPassword SendSignInLink StartOidcSignIn FinishOidcSignIn",
+    ),
+}
 _OF_USERS: Final = {
     *_methods(
         f"{_AUTH}.UserService",
         "UpdateUser StartPasskeyRegistration FinishPasskeyRegistration ListPasskeys RenamePasskey RemovePasskey "
         "GenerateRecoveryCodes ListSessions EndSessions ListMyAuditEvents",
+    ),
+    *_methods(
+        f"{_AUTH}.CredentialService",
+        "GetCredentials SetPassword RemovePassword StartTotp SetTotp StartOidcLink RemoveOidcIdentity",
     ),
     *_methods(
         f"{_AUTH}.AccountService",

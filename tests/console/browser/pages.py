@@ -76,6 +76,11 @@ def _unconfigure_grounding(fakes: Fakes) -> None:
     fakes.grounding.Clear()
 
 
+def _grow_stale_with_all_ways(fakes: Fakes) -> None:
+    fakes.offer_everything()
+    fakes.is_fresh = False
+
+
 def _leave_all_accounts(fakes: Fakes) -> None:
     fakes.has_account = False
 
@@ -132,6 +137,10 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "security-audit-log": ("/security/audit-log", Fakes.fill),
     "passkey-new": ("/security/passkeys/new", Fakes.fill),
     "confirm": ("/security/passkeys/new", _grow_stale),
+    "security-all-ways": ("/security", Fakes.offer_everything),
+    "password": ("/security/password", Fakes.offer_everything),
+    "authenticator": ("/security/authenticator", Fakes.offer_everything),
+    "confirm-all-ways": ("/security/password", _grow_stale_with_all_ways),
     "settings": ("/settings", Fakes.fill),
     "settings-viewer": ("/settings", _become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
@@ -167,6 +176,23 @@ BEFORE_SIGN_IN: Final[dict[str, tuple[str, Act]]] = {
 }
 
 
+def _try_a_wrong_password(page: Page) -> None:
+    page.get_by_text("Other ways to sign in").click()
+    page.get_by_label("Email address", exact=True).fill("ada@example.ca")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_label("Code of your authenticator app").fill("000000")
+    page.get_by_role("button", name="Sign in with your password").click()
+    page.get_by_text("That did not work").wait_for()
+
+
+# The same, where every way to sign in is set up.
+BEFORE_SIGN_IN_WITH_ALL_WAYS: Final[dict[str, tuple[str, Act]]] = {
+    "sign-in-all-ways": ("/sign-in", _look),
+    "sign-in-all-ways-failed": ("/sign-in", _try_a_wrong_password),
+    "invitation-all-ways": ("/invitation", _show_the_invitation),
+}
+
+
 def _create_a_key(page: Page) -> None:
     page.get_by_role("button", name="Create the key").click()
     page.get_by_text("Save the key now").wait_for()
@@ -195,6 +221,17 @@ def _make_recovery_codes(page: Page) -> None:
     page.get_by_text("Save them now").wait_for()
 
 
+def _mistype_a_code(page: Page) -> None:
+    page.get_by_label("Code", exact=True).fill("000000")
+    page.get_by_role("button", name="Set up").click()
+    page.get_by_text("scan it again").wait_for()
+
+
+def _link_an_identity(page: Page) -> None:
+    page.get_by_role("button", name="Link login.example.ca").click()
+    page.get_by_role("link", name="Continue").wait_for()
+
+
 def _invite(page: Page) -> None:
     page.get_by_text("Invite somebody").click()
     page.get_by_role("button", name="Make the invitation").click()
@@ -208,10 +245,13 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "key-new-mistyped": ("/keys/new", Fakes.fill, _mistype_a_limit),
     "key-revoked": (KEY, Fakes.fill, _revoke),
     "recovery-codes": ("/security", Fakes.fill, _make_recovery_codes),
+    "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
+    "sign-in-provider": ("/security", Fakes.offer_everything, _link_an_identity),
     "invited": ("/settings", Fakes.fill, _invite),
 }
 
-NAMES: Final = (*STATES, *BEFORE_SIGN_IN, *ANSWERS)
+STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
+NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
 PATHS: Final = frozenset(entry[0] for table in (STATES, BEFORE_SIGN_IN, ANSWERS) for entry in table.values())
 
 
@@ -221,7 +261,7 @@ def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
     console.fakes.reset()
     prepare(console.fakes)
     page.context.clear_cookies()
-    if name not in BEFORE_SIGN_IN:
+    if name not in STRANGERS:
         console.fakes.sessions.add(VISITOR)
         page.context.add_cookies([session_cookie(console, VISITOR)])
     page.goto(path)
@@ -233,5 +273,8 @@ def _find(name: str) -> tuple[str, Prepare, Act]:
         return *STATES[name], _look
     if name in ANSWERS:
         return ANSWERS[name]
+    if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:
+        path, act = BEFORE_SIGN_IN_WITH_ALL_WAYS[name]
+        return path, Fakes.offer_everything, act
     path, act = BEFORE_SIGN_IN[name]
     return path, _nothing, act

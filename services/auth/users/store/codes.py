@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.users.records import Challenge, Invitation
+from services.auth.users.records import Challenge, ChallengeKind, Invitation
 from services.auth.users.store.tables import challenges, invitations, recovery_codes, sign_in_links
 from services.chassis.access_tokens import AccountRole
 
@@ -18,6 +18,12 @@ def put_link(connection: sa.Connection, user_id: str, digest: bytes, expires_at_
     """Adds a user's sign-in link; an earlier one no longer works. Call it with the user locked."""
     connection.execute(sign_in_links.delete().where(sign_in_links.c.user_id == user_id))
     connection.execute(sign_in_links.insert().values(user_id=user_id, digest=digest, expires_at_us=expires_at_us))
+
+
+def find_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
+    """Returns the user of a link that still works; whoever then uses it locks that user first."""
+    is_it = sa.and_(sign_in_links.c.digest.in_(digests), sign_in_links.c.expires_at_us > now_us)
+    return connection.execute(sa.select(sign_in_links.c.user_id).where(is_it)).scalar()
 
 
 def use_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
@@ -31,10 +37,15 @@ def remove_link(connection: sa.Connection, user_id: str) -> None:
 
 
 def put_recovery_codes(connection: sa.Connection, user_id: str, digests: Sequence[bytes], now_us: int) -> None:
-    """Replaces a user's codes."""
+    """Replaces a user's codes. Call it with the user locked."""
     connection.execute(recovery_codes.delete().where(recovery_codes.c.user_id == user_id))
     rows = [{"digest": digest, "user_id": user_id, "created_at_us": now_us} for digest in digests]
     connection.execute(recovery_codes.insert(), rows)
+
+
+def find_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
+    """Returns the user of a code; whoever then uses it locks that user first."""
+    return connection.execute(sa.select(recovery_codes.c.user_id).where(recovery_codes.c.digest.in_(digests))).scalar()
 
 
 def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
@@ -75,6 +86,14 @@ def use_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: 
     return None if row is None else _to_invitation(row)
 
 
+def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int) -> Invitation | None:
+    """Returns the newest invitation for an email address, for the first who asks."""
+    query = sa.select(invitations.c.digest).where(invitations.c.email == email, invitations.c.expires_at_us > now_us)
+    newest = query.order_by(invitations.c.created_at_us.desc(), invitations.c.invitation_id).limit(1)
+    digest = connection.execute(newest).scalar()
+    return None if digest is None else use_invitation(connection, [digest], now_us)
+
+
 def list_invitations(connection: sa.Connection, account_id: str, now_us: int) -> list[Invitation]:
     query = (
         sa.select(invitations)
@@ -107,16 +126,42 @@ def add_challenge(connection: sa.Connection, challenge: Challenge, now_us: int) 
             challenge=challenge.challenge,
             origin=challenge.origin,
             expires_at_us=challenge.expires_at_us,
+            kind=challenge.kind.value,
         )
     )
 
 
-def use_challenge(connection: sa.Connection, challenge_id: str, now_us: int) -> Challenge | None:
-    is_it = sa.and_(challenges.c.challenge_id == challenge_id, challenges.c.expires_at_us > now_us)
-    row = connection.execute(challenges.delete().where(is_it).returning(*challenges.c)).one_or_none()
-    if row is None:
-        return None
-    return Challenge(row.challenge_id, row.user_id, row.challenge, row.origin, row.expires_at_us)
+def find_challenge(
+    connection: sa.Connection, challenge_id: str, now_us: int, kind: ChallengeKind = ChallengeKind.PASSKEY
+) -> Challenge | None:
+    row = connection.execute(sa.select(challenges).where(*_is_challenge(challenge_id, now_us, kind))).one_or_none()
+    return None if row is None else _to_challenge(row)
+
+
+def use_challenge(
+    connection: sa.Connection, challenge_id: str, now_us: int, kind: ChallengeKind = ChallengeKind.PASSKEY
+) -> Challenge | None:
+    """Returns a challenge, for the first who asks."""
+    used = challenges.delete().where(*_is_challenge(challenge_id, now_us, kind)).returning(*challenges.c)
+    row = connection.execute(used).one_or_none()
+    return None if row is None else _to_challenge(row)
+
+
+def remove_challenges(connection: sa.Connection, user_id: str, kind: ChallengeKind) -> None:
+    connection.execute(challenges.delete().where(challenges.c.user_id == user_id, challenges.c.kind == kind.value))
+
+
+def _is_challenge(challenge_id: str, now_us: int, kind: ChallengeKind) -> list[sa.ColumnElement[bool]]:
+    return [
+        challenges.c.challenge_id == challenge_id,
+        challenges.c.expires_at_us > now_us,
+        challenges.c.kind == kind.value,
+    ]
+
+
+def _to_challenge(row: sa.Row[Any]) -> Challenge:
+    kind = ChallengeKind(row.kind)
+    return Challenge(row.challenge_id, row.user_id, row.challenge, row.origin, row.expires_at_us, kind)
 
 
 def _to_invitation(row: sa.Row[Any]) -> Invitation:

@@ -13,9 +13,10 @@ def add_passkey(connection: sa.Connection, passkey: Passkey) -> None:
     connection.execute(passkeys.insert().values(**asdict(passkey)))
 
 
-def find_by_credential(connection: sa.Connection, credential_id: bytes) -> Passkey | None:
-    query = sa.select(passkeys).where(passkeys.c.credential_id == credential_id).with_for_update()
-    row = connection.execute(query).one_or_none()
+def find_by_credential(connection: sa.Connection, credential_id: bytes, *, locks: bool = False) -> Passkey | None:
+    """Finds a passkey; to lock it, call this with its user locked."""
+    query = sa.select(passkeys).where(passkeys.c.credential_id == credential_id)
+    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
     return None if row is None else _to_passkey(row)
 
 

@@ -62,6 +62,40 @@ recovery_codes = sa.Table(
     sa.Index("recovery_codes_by_user", "user_id"),
 )
 
+# argon2id. Signs nobody in without a row in `totp`.
+passwords = sa.Table(
+    "passwords",
+    metadata,
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("set_at_us", sa.BigInteger, nullable=False),
+)
+
+# Secrets of authenticator apps, encrypted.
+totp = sa.Table(
+    "totp",
+    metadata,
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("secret", sa.LargeBinary, nullable=False),
+    # The 30 seconds since 1970 of the last code that was used: none of them works again.
+    sa.Column("last_step", sa.BigInteger, nullable=False),
+    sa.Column("set_at_us", sa.BigInteger, nullable=False),
+)
+
+# Who a user is to an issuer of OpenID Connect.
+oidc_identities = sa.Table(
+    "oidc_identities",
+    metadata,
+    sa.Column("identity_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("issuer", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("last_used_hour_us", sa.BigInteger),
+    sa.Index("oidc_identities_by_subject", "issuer", "subject", unique=True),
+    sa.Index("oidc_identities_by_user", "user_id", "created_at_us"),
+)
+
 # A used link is no longer here. A user has one at most.
 sign_in_links = sa.Table(
     "sign_in_links",
@@ -87,6 +121,7 @@ invitations = sa.Table(
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
     sa.Index("invitations_by_digest", "digest", unique=True),
     sa.Index("invitations_by_account", "account_id", "created_at_us"),
+    sa.Index("invitations_by_email", "email", "created_at_us"),
 )
 
 # An ended session is no longer here.
@@ -113,16 +148,18 @@ sessions = sa.Table(
     sa.Index("sessions_by_age", "created_at_us"),
 )
 
-# What a passkey is to sign. A used challenge is no longer here.
+# What a passkey is to sign, and what else is good once and for minutes. A used challenge is no longer here.
 challenges = sa.Table(
     "challenges",
     metadata,
     sa.Column("challenge_id", sa.Text, primary_key=True),
-    # None: whoever has a passkey.
+    # None: whoever proves something with it.
     sa.Column("user_id", sa.Text),
     sa.Column("challenge", sa.LargeBinary, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    # A ChallengeKind: one of a kind never passes for another.
+    sa.Column("kind", sa.Text, nullable=False, server_default="passkey"),
     sa.Index("challenges_by_expiry", "expires_at_us"),
 )
 

@@ -1,7 +1,7 @@
 """Stores users, and which accounts they belong to."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -9,8 +9,24 @@ from services.auth.records import Position
 from services.auth.store.accounts import behind
 from services.auth.store.tables import accounts
 from services.auth.users.records import Member, Membership, User, UserSummary
-from services.auth.users.store.tables import memberships, passkeys, recovery_codes, users
+from services.auth.users.store.tables import (
+    memberships,
+    oidc_identities,
+    passkeys,
+    passwords,
+    recovery_codes,
+    totp,
+    users,
+)
 from services.chassis.access_tokens import AccountRole
+
+# Of UserSummary, in its order. A password counts with its authenticator app.
+_WAYS: Final = (
+    passkeys,
+    recovery_codes,
+    sa.select(passwords.c.user_id).join(totp, totp.c.user_id == passwords.c.user_id).subquery(),
+    oidc_identities,
+)
 
 
 def add_user(connection: sa.Connection, user: User) -> None:
@@ -29,6 +45,12 @@ def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -
     query = sa.select(users).where(users.c.user_id == user_id)
     row = connection.execute(query.with_for_update() if locks else query).one_or_none()
     return None if row is None else to_user(row)
+
+
+def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[User]:
+    """Finds those with this address, the oldest first. Nobody has verified it."""
+    query = sa.select(users).where(users.c.email == email, users.c.email != "")
+    return [to_user(row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
 
 
 def has_email(connection: sa.Connection, email: str) -> bool:
@@ -77,12 +99,15 @@ def lock_operators(connection: sa.Connection) -> list[str]:
 
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
     """Counts how each of them can sign in."""
-    counts = []
-    for table in (passkeys, recovery_codes):
-        query = sa.select(table.c.user_id, sa.func.count()).group_by(table.c.user_id)
-        query = query.where(table.c.user_id.in_([user.user_id for user in found]))
-        counts.append({row[0]: row[1] for row in connection.execute(query)})
-    return [UserSummary(user, *(count.get(user.user_id, 0) for count in counts)) for user in found]
+    user_ids = [user.user_id for user in found]
+    counted = []
+    for number, table in enumerate(_WAYS):
+        query = sa.select(sa.literal(number), table.c.user_id, sa.func.count())
+        counted.append(query.where(table.c.user_id.in_(user_ids)).group_by(table.c.user_id))
+    counts = {(row[0], row[1]): row[2] for row in connection.execute(sa.union_all(*counted))}
+    return [
+        UserSummary(user, *(counts.get((number, user.user_id), 0) for number in range(len(_WAYS)))) for user in found
+    ]
 
 
 def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from protos.type.v1.access_token_pb2 import AccountRole
@@ -41,6 +41,8 @@ class Console:
         self.sign_in = pb_grpc.SignInServiceStub(console)
         self.user = pb_grpc.UserServiceStub(console)
         self.account = pb_grpc.AccountServiceStub(console)
+        self.methods = credentials_pb2_grpc.SignInMethodServiceStub(console)
+        self.credentials = credentials_pb2_grpc.CredentialServiceStub(console)
         self.operators = pb_grpc.UserAdminServiceStub(console)
         self.admin = pb_grpc.UserAdminServiceStub(admin)
         self.accounts = auth_pb2_grpc.AccountAdminServiceStub(admin)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from types import ModuleType
 from typing import Any, Final
 
 import pytest
@@ -44,13 +45,14 @@ class Meeting:
         self._begun: set[int] = set()
         self._lock = threading.Lock()
         self.has_met = False
+        self.is_staying = False
 
-    def watch(self, patch: pytest.MonkeyPatch, method: str) -> None:
-        use, begin = getattr(stored_codes, method), Database._begin_write
+    def watch(self, patch: pytest.MonkeyPatch, method: str, module: ModuleType = stored_codes) -> None:
+        use, begin = getattr(module, method), Database._begin_write
 
-        def use_and_stay(*given: Any) -> Any:
-            used = use(*given)
-            if used is not None:
+        def use_and_stay(*given: Any, **options: Any) -> Any:
+            used = use(*given, **options)
+            if used is not None or module is not stored_codes:
                 self._stay()
             return used
 
@@ -58,7 +60,7 @@ class Meeting:
             self._begun.add(id(database))
             return begin(database, lock_timeout_s)
 
-        patch.setattr(stored_codes, method, use_and_stay)
+        patch.setattr(module, method, use_and_stay)
         patch.setattr(Database, "_begin_write", begin_write)
 
     def _stay(self) -> None:
@@ -66,6 +68,7 @@ class Meeting:
             self._used += 1
             if self._used > 1:
                 return
+        self.is_staying = True
         give_up_at = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up_at:
             if self._used > 1 or self._other_waits():
@@ -117,7 +120,8 @@ async def test_an_invitation_is_accepted_by_one_of_two(
     account_id = (await AccountAdmin(database, audit, clock, log).create("Acme")).account_id
     owner = (await users.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
     by = Access(owner.user_id, "", account_id, AccountRole.OWNER, False, 0, 0)
-    _, code = await Members(database, peppers, clock, audit).invite(by, "", int(AccountRole.MEMBER))
+    members = Members(database, peppers, clock, audit, replicas[0].mail)
+    _, code, _ = await members.invite(by, "", int(AccountRole.MEMBER))
     attempts = [partial(each.sign_in.accept_invitation, code, "Grace", "") for each in replicas]
 
     assert await meet(database, monkeypatch, "use_invitation", attempts) == [Reason.SIGN_IN_FAILED]

@@ -12,7 +12,7 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos.auth.v1 import auth_pb2, users_pb2
+from protos.auth.v1 import auth_pb2, credentials_pb2, users_pb2
 from protos.metering.v1 import metering_pb2, spend_limits_pb2, statements_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
@@ -84,6 +84,21 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "ListSessions",
             "EndSessions",
             "ListMyAuditEvents",
+        ],
+        CONSOLES,
+    ),
+    "legato.auth.v1.SignInMethodService": dict.fromkeys(
+        ["GetSignInMethods", "SignInWithPassword", "SendSignInLink", "StartOidcSignIn", "FinishOidcSignIn"], CONSOLES
+    ),
+    "legato.auth.v1.CredentialService": dict.fromkeys(
+        [
+            "GetCredentials",
+            "SetPassword",
+            "RemovePassword",
+            "StartTotp",
+            "SetTotp",
+            "StartOidcLink",
+            "RemoveOidcIdentity",
         ],
         CONSOLES,
     ),
@@ -170,7 +185,16 @@ ITEMS = {
 }
 OURS = [
     service
-    for file in (auth_pb2, users_pb2, router_pb2, grounding_pb2, metering_pb2, spend_limits_pb2, statements_pb2)
+    for file in (
+        auth_pb2,
+        users_pb2,
+        credentials_pb2,
+        router_pb2,
+        grounding_pb2,
+        metering_pb2,
+        spend_limits_pb2,
+        statements_pb2,
+    )
     for service in file.DESCRIPTOR.services_by_name.values()
 ]
 
@@ -272,7 +296,11 @@ def test_expected_names_every_method_that_there_is() -> None:
 @pytest.mark.parametrize("role", [Role.CONSOLE, Role.OPERATOR_CONSOLE])
 def test_consoles_need_a_token_for_all_but_signing_in_and_health(role: Role) -> None:
     without = ALLOWED[role] - set(RULES)
-    assert {method.split("/")[1] for method in without} == {"legato.auth.v1.SignInService", "grpc.health.v1.Health"}
+    assert {method.split("/")[1] for method in without} == {
+        "legato.auth.v1.SignInService",
+        "legato.auth.v1.SignInMethodService",
+        "grpc.health.v1.Health",
+    }
 
 
 def test_every_rule_is_of_a_method_that_a_console_may_call() -> None:

@@ -1,0 +1,96 @@
+"""Codes of authenticator apps (TOTP, RFC 6238): six digits, a new one every 30 seconds; and their encrypted secrets."""
+
+import base64
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from services.chassis.settings import parse_versioned_secrets
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+STEP_US: Final = 30_000_000
+# 160 bits, as long as the hash.
+SECRET_BYTES: Final = 20
+DIGITS: Final = 6
+# A phone's clock may be half a minute off, in both directions.
+STEPS_OFF: Final = 1
+ISSUER: Final = "Legato"
+_NONCE_BYTES: Final = 12
+
+
+def mint_secret() -> bytes:
+    return secrets.token_bytes(SECRET_BYTES)
+
+
+def code_at(secret: bytes, step: int) -> str:
+    digest = hmac.digest(secret, step.to_bytes(8, "big"), "sha1")
+    start = digest[-1] & 15
+    number = int.from_bytes(digest[start : start + 4], "big") & 0x7FFFFFFF
+    return f"{number % 10**DIGITS:0{DIGITS}d}"
+
+
+def matching_step(secret: bytes, code: str, now_us: int) -> int | None:
+    """Returns the step that the code is of, the earliest of those that may be meant."""
+    given = "".join(code.split())
+    # Others raise an error in the comparison.
+    if not given.isascii():
+        return None
+    now = now_us // STEP_US
+    steps = range(now - STEPS_OFF, now + STEPS_OFF + 1)
+    return next((step for step in steps if hmac.compare_digest(code_at(secret, step), given)), None)
+
+
+def as_text(secret: bytes) -> str:
+    return base64.b32encode(secret).decode()
+
+
+def uri_of(secret: bytes, account: str) -> str:
+    """Returns the address that authenticator apps read from a QR code."""
+    parameters = {"secret": as_text(secret), "issuer": ISSUER, "digits": DIGITS, "period": STEP_US // 1_000_000}
+    return f"otpauth://totp/{quote(f'{ISSUER}:{account}')}?{urlencode(parameters)}"
+
+
+class CredentialCipher:
+    """Encrypts secrets with AES-GCM, each for its user. The newest key encrypts; older ones still decrypt theirs."""
+
+    def __init__(self, by_version: Mapping[int, bytes]) -> None:
+        self._by_version = dict(by_version)
+        self._newest = max(self._by_version)
+
+    def encrypt(self, secret: bytes, user_id: str) -> bytes:
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = self._aes(self._newest).encrypt(nonce, secret, _bound_to(user_id))
+        return self._newest.to_bytes(4, "big") + nonce + sealed
+
+    def decrypt(self, sealed: bytes, user_id: str) -> bytes | None:
+        """Returns None if the key is gone, or if the secret is not this user's."""
+        from cryptography.exceptions import InvalidTag
+
+        version, sealed = int.from_bytes(sealed[:4], "big"), sealed[4:]
+        if version not in self._by_version:
+            return None
+        try:
+            nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+            return self._aes(version).decrypt(nonce, content, _bound_to(user_id))
+        except InvalidTag:
+            return None
+
+    def _aes(self, version: int) -> "AESGCM":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(hmac.digest(self._by_version[version], b"legato credentials", "sha256"))
+
+
+def parse_cipher(setting: str) -> CredentialCipher | None:
+    """Parses LEGATO_CREDENTIAL_ENCRYPTION_KEY; None: not set."""
+    if not setting:
+        return None
+    return CredentialCipher(parse_versioned_secrets("LEGATO_CREDENTIAL_ENCRYPTION_KEY", setting))
+
+
+def _bound_to(user_id: str) -> bytes:
+    return b"totp:" + user_id.encode()

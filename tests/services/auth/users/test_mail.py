@@ -1,0 +1,278 @@
+"""Sends mail to a real server, over a socket, with STARTTLS and a password."""
+
+import asyncio
+import io
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
+
+from protos.auth.v1 import credentials_pb2 as cred
+from protos.auth.v1 import users_pb2 as pb
+from services.auth.keys import Peppers
+from services.auth.service import AuthService, ConsoleOptions
+from services.auth.users.mail import Mail
+from services.auth.users.smtp import MailSender, MailServer, parse_mail_server
+from services.chassis.database.database import Database
+from services.chassis.errors import Reason
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from tests.services.auth.conftest import FakeSleep
+from tests.services.auth.users.conftest import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console
+from tests.support.fakes import FakeClock
+
+SENDER = "Legato <no-reply@example.ca>"
+USER, PASSWORD = "legato", "a password: with @ and %"
+INVITED = "grace@example.ca"
+
+
+class MailBox:
+    """A mail server that keeps what it gets, and may fail for a while."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self.messages: list[EmailMessage] = []
+        self.refusals = 0
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, key)
+
+        def factory() -> SMTP:
+            return SMTP(
+                self,
+                hostname="mail.test",
+                tls_context=tls,
+                require_starttls=True,
+                authenticator=self._check,
+                auth_required=True,
+                loop=self._loop,
+            )
+
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._server = self._loop.run_until_complete(self._loop.create_server(factory, sock=self._listener))
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(60)
+        self._loop.close()
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        assert session.ssl is not None
+        if self.refusals:
+            self.refusals -= 1
+            return "451 Try again later"
+        self.messages.append(message_from_bytes(envelope.content, policy=policy.default))
+        return "250 OK"
+
+    def _check(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        is_right = isinstance(data, LoginPassword) and (data.login, data.password) == (USER.encode(), PASSWORD.encode())
+        return AuthResult(success=is_right)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_certificate(tmp_path_factory.mktemp("mail"))
+
+
+@pytest.fixture(scope="module")
+def made_box(certificate: tuple[Path, Path]) -> Iterator[MailBox]:
+    box = MailBox(*certificate)
+    yield box
+    box.close()
+
+
+@pytest.fixture
+def box(made_box: MailBox) -> MailBox:
+    made_box.messages, made_box.refusals = [], 0
+    return made_box
+
+
+@pytest.fixture
+def sender(box: MailBox, certificate: tuple[Path, Path]) -> Iterator[MailSender]:
+    server = MailServer("127.0.0.1", box.port, False, SENDER, USER, PASSWORD)
+    made = MailSender(server, ssl.create_default_context(cafile=str(certificate[0])))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log_stream() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def log(log_stream: io.StringIO) -> Log:
+    return Log("auth", log_stream, debug=True)
+
+
+@pytest.fixture
+def auth(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep, sender: MailSender
+) -> AuthService:
+    options = ConsoleOptions(signing_key=OPTIONS.signing_key, origins=ORIGIN, mail_sender=sender)
+    return AuthService(database, peppers, clock, log, sleep, options)
+
+
+def text_of(message: EmailMessage, kind: str = "plain") -> str:
+    body = message.get_body((kind,))
+    assert body is not None
+    return str(body.get_content())
+
+
+def link_in(message: EmailMessage, path: str) -> str:
+    found = re.search(rf"{re.escape(ORIGIN)}{path}#([0-9A-Z-]+)", text_of(message))
+    assert found is not None
+    return found[1]
+
+
+async def ask(console: Console, auth: AuthService, email: str) -> Reason | None:
+    request = cred.SendSignInLinkRequest(email=email, client=CLIENT)
+    reason = await console.reason(console.methods.SendSignInLink, request)
+    await auth.mail.written()
+    return reason
+
+
+async def test_a_link_by_mail_signs_in_once_and_leaves_an_operators_link_alone(
+    console: Console, auth: AuthService, box: MailBox, log_stream: io.StringIO
+) -> None:
+    made = await console.create_user(email=EMAIL)
+    assert await ask(console, auth, EMAIL.upper()) is None
+    [message] = box.messages
+    assert message["To"] == EMAIL
+    code = link_in(message, "/sign-in")
+    assert code in text_of(message, "html")
+    assert "<img" not in text_of(message, "html")
+    signed_in = await console.use_link(code)
+    assert signed_in.user.user_id == made.user.user_id
+    again = pb.SignInWithLinkRequest(code=code, client=CLIENT)
+    assert await console.reason(console.sign_in.SignInWithLink, again) is Reason.SIGN_IN_FAILED
+    await console.use_link(made.code)
+    assert '"mail.sent"' in log_stream.getvalue()
+
+
+async def test_an_unknown_address_gets_the_same_answer_and_no_mail(
+    console: Console, auth: AuthService, box: MailBox, clock: FakeClock
+) -> None:
+    await console.create_user(email=EMAIL)
+    assert [await ask(console, auth, address) for address in (EMAIL, "nobody@example.ca")] == [None, None]
+    assert len(box.messages) == 1
+    # Nor do the limits tell: three at once for each address.
+    for address in (EMAIL, "nobody@example.ca"):
+        reasons = [await ask(console, auth, address) for _ in range(3)]
+        assert reasons == [None, None, Reason.TOO_MANY_SIGN_INS]
+    clock.advance(901)
+    late = pb.SignInWithLinkRequest(code=link_in(box.messages[0], "/sign-in"), client=CLIENT)
+    assert await console.reason(console.sign_in.SignInWithLink, late) is Reason.SIGN_IN_FAILED
+
+
+async def test_an_invitation_is_mailed_and_accepted(console: Console, auth: AuthService, box: MailBox) -> None:
+    account_id = await console.create_account()
+    _, token = await console.signed_in(account_id)
+    request = pb.InviteMemberRequest(account_id=account_id, email=INVITED, role=MEMBER)
+    made = await console.call(console.account.InviteMember, request, token)
+    await auth.mail.written()
+    assert made.is_mailed
+    [message] = box.messages
+    assert (message["To"], message["Subject"]) == (INVITED, "Ada invites you to Acme on Legato")
+    accept = pb.AcceptInvitationRequest(code=link_in(message, "/invitation"), name="Grace", client=CLIENT)
+    assert (await console.call(console.sign_in.AcceptInvitation, accept)).account_id == account_id
+
+
+async def test_users_are_told_of_changes_to_how_they_sign_in(console: Console, auth: AuthService, box: MailBox) -> None:
+    made = await console.create_user(email=EMAIL)
+    token = (await console.resolve((await console.use_link(made.code)).session_token)).access_token
+    await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
+    await auth.mail.written()
+    assert "New recovery codes were made" in text_of(box.messages[0])
+
+
+async def test_mail_is_tried_again_and_no_address_is_logged(
+    database: Database, peppers: Peppers, auth: AuthService, sender: MailSender, box: MailBox, log_stream: io.StringIO
+) -> None:
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    log = Log("auth", log_stream, debug=True)
+    mail = Mail(database, peppers, auth.audit, lambda: 0, log, sender, ORIGIN, wait)
+    box.refusals = 2
+    mail.invite(INVITED, "CODE-CODE", "Acme", "Ada")
+    await mail.written()
+    assert len(box.messages) == 1
+    assert waits == [2.0, 15.0]
+    box.refusals = 99
+    mail.invite(INVITED, "CODE-CODE", "Acme", "Ada")
+    await mail.written()
+    assert len(box.messages) == 1
+    told = log_stream.getvalue()
+    assert told.count("mail.failed") == 6
+    assert "@" not in told
+    assert "CODE-CODE" not in told
+
+
+async def test_nothing_is_sent_to_a_server_that_nobody_vouches_for(box: MailBox) -> None:
+    sender = MailSender(MailServer("127.0.0.1", box.port, False, SENDER, USER, PASSWORD))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await sender.send(EMAIL, "Hello", "Hello", "<p>Hello</p>")
+    assert box.messages == []
+    sender.close()
+
+
+def test_the_address_of_a_mail_server_is_read_and_not_quoted() -> None:
+    assert parse_mail_server("", "") is None
+    server = parse_mail_server("smtps://legato:a%40b@mail.example.ca", SENDER)
+    assert server is not None
+    assert (server.host, server.port, server.is_tls_at_once, server.password) == ("mail.example.ca", 465, True, "a@b")
+    assert "a@b" not in repr(server)
+    for url, sender in (
+        ("http://mail.example.ca", SENDER),
+        ("smtp://", SENDER),
+        ("smtp://user:secret@host:port", SENDER),
+        ("smtp://mail.example.ca", ""),
+    ):
+        with pytest.raises(SettingsError) as error:
+            parse_mail_server(url, sender)
+        assert "secret" not in str(error.value)
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mail.test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=30))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "cert.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return certificate, private
