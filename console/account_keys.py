@@ -42,7 +42,9 @@ class KeyNames:
 
 async def read_key_names(visit: Visit) -> KeyNames:
     """Reads the names; without auth's answer, reports have ids instead."""
-    request = pb.AccountServiceListKeysRequest(account_id=visit.who.account_id, page_size=PAGE_SIZE)
+    request = pb.AccountServiceListKeysRequest(
+        account_id=visit.who.account_id, page_size=PAGE_SIZE, with_playground=True
+    )
     try:
         listed = await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
     except LegatoError as error:

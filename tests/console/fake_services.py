@@ -71,7 +71,7 @@ class Fakes(StatementFakes):
         self.upload_refusals: dict[str, LegatoError] = {}
         # Uploads whose sender left.
         self.cancelled = 0
-        self.receipts: dict[str, metering_pb2.GetRequestResponse] = {}
+        self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
         self.methods = credentials_pb2.GetSignInMethodsResponse()
         self.credentials = credentials_pb2.GetCredentialsResponse()
         self.has_password = False
@@ -344,7 +344,7 @@ class Fakes(StatementFakes):
         return answer
 
     def SetPassword(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         if len(request.password) < 15:
             raise LegatoError(Reason.REQUEST_INVALID, "A password must have at least 15 characters.")
         self.credentials.password_set_time.CopyFrom(ago())
@@ -355,7 +355,7 @@ class Fakes(StatementFakes):
         return credentials_pb2.RemovePasswordResponse()
 
     def StartTotp(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         uri = f"otpauth://totp/Legato:ada%40example.ca?secret={TOTP_SECRET}&issuer=Legato"
         return credentials_pb2.StartTotpResponse(challenge_id="totp_1", secret=TOTP_SECRET, uri=uri)
 
@@ -366,7 +366,7 @@ class Fakes(StatementFakes):
         return credentials_pb2.SetTotpResponse()
 
     def StartOidcLink(self, request: Any) -> Any:
-        self._granting()
+        self.require_recent()
         return credentials_pb2.StartOidcLinkResponse(authorization_url=ISSUER_URL, browser_token="browser-1")
 
     def RemoveOidcIdentity(self, request: Any) -> Any:
@@ -501,9 +501,9 @@ class Fakes(StatementFakes):
         return pb.CreatePlaygroundTokenResponse(playground_token=PLAYGROUND_TOKEN, expire_time=hence(minutes=15))
 
     def GetRequest(self, request: Any) -> Any:
-        if request.request_id not in self.receipts:
+        if request.request_id not in self.found_requests:
             raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-        return self.receipts[request.request_id]
+        return self.found_requests[request.request_id]
 
     def GetBalance(self, request: Any) -> Any:
         return metering_pb2.GetBalanceResponse(balance=self.balance)

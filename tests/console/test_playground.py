@@ -48,7 +48,7 @@ def test_the_cost_of_a_request_is_the_ledgers(console: ConsoleHarness, state: in
     receipt = metering_pb2.GetRequestResponse()
     receipt.CopyFrom(RECEIPT)
     receipt.state = state  # type: ignore[assignment]
-    console.fakes.receipts["req_1"] = receipt
+    console.fakes.found_requests["req_1"] = receipt
     answer = console.post("/playground/cost", {"request_id": "req_1"}, console.fakes.sign_in())
     assert json.loads(answer.text) == expected
     assert console.fakes.requests[-1].account_id == ACCOUNT_ID

@@ -28,7 +28,7 @@ from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.statement_servicer import StatementServicer, register_statements
 from services.metering.store import books
-from services.metering.store.books import adopt_prices
+from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
 from tests.console.fake_services import ACCOUNT_ID
 from tests.console.harness import COOKIE, ConsoleHarness

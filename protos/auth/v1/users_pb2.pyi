@@ -1412,6 +1412,7 @@ class AccountKey(_message.Message):
     CREATED_BY_NAME_FIELD_NUMBER: _builtins.int
     REPLACES_KEY_ID_FIELD_NUMBER: _builtins.int
     MAY_CHANGE_FIELD_NUMBER: _builtins.int
+    IS_PLAYGROUND_FIELD_NUMBER: _builtins.int
     created_by: _builtins.str
     """Empty: the command line."""
     created_by_name: _builtins.str
@@ -1420,6 +1421,8 @@ class AccountKey(_message.Message):
     """Empty: it replaces none."""
     may_change: _builtins.bool
     """Whoever asks may rename, change, rotate and revoke it."""
+    is_playground: _builtins.bool
+    """What the requests of one member's playground are counted under."""
     @_builtins.property
     def key(self) -> _auth_pb2.Key: ...
     def __init__(
@@ -1430,10 +1433,11 @@ class AccountKey(_message.Message):
         created_by_name: _builtins.str = ...,
         replaces_key_id: _builtins.str = ...,
         may_change: _builtins.bool = ...,
+        is_playground: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "created_by_name", b"created_by_name", "key", b"key", "may_change", b"may_change", "replaces_key_id", b"replaces_key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "created_by_name", b"created_by_name", "is_playground", b"is_playground", "key", b"key", "may_change", b"may_change", "replaces_key_id", b"replaces_key_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1733,19 +1737,23 @@ class AccountServiceListKeysRequest(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    WITH_PLAYGROUND_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
+    with_playground: _builtins.bool
+    """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        with_playground: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2565,3 +2573,51 @@ class RecordOperatorActionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordOperatorActionResponse: _TypeAlias = RecordOperatorActionResponse  # noqa: Y015
+
+@_typing.final
+class CreatePlaygroundTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePlaygroundTokenRequest: _TypeAlias = CreatePlaygroundTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreatePlaygroundTokenResponse(_message.Message):
+    """The token is good for chats and the list of models, until it expires or the session ends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLAYGROUND_TOKEN_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    playground_token: _builtins.str
+    key_id: _builtins.str
+    """What its requests are counted under."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        playground_token: _builtins.str = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time", "key_id", b"key_id", "playground_token", b"playground_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreatePlaygroundTokenResponse: _TypeAlias = CreatePlaygroundTokenResponse  # noqa: Y015

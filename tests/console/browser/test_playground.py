@@ -34,7 +34,7 @@ class Api:
         self.bodies: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         page.route(f"{API_URL}/**", self._answer)
-        console.fakes.receipts["req_1"] = metering_pb2.GetRequestResponse(
+        console.fakes.found_requests["req_1"] = metering_pb2.GetRequestResponse(
             request_id="req_1",
             state=metering_pb2.REQUEST_STATE_SETTLED,
             charged_nanos=123_456,
