@@ -60,7 +60,7 @@ WORDS: Final = {
     "length": _("The answer ended at its token limit."),
     "filtered": _("The provider ended the answer by its content filter."),
     "tokens": _("%s tokens in, %s out"),
-    "cached": _("%s cached"),
+    "cached": _("%s tokens in (%s cached), %s out"),
     "first": _("first after %s s"),
     "cost": _("Cost $%s"),
     "free": _("Not charged"),

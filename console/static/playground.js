@@ -157,8 +157,8 @@ async function showCost(line, requestId) {
 }
 
 function tokensOf(read, cached, written) {
-  const text = say("tokens", number.format(read), number.format(written));
-  return cached ? `${text}, ${say("cached", number.format(cached))}` : text;
+  const shown = (cached ? [read, cached, written] : [read, written]).map((count) => number.format(count));
+  return say(cached ? "cached" : "tokens", ...shown);
 }
 
 function showError(error) {
