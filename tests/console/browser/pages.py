@@ -141,6 +141,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "password": ("/security/password", Fakes.offer_everything),
     "authenticator": ("/security/authenticator", Fakes.offer_everything),
     "confirm-all-ways": ("/security/password", _grow_stale_with_all_ways),
+    "sign-in-provider-away": ("/sign-in/sso", failing("SignInMethodService.StartOidcSignIn")),
     "settings": ("/settings", Fakes.fill),
     "settings-viewer": ("/settings", _become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
@@ -163,7 +164,7 @@ def _try_a_wrong_code(page: Page) -> None:
 def _show_the_invitation(page: Page) -> None:
     page.get_by_label("Code of the invitation").fill(INVITATION)
     page.get_by_role("button", name="Show the invitation").click()
-    page.get_by_role("button", name="Accept").wait_for()
+    page.get_by_role("button", name="Accept", exact=True).wait_for()
 
 
 # Pages of nobody in particular: the path, and what one does there.
@@ -189,6 +190,7 @@ def _try_a_wrong_password(page: Page) -> None:
 BEFORE_SIGN_IN_WITH_ALL_WAYS: Final[dict[str, tuple[str, Act]]] = {
     "sign-in-all-ways": ("/sign-in", _look),
     "sign-in-all-ways-failed": ("/sign-in", _try_a_wrong_password),
+    "sign-in-provider-failed": ("/sign-in/sso/return", _look),
     "invitation-all-ways": ("/invitation", _show_the_invitation),
 }
 
@@ -252,7 +254,9 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
 
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
-PATHS: Final = frozenset(entry[0] for table in (STATES, BEFORE_SIGN_IN, ANSWERS) for entry in table.values())
+PATHS: Final = frozenset(
+    entry[0] for table in (STATES, BEFORE_SIGN_IN, BEFORE_SIGN_IN_WITH_ALL_WAYS, ANSWERS) for entry in table.values()
+)
 
 
 def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
