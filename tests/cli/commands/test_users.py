@@ -62,3 +62,19 @@ def test_console_link_needs_an_account() -> None:
     result = far_end.run("console", "sign-in-link")
     assert result.exit_code == 1
     assert "legato accounts create" in result.stderr
+
+
+def test_audit_log_lists_events_by_account_user_and_action() -> None:
+    event = pb.AuditEvent(event_no=7, action="key.created", user_id="user_a", outcome=pb.AUDIT_OUTCOME_DONE)
+    listed = pb.UserAdminServiceListAuditEventsResponse(events=[event])
+    far_end = play(("auth", "UserAdminService.ListAuditEvents", listed))
+    result = far_end.run("users", "audit-log", "--account", "acct_a", "--user", "user_a", "--action", "key", "--json")
+    [shown] = json.loads(result.stdout)
+    assert (shown["event_no"], shown["action"], shown["account_id"], shown["refused"]) == (
+        7,
+        "key.created",
+        None,
+        False,
+    )
+    [request] = far_end.requests
+    assert (request.account_id, request.user_id, request.action) == ("acct_a", "user_a", "key")
