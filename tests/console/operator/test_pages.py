@@ -282,7 +282,7 @@ def test_a_router_that_does_not_answer_is_told_so(console: ConsoleHarness, sessi
     console.fakes.fail = {"RouteAdminService.ListTargets": not_answering()}
     answer = console.get("/operator/routes", session)
     assert answer.status == 200
-    assert "This router does not tell" in answer.text
+    assert "What this router does is not known" in answer.text
 
 
 def test_the_ledger_is_audited_on_demand(console: ConsoleHarness, session: str) -> None:
