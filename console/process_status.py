@@ -19,7 +19,7 @@ _ESCAPES: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
 class ProcessAddress(NamedTuple):
-    """Where one or more processes of a name serve health and metrics: a host may have many addresses."""
+    """The address at which processes of a name serve health and metrics; a host name may stand for many of them."""
 
     name: str
     address: str

@@ -113,9 +113,13 @@ def _totals(states: list[ProcessState], edges: list[ProcessState], now: datetime
         since = _("Audited %(time)s ago") % {"time": in_words(now - audit.ended)}
     return {
         "running": Figure(_count(running), "warn" if is_full else ""),
-        "running limit": Figure(_("of %(n)s at once") % {"n": _count(limit)}),
+        "running limit": Figure(
+            _("No edge answers.") if limit is None else _("of %(n)s at once") % {"n": _count(limit)}
+        ),
         "first token": Figure(_seconds(median)),
-        "first token slowest": Figure(_("99 of 100 within %(time)s") % {"time": _seconds(slowest)}),
+        "first token slowest": Figure(
+            _("No chat yet.") if slowest is None else _("99 of 100 within %(time)s") % {"time": _seconds(slowest)}
+        ),
         "ledger": ledger,
         "ledger since": Figure(since),
         "holds": Figure(_count(None if audit is None else audit.live_holds)),
@@ -149,11 +153,14 @@ def _load(state: ProcessState) -> str:
     """Says what a process is doing, in its own measure."""
     if state.kind == "edge":
         running, limit = state.total("legato_live_streams"), state.total("legato_streams_limit")
-        return _("%(n)s of %(limit)s chats") % {"n": _count(running), "limit": _count(limit)}
+        shown = {"n": _count(running), "limit": _count(limit)}
+        return NONE if running is None else _("%(n)s of %(limit)s chats") % shown
     if state.kind == "router":
-        return _("%(n)s chats") % {"n": _count(state.total("legato_upstream_running"))}
+        running = state.total("legato_upstream_running")
+        return NONE if running is None else _("%(n)s chats") % {"n": _count(running)}
     if state.kind == "metering":
-        return _("%(n)s waiting") % {"n": _count(state.total("legato_operations_waiting"))}
+        waiting = state.total("legato_operations_waiting")
+        return NONE if waiting is None else _("%(n)s waiting") % {"n": _count(waiting)}
     if state.kind == "auth":
         watches = state.total("legato_watches")
         return NONE if watches is None else ngettext("%(n)d edge", "%(n)d edges", int(watches)) % {"n": int(watches)}

@@ -1,6 +1,8 @@
 // Reads the figures of the status page again while somebody looks at it. Without it, the Refresh link does.
 
 const EVERY_MS = 5000;
+// A page that nobody touches must not keep its session alive: that ends after an hour without use.
+const UNTOUCHED_MS = 15 * 60 * 1000;
 const root = document.querySelector("[data-status]");
 const problem = root.querySelector("[data-problem]");
 const readAt = document.querySelector("[data-read-at]");
@@ -34,14 +36,25 @@ async function refresh() {
 }
 
 let due = null;
+let touchedAt = performance.now();
 function schedule() {
   clearTimeout(due);
   due = null;
   if (document.visibilityState !== "visible") return;
+  if (performance.now() - touchedAt > UNTOUCHED_MS) {
+    problem.textContent = `${root.dataset.paused} ${readAt.textContent}.`;
+    problem.hidden = false;
+    return;
+  }
   due = setTimeout(async () => {
     await refresh();
     schedule();
   }, EVERY_MS);
 }
-document.addEventListener("visibilitychange", schedule);
+for (const kind of ["pointermove", "pointerdown", "keydown", "visibilitychange"]) {
+  document.addEventListener(kind, () => {
+    touchedAt = performance.now();
+    if (due === null || kind === "visibilitychange") schedule();
+  });
+}
 schedule();

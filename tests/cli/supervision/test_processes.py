@@ -197,3 +197,33 @@ def test_one_of_several_metering_processes_audits_the_ledger() -> None:
     audits = [specs[f"metering-{number}"].environ.get("LEGATO_AUDIT_INTERVAL_S") for number in (1, 2, 3)]
     assert audits == [None, "0", "0"]
     assert specs["metering-2"].environ["LEGATO_METERING_REPLICAS"] == "3"
+
+
+def test_the_operators_console_knows_where_each_process_tells_its_state() -> None:
+    console = ConsoleStart(fds=(9,), url="http://localhost:8081", api_url="http://127.0.0.1:8080/v1")
+    made = msgspec.structs.replace(
+        installation(workers=2, further_listens={"LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:9100"}), console=console
+    )
+    specs = by_name(made)
+    environ = specs["console"].environ
+    told = dict(entry.split("=") for entry in environ["LEGATO_CONSOLE_STATUS_ADDRESSES"].split(","))
+    assert set(told) == {"edge-1", "edge-2", "auth", "metering", "router"}
+    assert environ["LEGATO_CONSOLE_ROLE"] == "operator-console"
+    for name, variable in (
+        ("edge-2", "LEGATO_EDGE_OPERATIONS_LISTEN"),
+        ("auth", "LEGATO_AUTH_METRICS_LISTEN"),
+        ("metering", "LEGATO_METERING_METRICS_LISTEN"),
+    ):
+        assert told[name].startswith("unix:")
+        assert specs[name].environ[variable] == told[name]
+    # What was set stays.
+    assert told["router"] == specs["router"].environ["LEGATO_ROUTER_METRICS_LISTEN"] == "127.0.0.1:9100"
+
+
+def test_without_an_operators_console_nobody_tells_its_state_unasked() -> None:
+    console = ConsoleStart(fds=(9,), url="http://localhost:8081", api_url="http://127.0.0.1:8080/v1")
+    public = msgspec.structs.replace(installation(), console=console, console_role="console")
+    for made in (installation(), public):
+        specs = by_name(made)
+        assert "LEGATO_AUTH_METRICS_LISTEN" not in specs["auth"].environ
+        assert specs["edge-1"].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] == ""

@@ -237,6 +237,17 @@ def test_a_new_users_link_is_shown_once_and_never_compressed(console: ConsoleHar
     assert LINK_CODE not in console.log_stream.getvalue()
 
 
+def test_a_link_for_an_owner_leads_to_the_console_for_owners(console: ConsoleHarness, session: str) -> None:
+    object.__setattr__(console.console, "public_origin", "https://console.example.ca")
+    try:
+        made = console.post("/operator/users/user_2/sign-in-link", session=session)
+        assert f"https://console.example.ca/sign-in#{LINK_CODE}" in made.text
+        own = console.post("/operator/users/user_1/sign-in-link", session=session)
+        assert f"{console.origin}/sign-in#{LINK_CODE}" in own.text
+    finally:
+        object.__setattr__(console.console, "public_origin", "")
+
+
 def test_a_user_whose_address_is_taken_is_not_added(console: ConsoleHarness, session: str) -> None:
     answer = console.post("/operator/users", {"name": "Ada", "email": "ada@example.ca"}, session)
     assert answer.status == 400
@@ -271,7 +282,7 @@ def test_a_router_that_does_not_answer_is_told_so(console: ConsoleHarness, sessi
     console.fakes.fail = {"RouteAdminService.ListTargets": not_answering()}
     answer = console.get("/operator/routes", session)
     assert answer.status == 200
-    assert "This router does not tell" in answer.text
+    assert "What this router does is not known" in answer.text
 
 
 def test_the_ledger_is_audited_on_demand(console: ConsoleHarness, session: str) -> None:
