@@ -1,6 +1,6 @@
 """Draws bar charts as SVG. Pure functions: figures in, markup out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -30,8 +30,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class CostChart:
+    # Or hours, or months, by their beginning.
     days: tuple[date, ...]
     series: tuple[Series, ...]
+    # As many; empty: those of days.
+    titles: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -56,7 +59,7 @@ class CostChart:
         return bars(self)
 
 
-def cost_chart(days: Sequence[date], costs: dict[str, dict[date, int]]) -> CostChart:
+def cost_chart(days: Sequence[date], costs: Mapping[str, Mapping[date, int]], titles: Sequence[str] = ()) -> CostChart:
     """Orders series by their total, the largest first; those beyond the colours are drawn as one."""
     names = sorted(costs, key=lambda name: (-sum(costs[name].values()), name))
     shown = [Series(name, tuple(costs[name].get(each, 0) for each in days)) for name in names]
@@ -64,7 +67,7 @@ def cost_chart(days: Sequence[date], costs: dict[str, dict[date, int]]) -> CostC
         rest = shown[MOST_SERIES - 1 :]
         others = tuple(sum(series.values[place] for series in rest) for place in range(len(days)))
         shown = [*shown[: MOST_SERIES - 1], Series("…", others)]
-    return CostChart(tuple(days), tuple(shown))
+    return CostChart(tuple(days), tuple(shown), tuple(titles))
 
 
 def bars(chart: CostChart) -> Markup:
@@ -95,7 +98,9 @@ def bars(chart: CostChart) -> Markup:
                 f"{series.name} {usd(series.values[place])}" for series in chart.series if series.values[place]
             )
             parts.append(
-                Markup('<g class="bar"><title>{}: {}</title>{}</g>').format(day(when), figures, Markup("").join(rects))
+                Markup('<g class="bar"><title>{}: {}</title>{}</g>').format(
+                    chart.titles[place] if chart.titles else day(when), figures, Markup("").join(rects)
+                )
             )
     return Markup(
         '<svg class="bars" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{}</svg>'

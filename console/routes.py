@@ -7,7 +7,19 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.pages import account_settings, documents, keys, memory, overview, preview, security, sign_in
+from console.pages import (
+    account_settings,
+    credit,
+    documents,
+    keys,
+    memory,
+    overview,
+    preview,
+    requests,
+    security,
+    sign_in,
+    usage,
+)
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -50,6 +62,15 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
     PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
     PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
+    PageRoute("GET", "/usage", usage.show),
+    PageRoute("GET", "/usage.csv", usage.download),
+    PageRoute("GET", "/requests", requests.show),
+    PageRoute("GET", "/requests.csv", requests.download),
+    PageRoute("GET", "/requests/{request_id}", requests.show_one),
+    PageRoute("GET", "/credit", credit.show),
+    PageRoute("GET", "/credit.csv", credit.download),
+    PageRoute("GET", "/credit/entries", credit.show_entries),
+    PageRoute("POST", "/credit/verify", credit.verify),
     PageRoute("GET", "/memory", memory.show),
     PageRoute("POST", "/memory", memory.add),
     PageRoute("POST", "/memory/search", memory.search),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # A page is answered within about a second, whatever does not answer.
 READ_TIMEOUT_S: Final = 1.0
+# Files are written page by page, and a ledger of millions takes long to verify.
+LONG_READ_TIMEOUT_S: Final = 120.0
 # A change returns when every edge has it.
 CHANGE_TIMEOUT_S: Final = 10.0
 # An upload takes as long as its sender; the router limits how long it reads and indexes.
@@ -125,10 +127,11 @@ class ServiceClient(Generic[StubsT]):
         method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
         request: RequestT,
         access_token: bytes = b"",
+        total_timeout_s: float = READ_TIMEOUT_S,
     ) -> ResponseT:
         """Makes a call that changes nothing; where one replica gives no answer, another is asked."""
         replicas = self._replicas.in_order()[:2]
-        timeout_s = READ_TIMEOUT_S / max(1, len(replicas))
+        timeout_s = total_timeout_s / max(1, len(replicas))
         for replica in replicas[:-1]:
             try:
                 return await _call(replica, method, request, access_token, timeout_s)

@@ -4,14 +4,13 @@ import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from console.charts import CostChart, cost_chart
+from console.periods import stamp_of
 from console.web.visit import Visit
-from console.words import TRANSLATIONS, day, day_range, time_of
+from console.words import TRANSLATIONS, day, day_range
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError
 
@@ -28,9 +27,10 @@ class KeyUsage:
     cost_nanos: int = 0
 
 
-def last_days(now: datetime) -> list[date]:
-    """Returns the days of the period, in UTC, ending with today."""
-    return [now.date() - timedelta(days=ago) for ago in reversed(range(PERIOD_DAYS))]
+def last_days(visit: Visit) -> list[date]:
+    """Returns the days of the period, in the reader's zone, ending with today."""
+    today = visit.zone.today(visit.now)
+    return [today - timedelta(days=ago) for ago in reversed(range(PERIOD_DAYS))]
 
 
 async def balance(visit: Visit) -> pb.Balance | None:
@@ -51,9 +51,9 @@ async def costs_by_class(visit: Visit) -> CostChart | None:
         return None
     costs: defaultdict[str, dict[date, int]] = defaultdict(dict)
     for row in rows:
-        when = time_of(row.start_time).date()
+        when = visit.zone.date_of(row.start_time)
         costs[row.class_id][when] = costs[row.class_id].get(when, 0) + row.cost_nanos
-    return cost_chart(last_days(visit.now), costs)
+    return cost_chart(last_days(visit), costs)
 
 
 async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
@@ -69,11 +69,12 @@ async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
 
 
 async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -> list[pb.UsageRow] | None:
-    days = last_days(visit.now)
+    days, zone = last_days(visit), visit.zone
     request = pb.ListUsageRequest(
         account_id=visit.who.account_id,
-        start_time=_midnight(days[0]),
-        end_time=_midnight(days[-1] + timedelta(days=1)),
+        start_time=stamp_of(zone.midnight(days[0])),
+        end_time=stamp_of(zone.midnight(days[-1] + timedelta(days=1))),
+        time_zone=zone.name,
         bucket=pb.USAGE_BUCKET_DAY,
         group_by_key=by_key,
         group_by_class=by_class,
@@ -85,12 +86,6 @@ async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="usage", reason=error.reason)
         return None
-
-
-def _midnight(when: date) -> Timestamp:
-    stamp = Timestamp()
-    stamp.FromDatetime(datetime.combine(when, time(), UTC))
-    return stamp
 
 
 def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:

@@ -67,6 +67,12 @@ def credit(nanos: int) -> str:
     return f"{'−' if nanos < 0 else ''}${abs(cents):,}"
 
 
+def exact(nanos: int) -> str:
+    """Formats all nine decimals."""
+    dollars, rest = divmod(abs(nanos), NANOS_PER_DOLLAR)
+    return f"{'−' if nanos < 0 else ''}${dollars:,}.{rest:09d}"
+
+
 def size(count: int) -> str:
     """Formats a number of bytes by its largest unit."""
     if count < 1024:

@@ -59,6 +59,7 @@ async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = N
         has_secret=made is not None,
         balance=balance,
         chart=chart,
+        zone=visit.zone,
         today_nanos=chart.day_totals[-1] if chart else 0,
         lasts=_lasts(balance, chart, visit.now),
         keys=listed,

@@ -29,6 +29,12 @@ for (const time of document.querySelectorAll("time[data-to]")) {
   time.textContent = formats[time.dataset.to].format(date);
 }
 
+// Days are the reader's, where the reader's zone is known.
+const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zone && !document.cookie.split("; ").includes(`legato-zone=${zone}`)) {
+  document.cookie = `legato-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+}
+
 for (const select of document.querySelectorAll("select[data-submits]")) {
   select.addEventListener("change", () => select.form.requestSubmit());
 }

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from console import words
 from console.web.assets import Assets
-from services.chassis.money import format_usd
+from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 
 FOLDER: Final = Path(__file__).parents[1] / "templates"
 # Smaller ones fit into a packet anyway.
@@ -65,7 +65,9 @@ def _environment(assets: Assets) -> Environment:
         short_day=words.short_day,
         action_words=words.action_words,
     )
-    environment.filters.update(usd=_money, credit=_credit, time=_time, exact=format_usd, size=words.size)
+    environment.filters.update(
+        usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size
+    )
     return environment
 
 
@@ -75,6 +77,20 @@ def _money(nanos: int, places: int | None = None) -> Markup:
 
 def _credit(nanos: int) -> Markup:
     return Markup('<data value="{}">{}</data>').format(format_usd(nanos), words.credit(nanos))
+
+
+def _ledger(nanos: int) -> Markup:
+    """Formats all nine decimals, so that columns align and add up; what is less than a cent stands back."""
+    shown = words.exact(nanos)
+    return Markup('<data value="{}">{}<span class="rest">{}</span></data>').format(
+        format_usd(nanos), shown[:-7], shown[-7:]
+    )
+
+
+def _product(millionths: int) -> str:
+    """Formats millionths of a nano-dollar exactly: what tokens cost before the sum is rounded."""
+    dollars, rest = divmod(millionths, NANOS_PER_DOLLAR * 1_000_000)
+    return f"{dollars}.{f'{rest:015d}'.rstrip('0').ljust(2, '0')}"
 
 
 def _time(when: Timestamp | datetime, to: str = "minute") -> Markup:

@@ -13,6 +13,7 @@ from console.services import Services
 from console.web.notices import Notice, notice_in
 from console.web.protection import Protection
 from console.web.rendering import Pages
+from console.web.zones import ZONE_COOKIE, Zone, find_zone
 from console.words import browser_of, time_of
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
@@ -36,6 +37,8 @@ STATUSES: Final = {
     Reason.TOO_MANY_SIGN_INS: 429,
 }
 A_YEAR_S: Final = 365 * 24 * 3600
+# Tokens are valid for a minute.
+TOKEN_RENEWED_AFTER_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,10 @@ class Who:
         """Returns whether the role includes notes, documents, and the preview."""
         return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
 
+    @property
+    def has_own_keys_only(self) -> bool:
+        return self.membership.role == ACCOUNT_ROLE_MEMBER
+
     def needs_step_up(self, now: datetime) -> bool:
         return time_of(self.resolved.step_up_until_time) <= now
 
@@ -114,6 +121,7 @@ class Visit:
     _who: Who | None = None
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
+    _resolved_at_s: float = 0.0
 
     @property
     def who(self) -> Who:
@@ -136,6 +144,10 @@ class Visit:
     @property
     def now(self) -> datetime:
         return self.console.clock.now()
+
+    @property
+    def zone(self) -> Zone:
+        return find_zone(self.request.cookies.get(ZONE_COOKIE, ""), self.now)
 
     @property
     def origin(self) -> str:
@@ -172,7 +184,14 @@ class Visit:
             token = resolved.new_session_token
             self.sign_in(token)
         self._who = Who(token, resolved)
+        self._resolved_at_s = self.console.clock.elapsed_s()
         return self._who
+
+    async def recent_token(self) -> bytes:
+        """Returns an access token, a new one if need be: what takes longer than one is valid ends with the session."""
+        if self.console.clock.elapsed_s() - self._resolved_at_s > TOKEN_RENEWED_AFTER_S:
+            await self.resolve(self.who.session_token)
+        return self.token
 
     def render(self, template: str, status: int = 200, *, has_secret: bool = False, **context: Any) -> Response:
         notice = self._take_notice() if self._who is not None or template == "sign_in.html" else None

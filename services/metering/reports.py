@@ -8,6 +8,7 @@ import msgspec
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import DAY_US, HOUR_US, Usage
+from services.metering.local_days import find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 from services.metering.store.reports import read_usage
 
@@ -23,6 +24,8 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
     bucket_us: int
     group_by_key: bool
     group_by_class: bool
+    # The days of this zone; empty: UTC.
+    time_zone: str = ""
 
 
 class UsageRow(msgspec.Struct, frozen=True):
@@ -41,6 +44,8 @@ async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageR
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
+    is_by_day = query.bucket_us == DAY_US
+    days = find_local_days(query.time_zone if is_by_day else "", query.start_us, query.end_us)
     rows = await database.read(
         lambda connection: read_usage(
             connection,
@@ -48,6 +53,7 @@ async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageR
             query.start_us,
             query.end_us,
             bucket_us=query.bucket_us,
+            offsets=days.offsets,
             by_key=query.group_by_key,
             by_class=query.group_by_class,
             rows_most=ROWS_MOST + 1,
@@ -56,7 +62,7 @@ async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageR
     if len(rows) > ROWS_MOST:
         raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
     return [
-        UsageRow(start_us, key_id, class_id, requests, Usage(prompt, cached, completion), cost_nanos)
+        UsageRow(days.start_us(start_us), key_id, class_id, requests, Usage(prompt, cached, completion), cost_nanos)
         for start_us, key_id, class_id, requests, prompt, cached, completion, cost_nanos in rows
     ]
 

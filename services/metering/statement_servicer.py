@@ -7,7 +7,14 @@ import grpc.aio
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
-from services.metering.statements import AccountAuditor, find_request, list_entries, list_prices, list_requests
+from services.metering.statements import (
+    AccountAuditor,
+    find_request,
+    list_days,
+    list_entries,
+    list_prices,
+    list_requests,
+)
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -24,6 +31,10 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
     ) -> pb.ListLedgerEntriesResponse:
         query = statements.to_entries_query(request)
         return statements.from_statement_page(await list_entries(self._database, query))
+
+    async def ListLedgerDays(self, request: pb.ListLedgerDaysRequest, context: Context) -> pb.ListLedgerDaysResponse:
+        query = statements.to_days_query(request)
+        return statements.from_statement_days(await list_days(self._database, query))
 
     async def ListRequests(self, request: pb.ListRequestsRequest, context: Context) -> pb.ListRequestsResponse:
         query = statements.to_requests_query(request)

@@ -11,14 +11,22 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
 from services.metering.auditor import find_violations_of
+from services.metering.ledger.records import HOUR_US
+from services.metering.local_days import LocalDays, find_local_days
+from services.metering.store import ledger_days
 from services.metering.store import statements as store
 from services.metering.store.checks import few_pages
-from services.metering.store.statements import Receipt, StoredEntry
+from services.metering.store.ledger_days import DaySums
+from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000
-# Above every id.
+# So many entries are searched for a page of requests that are chosen.
+SEARCHED_MOST: Final = 5_000
+BOOKINGS_MOST: Final = 1_000
+# Above every id and every time.
 _NO_END: Final = 2**63 - 1
 
 
@@ -42,6 +50,29 @@ class StatementQuery(msgspec.Struct, frozen=True):
     size: int
     # None: the first page.
     position: PagePosition | None
+    # Of requests only.
+    chosen: RequestFilter = RequestFilter()
+
+
+class DaysQuery(msgspec.Struct, frozen=True):
+    account_id: str
+    start_us: int
+    # Exclusive.
+    end_us: int
+    time_zone: str
+
+
+class StatementDay(NamedTuple):
+    start_us: int
+    sums: DaySums
+    # At the end of the day.
+    balance_nanos: int
+
+
+class StatementDays(NamedTuple):
+    opening_nanos: int
+    days: list[StatementDay]
+    bookings: list[StoredEntry]
 
 
 class StatementEntry(NamedTuple):
@@ -73,7 +104,16 @@ async def list_entries(database: Database, query: StatementQuery) -> StatementPa
 
 async def list_requests(database: Database, query: StatementQuery) -> RequestsPage:
     """Lists requests, the newest first; those that run are on the first page."""
-    return await database.read(lambda connection: _read_requests(connection, query))
+    read = _search_requests if any(query.chosen) else _read_requests
+    return await database.read(lambda connection: read(connection, query))
+
+
+async def list_days(database: Database, query: DaysQuery) -> StatementDays:
+    """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
+    if query.start_us % HOUR_US or query.end_us % HOUR_US:
+        raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
+    days = find_local_days(query.time_zone, query.start_us, query.end_us)
+    return await database.read(lambda connection: _read_days(connection, query, days))
 
 
 async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
@@ -132,16 +172,65 @@ def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
     return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
 
 
+def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementDays:
+    period = (query.account_id, query.start_us, query.end_us)
+    opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
+    listed = []
+    for sums in ledger_days.read_day_sums(connection, *period, days.offsets):
+        balance_nanos += sums.credited_nanos - sums.charged_nanos
+        # The first day can begin before the period.
+        start_us = max(query.start_us, days.start_us(sums.local_us))
+        listed.append(StatementDay(start_us, sums, balance_nanos))
+    booked = [StoredEntry(*each) for each in ledger_days.read_bookings(connection, *period, BOOKINGS_MOST)]
+    return StatementDays(opening_nanos, listed, booked)
+
+
 def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:
     position, running = query.position, []
     if position is None:
         first_id, last_id = _period(connection, query)
         position = PagePosition(last_id, first_id, 0)
-        running = store.read_running(connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST)
+        running = store.read_running(
+            connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST, query.chosen
+        )
     ids = _range(position, newest_first=True)
-    found = store.read_charged(connection, query.account_id, *ids, query.size + 1)
+    found = store.read_charged(connection, query.account_id, *ids, query.size + 1, query.chosen)
     charged = [request.receipt for request in found[: query.size]]
     return RequestsPage(running, charged, _next_position(position, [request.entry_id for request in found], query, 0))
+
+
+def _search_requests(connection: Any, query: StatementQuery) -> RequestsPage:
+    """Searches some entries for requests that are chosen. Hours without such a request are skipped, so that a key that
+    was last used long ago is found at once."""
+    position, running, chosen = query.position, [], query.chosen
+    if position is None:
+        first_id, last_id = _period(connection, query)
+        running = store.read_running(connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST, chosen)
+        at_us = _NO_END if query.end_us is None else query.end_us
+        position = _skip_unused(connection, query, PagePosition(last_id, first_id, 0), at_us)
+    if position is None:
+        return RequestsPage(running, [], None)
+    after_id, last_id = _range(position, newest_first=True)
+    searched = store.find_searched(connection, query.account_id, after_id, last_id, SEARCHED_MOST)
+    # Including the entry at which the search ends.
+    from_id = after_id if searched.entry_id == after_id else searched.entry_id - 1
+    found = store.read_charged(connection, query.account_id, from_id, last_id, query.size + 1, chosen)
+    charged = [request.receipt for request in found[: query.size]]
+    next_position = _next_position(position, [request.entry_id for request in found], query, 0)
+    if next_position is None and from_id > after_id:
+        rest = PagePosition(from_id, position.limit_id, 0)
+        next_position = _skip_unused(connection, query, rest, searched.recorded_at_us + store.CLOCK_STEP_US)
+    return RequestsPage(running, charged, next_position)
+
+
+def _skip_unused(connection: Any, query: StatementQuery, position: PagePosition, at_us: int) -> PagePosition | None:
+    """Returns the position of the last entry that can be a chosen request's; None if there is none left."""
+    hour_us = store.find_last_use(connection, query.account_id, at_us, query.chosen)
+    if hour_us is None:
+        return None
+    ends_us = hour_us + HOUR_US + store.CLOCK_STEP_US
+    last_id = min(position.entry_id, store.find_last_before(connection, query.account_id, ends_us))
+    return PagePosition(last_id, position.limit_id, 0) if last_id > position.limit_id else None
 
 
 def _first_position(connection: Any, query: StatementQuery) -> PagePosition:

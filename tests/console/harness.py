@@ -6,7 +6,7 @@ import http.client
 import io
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -30,6 +30,8 @@ from tests.console.fake_services import Fakes, register
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"
 
+RegisterServices = Callable[[grpc.aio.Server, Log], None]
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -40,8 +42,10 @@ class Answer:
 
 
 class ConsoleHarness:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, metering: RegisterServices | None = None) -> None:
+        """Serves with fakes; `metering` registers real services in place of those of metering."""
         self.fakes = Fakes()
+        self._metering = metering
         self.log_stream = io.StringIO()
         self._folder = folder
         self._started = threading.Event()
@@ -64,7 +68,10 @@ class ConsoleHarness:
         servers = []
         for service in ("auth", "metering", "router"):
             server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
-            register(server, service, self.fakes)
+            if service == "metering" and self._metering is not None:
+                self._metering(server, log)
+            else:
+                register(server, service, self.fakes)
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
             await server.start()
             servers.append(server)

@@ -9,10 +9,13 @@ from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.console.fake_services import ACCOUNT_ID, CODE, INVITATION, SECRET, not_answering
+from tests.console.fake_statements import request_id
 from tests.console.harness import API_URL, COOKIE, ConsoleHarness
 
 SHOWN = ["/", "/keys", "/keys/new", "/keys/identify", "/security", "/security/passkeys/new", "/security/audit-log"]
 SHOWN += ["/settings", "/settings/audit-log", "/keys/key_0000000000000001"]
+SHOWN += ["/usage", "/usage?by=member&keys=mine", "/requests", "/credit", "/credit/entries"]
+SHOWN += [f"/requests/{request_id(3)}"]
 SHOWN += ["/memory", "/memory/note_0000000000000001", "/documents", "/preview"]
 
 

@@ -721,10 +721,15 @@ class ListUsageRequest(_message.Message):
     BUCKET_FIELD_NUMBER: _builtins.int
     GROUP_BY_KEY_FIELD_NUMBER: _builtins.int
     GROUP_BY_CLASS_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     bucket: Global___UsageBucket.ValueType
     group_by_key: _builtins.bool
     group_by_class: _builtins.bool
+    time_zone: _builtins.str
+    """A name such as America/Toronto, whose days are meant; hours are everywhere the same. A zone that is not a number of
+    whole hours from UTC is refused. Empty: UTC.
+    """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """Both on an hour's boundary; the end is not part of it."""
@@ -740,10 +745,11 @@ class ListUsageRequest(_message.Message):
         bucket: Global___UsageBucket.ValueType = ...,
         group_by_key: _builtins.bool = ...,
         group_by_class: _builtins.bool = ...,
+        time_zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "start_time", b"start_time", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,39 +27,45 @@ from protos.metering.v1 import metering_pb2 as protos_dot_metering_dot_v1_dot_me
 from protos.type.v1 import usage_pb2 as protos_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/metering/v1/statements.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/metering/v1/metering.proto\x1a\x1aprotos/type/v1/usage.proto\"\xc9\x01\n\x18ListLedgerEntriesRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cnewest_first\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x92\x03\n\x0bLedgerEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\x31\n\x04kind\x18\x02 \x01(\x0e\x32#.legato.metering.v1.LedgerEntryKind\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61mount_nanos\x18\x04 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x05 \x01(\x03\x12\x14\n\x0creference_id\x18\x06 \x01(\t\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x08 \x01(\t\x12$\n\x05usage\x18\t \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x15\n\rprice_version\x18\n \x01(\x03\x12(\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0c \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x12\n\nloss_nanos\x18\r \x01(\x03\x12\x0e\n\x06reason\x18\x0e \x01(\t\"f\n\x19ListLedgerEntriesResponse\x12\x30\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc2\x01\n\x13ListRequestsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"\xca\x03\n\x0eRequestReceipt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .legato.metering.v1.RequestState\x12\x30\n\x0creserve_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\nheld_nanos\x18\x08 \x01(\x03\x12\x12\n\ncost_nanos\x18\t \x01(\x03\x12\x15\n\rcharged_nanos\x18\n \x01(\x03\x12\x12\n\nloss_nanos\x18\x0b \x01(\x03\x12(\n\x05price\x18\x0c \x01(\x0b\x32\x19.legato.metering.v1.Price\x12(\n\x05\x62\x61sis\x18\r \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0e \x01(\x0e\x32\x17.legato.metering.v1.End\"\x9a\x01\n\x14ListRequestsResponse\x12\x33\n\x07running\x18\x01 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x34\n\x08requests\x18\x02 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x13\n\x11ListPricesRequest\"\x7f\n\x0cPriceVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x06prices\x18\x03 \x03(\x0b\x32\x1e.legato.metering.v1.ClassPrice\"H\n\nClassPrice\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\"H\n\x12ListPricesResponse\x12\x32\n\x08versions\x18\x01 \x03(\x0b\x32 .legato.metering.v1.PriceVersion\")\n\x13\x41uditAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"R\n\x14\x41uditAccountResponse\x12\x12\n\nviolations\x18\x01 \x03(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x03 \x01(\x03*\xd0\x01\n\x0fLedgerEntryKind\x12!\n\x1dLEDGER_ENTRY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEDGER_ENTRY_KIND_GRANT\x10\x01\x12 \n\x1cLEDGER_ENTRY_KIND_ADJUSTMENT\x10\x02\x12\x1c\n\x18LEDGER_ENTRY_KIND_CHARGE\x10\x03\x12!\n\x1dLEDGER_ENTRY_KIND_LATE_CHARGE\x10\x04\x12\x1a\n\x16LEDGER_ENTRY_KIND_LOSS\x10\x05\x32\xa7\x03\n\x10StatementService\x12p\n\x11ListLedgerEntries\x12,.legato.metering.v1.ListLedgerEntriesRequest\x1a-.legato.metering.v1.ListLedgerEntriesResponse\x12\x61\n\x0cListRequests\x12\'.legato.metering.v1.ListRequestsRequest\x1a(.legato.metering.v1.ListRequestsResponse\x12[\n\nListPrices\x12%.legato.metering.v1.ListPricesRequest\x1a&.legato.metering.v1.ListPricesResponse\x12\x61\n\x0c\x41uditAccount\x12\'.legato.metering.v1.AuditAccountRequest\x1a(.legato.metering.v1.AuditAccountResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#protos/metering/v1/statements.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!protos/metering/v1/metering.proto\x1a\x1aprotos/type/v1/usage.proto\"\xc9\x01\n\x18ListLedgerEntriesRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cnewest_first\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x92\x03\n\x0bLedgerEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\x31\n\x04kind\x18\x02 \x01(\x0e\x32#.legato.metering.v1.LedgerEntryKind\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x61mount_nanos\x18\x04 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x05 \x01(\x03\x12\x14\n\x0creference_id\x18\x06 \x01(\t\x12\x0e\n\x06key_id\x18\x07 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x08 \x01(\t\x12$\n\x05usage\x18\t \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x15\n\rprice_version\x18\n \x01(\x03\x12(\n\x05\x62\x61sis\x18\x0b \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0c \x01(\x0e\x32\x17.legato.metering.v1.End\x12\x12\n\nloss_nanos\x18\r \x01(\x03\x12\x0e\n\x06reason\x18\x0e \x01(\t\"f\n\x19ListLedgerEntriesResponse\x12\x30\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9c\x01\n\x15ListLedgerDaysRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"\xa7\x01\n\tLedgerDay\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08requests\x18\x02 \x01(\x03\x12\x15\n\rcharged_nanos\x18\x03 \x01(\x03\x12\x16\n\x0e\x63redited_nanos\x18\x04 \x01(\x03\x12\x12\n\nloss_nanos\x18\x05 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x06 \x01(\x03\"\x97\x01\n\x16ListLedgerDaysResponse\x12\x1d\n\x15opening_balance_nanos\x18\x01 \x01(\x03\x12+\n\x04\x64\x61ys\x18\x02 \x03(\x0b\x32\x1d.legato.metering.v1.LedgerDay\x12\x31\n\x08\x62ookings\x18\x03 \x03(\x0b\x32\x1f.legato.metering.v1.LedgerEntry\"\xe6\x01\n\x13ListRequestsRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x0f\n\x07key_ids\x18\x07 \x03(\t\x12\x11\n\tclass_ids\x18\x08 \x03(\t\"\xca\x03\n\x0eRequestReceipt\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\t\x12\x10\n\x08\x63lass_id\x18\x03 \x01(\t\x12/\n\x05state\x18\x04 \x01(\x0e\x32 .legato.metering.v1.RequestState\x12\x30\n\x0creserve_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12$\n\x05usage\x18\x07 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x12\n\nheld_nanos\x18\x08 \x01(\x03\x12\x12\n\ncost_nanos\x18\t \x01(\x03\x12\x15\n\rcharged_nanos\x18\n \x01(\x03\x12\x12\n\nloss_nanos\x18\x0b \x01(\x03\x12(\n\x05price\x18\x0c \x01(\x0b\x32\x19.legato.metering.v1.Price\x12(\n\x05\x62\x61sis\x18\r \x01(\x0e\x32\x19.legato.metering.v1.Basis\x12$\n\x03\x65nd\x18\x0e \x01(\x0e\x32\x17.legato.metering.v1.End\"\x9a\x01\n\x14ListRequestsResponse\x12\x33\n\x07running\x18\x01 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x34\n\x08requests\x18\x02 \x03(\x0b\x32\".legato.metering.v1.RequestReceipt\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x13\n\x11ListPricesRequest\"\x7f\n\x0cPriceVersion\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x06prices\x18\x03 \x03(\x0b\x32\x1e.legato.metering.v1.ClassPrice\"H\n\nClassPrice\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12(\n\x05price\x18\x02 \x01(\x0b\x32\x19.legato.metering.v1.Price\"H\n\x12ListPricesResponse\x12\x32\n\x08versions\x18\x01 \x03(\x0b\x32 .legato.metering.v1.PriceVersion\")\n\x13\x41uditAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"R\n\x14\x41uditAccountResponse\x12\x12\n\nviolations\x18\x01 \x03(\t\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x15\n\rbalance_nanos\x18\x03 \x01(\x03*\xd0\x01\n\x0fLedgerEntryKind\x12!\n\x1dLEDGER_ENTRY_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17LEDGER_ENTRY_KIND_GRANT\x10\x01\x12 \n\x1cLEDGER_ENTRY_KIND_ADJUSTMENT\x10\x02\x12\x1c\n\x18LEDGER_ENTRY_KIND_CHARGE\x10\x03\x12!\n\x1dLEDGER_ENTRY_KIND_LATE_CHARGE\x10\x04\x12\x1a\n\x16LEDGER_ENTRY_KIND_LOSS\x10\x05\x32\x90\x04\n\x10StatementService\x12p\n\x11ListLedgerEntries\x12,.legato.metering.v1.ListLedgerEntriesRequest\x1a-.legato.metering.v1.ListLedgerEntriesResponse\x12g\n\x0eListLedgerDays\x12).legato.metering.v1.ListLedgerDaysRequest\x1a*.legato.metering.v1.ListLedgerDaysResponse\x12\x61\n\x0cListRequests\x12\'.legato.metering.v1.ListRequestsRequest\x1a(.legato.metering.v1.ListRequestsResponse\x12[\n\nListPrices\x12%.legato.metering.v1.ListPricesRequest\x1a&.legato.metering.v1.ListPricesResponse\x12\x61\n\x0c\x41uditAccount\x12\'.legato.metering.v1.AuditAccountRequest\x1a(.legato.metering.v1.AuditAccountResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.metering.v1.statements_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LEDGERENTRYKIND']._serialized_start=2109
-  _globals['_LEDGERENTRYKIND']._serialized_end=2317
+  _globals['_LEDGERENTRYKIND']._serialized_start=2628
+  _globals['_LEDGERENTRYKIND']._serialized_end=2836
   _globals['_LISTLEDGERENTRIESREQUEST']._serialized_start=156
   _globals['_LISTLEDGERENTRIESREQUEST']._serialized_end=357
   _globals['_LEDGERENTRY']._serialized_start=360
   _globals['_LEDGERENTRY']._serialized_end=762
   _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_start=764
   _globals['_LISTLEDGERENTRIESRESPONSE']._serialized_end=866
-  _globals['_LISTREQUESTSREQUEST']._serialized_start=869
-  _globals['_LISTREQUESTSREQUEST']._serialized_end=1063
-  _globals['_REQUESTRECEIPT']._serialized_start=1066
-  _globals['_REQUESTRECEIPT']._serialized_end=1524
-  _globals['_LISTREQUESTSRESPONSE']._serialized_start=1527
-  _globals['_LISTREQUESTSRESPONSE']._serialized_end=1681
-  _globals['_LISTPRICESREQUEST']._serialized_start=1683
-  _globals['_LISTPRICESREQUEST']._serialized_end=1702
-  _globals['_PRICEVERSION']._serialized_start=1704
-  _globals['_PRICEVERSION']._serialized_end=1831
-  _globals['_CLASSPRICE']._serialized_start=1833
-  _globals['_CLASSPRICE']._serialized_end=1905
-  _globals['_LISTPRICESRESPONSE']._serialized_start=1907
-  _globals['_LISTPRICESRESPONSE']._serialized_end=1979
-  _globals['_AUDITACCOUNTREQUEST']._serialized_start=1981
-  _globals['_AUDITACCOUNTREQUEST']._serialized_end=2022
-  _globals['_AUDITACCOUNTRESPONSE']._serialized_start=2024
-  _globals['_AUDITACCOUNTRESPONSE']._serialized_end=2106
-  _globals['_STATEMENTSERVICE']._serialized_start=2320
-  _globals['_STATEMENTSERVICE']._serialized_end=2743
+  _globals['_LISTLEDGERDAYSREQUEST']._serialized_start=869
+  _globals['_LISTLEDGERDAYSREQUEST']._serialized_end=1025
+  _globals['_LEDGERDAY']._serialized_start=1028
+  _globals['_LEDGERDAY']._serialized_end=1195
+  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_start=1198
+  _globals['_LISTLEDGERDAYSRESPONSE']._serialized_end=1349
+  _globals['_LISTREQUESTSREQUEST']._serialized_start=1352
+  _globals['_LISTREQUESTSREQUEST']._serialized_end=1582
+  _globals['_REQUESTRECEIPT']._serialized_start=1585
+  _globals['_REQUESTRECEIPT']._serialized_end=2043
+  _globals['_LISTREQUESTSRESPONSE']._serialized_start=2046
+  _globals['_LISTREQUESTSRESPONSE']._serialized_end=2200
+  _globals['_LISTPRICESREQUEST']._serialized_start=2202
+  _globals['_LISTPRICESREQUEST']._serialized_end=2221
+  _globals['_PRICEVERSION']._serialized_start=2223
+  _globals['_PRICEVERSION']._serialized_end=2350
+  _globals['_CLASSPRICE']._serialized_start=2352
+  _globals['_CLASSPRICE']._serialized_end=2424
+  _globals['_LISTPRICESRESPONSE']._serialized_start=2426
+  _globals['_LISTPRICESRESPONSE']._serialized_end=2498
+  _globals['_AUDITACCOUNTREQUEST']._serialized_start=2500
+  _globals['_AUDITACCOUNTREQUEST']._serialized_end=2541
+  _globals['_AUDITACCOUNTRESPONSE']._serialized_start=2543
+  _globals['_AUDITACCOUNTRESPONSE']._serialized_end=2625
+  _globals['_STATEMENTSERVICE']._serialized_start=2839
+  _globals['_STATEMENTSERVICE']._serialized_end=3367
 # @@protoc_insertion_point(module_scope)

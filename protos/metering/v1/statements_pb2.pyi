@@ -185,6 +185,112 @@ class ListLedgerEntriesResponse(_message.Message):
 Global___ListLedgerEntriesResponse: _TypeAlias = ListLedgerEntriesResponse  # noqa: Y015
 
 @_typing.final
+class ListLedgerDaysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    END_TIME_FIELD_NUMBER: _builtins.int
+    TIME_ZONE_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    time_zone: _builtins.str
+    """As in ListUsageRequest."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """Both on an hour's boundary, and usually at midnight."""
+
+    @_builtins.property
+    def end_time(self) -> _timestamp_pb2.Timestamp:
+        """Exclusive."""
+
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        end_time: _timestamp_pb2.Timestamp | None = ...,
+        time_zone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "end_time", b"end_time", "start_time", b"start_time", "time_zone", b"time_zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLedgerDaysRequest: _TypeAlias = ListLedgerDaysRequest  # noqa: Y015
+
+@_typing.final
+class LedgerDay(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_TIME_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    CHARGED_NANOS_FIELD_NUMBER: _builtins.int
+    CREDITED_NANOS_FIELD_NUMBER: _builtins.int
+    LOSS_NANOS_FIELD_NUMBER: _builtins.int
+    BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    requests: _builtins.int
+    """Those that were charged."""
+    charged_nanos: _builtins.int
+    credited_nanos: _builtins.int
+    """What grants and adjustments added, together."""
+    loss_nanos: _builtins.int
+    """The part of costs that the service bore."""
+    balance_nanos: _builtins.int
+    """At the end of the day: of the day before, plus what was credited, minus what was charged."""
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        requests: _builtins.int = ...,
+        charged_nanos: _builtins.int = ...,
+        credited_nanos: _builtins.int = ...,
+        loss_nanos: _builtins.int = ...,
+        balance_nanos: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance_nanos", b"balance_nanos", "charged_nanos", b"charged_nanos", "credited_nanos", b"credited_nanos", "loss_nanos", b"loss_nanos", "requests", b"requests", "start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerDay: _TypeAlias = LedgerDay  # noqa: Y015
+
+@_typing.final
+class ListLedgerDaysResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPENING_BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
+    BOOKINGS_FIELD_NUMBER: _builtins.int
+    opening_balance_nanos: _builtins.int
+    """Before the period."""
+    @_builtins.property
+    def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerDay]:
+        """Those that have an entry, the oldest first."""
+
+    @_builtins.property
+    def bookings(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]:
+        """The grants and adjustments of the period, the oldest first, at most 1,000. Their balances are not set."""
+
+    def __init__(
+        self,
+        *,
+        opening_balance_nanos: _builtins.int = ...,
+        days: _abc.Iterable[Global___LedgerDay] | None = ...,
+        bookings: _abc.Iterable[Global___LedgerEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bookings", b"bookings", "days", b"days", "opening_balance_nanos", b"opening_balance_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLedgerDaysResponse: _TypeAlias = ListLedgerDaysResponse  # noqa: Y015
+
+@_typing.final
 class ListRequestsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -194,6 +300,8 @@ class ListRequestsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    KEY_IDS_FIELD_NUMBER: _builtins.int
+    CLASS_IDS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     """At most 1,000; 0 is 100. Running requests come in addition."""
@@ -209,6 +317,14 @@ class ListRequestsRequest(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """Exclusive."""
 
+    @_builtins.property
+    def key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only requests of these keys, and of these classes. Empty: all. A page then ends where enough entries were searched,
+        and can have fewer requests than its size.
+        """
+
+    @_builtins.property
+    def class_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -218,10 +334,12 @@ class ListRequestsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        class_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "end_time", b"end_time", "page_size", b"page_size", "page_token", b"page_token", "request_id", b"request_id", "start_time", b"start_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "class_ids", b"class_ids", "end_time", b"end_time", "key_ids", b"key_ids", "page_size", b"page_size", "page_token", b"page_token", "request_id", b"request_id", "start_time", b"start_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -41,6 +41,11 @@ class StatementServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesResponse.FromString,
                 _registered_method=True)
+        self.ListLedgerDays = channel.unary_unary(
+                '/legato.metering.v1.StatementService/ListLedgerDays',
+                request_serializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysResponse.FromString,
+                _registered_method=True)
         self.ListRequests = channel.unary_unary(
                 '/legato.metering.v1.StatementService/ListRequests',
                 request_serializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListRequestsRequest.SerializeToString,
@@ -65,6 +70,13 @@ class StatementServiceServicer:
 
     def ListLedgerEntries(self, request, context):
         """Every entry of the account's ledger, with the balance after it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLedgerDays(self, request, context):
+        """The days of a period, with what was charged and credited, and the balance at the end of each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,6 +110,11 @@ def add_StatementServiceServicer_to_server(servicer, server):
                     servicer.ListLedgerEntries,
                     request_deserializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesResponse.SerializeToString,
+            ),
+            'ListLedgerDays': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLedgerDays,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysResponse.SerializeToString,
             ),
             'ListRequests': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRequests,
@@ -144,6 +161,33 @@ class StatementService:
             '/legato.metering.v1.StatementService/ListLedgerEntries',
             protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLedgerDays(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.StatementService/ListLedgerDays',
+            protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_statements__pb2.ListLedgerDaysResponse.FromString,
             options,
             channel_credentials,
             insecure,

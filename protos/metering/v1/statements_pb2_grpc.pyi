@@ -37,6 +37,8 @@ class StatementServiceStub:
     def __new__(cls, channel: _aio.Channel) -> StatementServiceAsyncStub: ...
     ListLedgerEntries: _grpc.UnaryUnaryMultiCallable[_statements_pb2.ListLedgerEntriesRequest, _statements_pb2.ListLedgerEntriesResponse]
     """Every entry of the account's ledger, with the balance after it."""
+    ListLedgerDays: _grpc.UnaryUnaryMultiCallable[_statements_pb2.ListLedgerDaysRequest, _statements_pb2.ListLedgerDaysResponse]
+    """The days of a period, with what was charged and credited, and the balance at the end of each."""
     ListRequests: _grpc.UnaryUnaryMultiCallable[_statements_pb2.ListRequestsRequest, _statements_pb2.ListRequestsResponse]
     """The receipts of requests: those that run and those that were charged, the newest first, or one by its id."""
     ListPrices: _grpc.UnaryUnaryMultiCallable[_statements_pb2.ListPricesRequest, _statements_pb2.ListPricesResponse]
@@ -53,6 +55,8 @@ class StatementServiceAsyncStub(StatementServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListLedgerEntries: _aio.UnaryUnaryMultiCallable[_statements_pb2.ListLedgerEntriesRequest, _statements_pb2.ListLedgerEntriesResponse]  # type: ignore[assignment]
     """Every entry of the account's ledger, with the balance after it."""
+    ListLedgerDays: _aio.UnaryUnaryMultiCallable[_statements_pb2.ListLedgerDaysRequest, _statements_pb2.ListLedgerDaysResponse]  # type: ignore[assignment]
+    """The days of a period, with what was charged and credited, and the balance at the end of each."""
     ListRequests: _aio.UnaryUnaryMultiCallable[_statements_pb2.ListRequestsRequest, _statements_pb2.ListRequestsResponse]  # type: ignore[assignment]
     """The receipts of requests: those that run and those that were charged, the newest first, or one by its id."""
     ListPrices: _aio.UnaryUnaryMultiCallable[_statements_pb2.ListPricesRequest, _statements_pb2.ListPricesResponse]  # type: ignore[assignment]
@@ -72,6 +76,14 @@ class StatementServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_statements_pb2.ListLedgerEntriesResponse, _abc.Awaitable[_statements_pb2.ListLedgerEntriesResponse]]:
         """Every entry of the account's ledger, with the balance after it."""
+
+    @_abc_1.abstractmethod
+    def ListLedgerDays(
+        self,
+        request: _statements_pb2.ListLedgerDaysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_statements_pb2.ListLedgerDaysResponse, _abc.Awaitable[_statements_pb2.ListLedgerDaysResponse]]:
+        """The days of a period, with what was charged and credited, and the balance at the end of each."""
 
     @_abc_1.abstractmethod
     def ListRequests(

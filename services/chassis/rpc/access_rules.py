@@ -65,7 +65,7 @@ RULES: Final[dict[str, AccessRule]] = {
     **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
     **_rules(
         "metering.v1.StatementService",
-        {_READER: "ListLedgerEntries ListRequests AuditAccount", _USER: "ListPrices"},
+        {_READER: "ListLedgerEntries ListLedgerDays ListRequests AuditAccount", _USER: "ListPrices"},
     ),
     **_rules("router.v1.RouterService", {_USER: "ListModels"}),
     **_rules(

@@ -41,7 +41,7 @@ _AUTH, _ROUTER, _METERING = "legato.auth.v1", "legato.router.v1", "legato.meteri
 
 _READING: Final = _methods(f"{_METERING}.MeteringService", "ListUsage GetBalance GetRequest")
 _STATEMENTS: Final = {
-    *_methods(f"{_METERING}.StatementService", "ListLedgerEntries ListRequests ListPrices AuditAccount"),
+    *_methods(f"{_METERING}.StatementService", "ListLedgerEntries ListLedgerDays ListRequests ListPrices AuditAccount"),
     *_methods(f"{_METERING}.CreditAdminService", "ListCredits"),
 }
 _CHATTING: Final = {

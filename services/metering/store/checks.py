@@ -244,7 +244,8 @@ def expect_full_tables(connection: sa.Connection) -> None:
 
 def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """Runs a check and streams its rows: the ledger need not fit into memory."""
-    return iter(connection.execution_options(yield_per=1000).execute(check))
+    with connection.execution_options(yield_per=1000).execute(check) as rows:
+        yield from rows
 
 
 @contextmanager

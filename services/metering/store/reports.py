@@ -1,6 +1,7 @@
 """Reads balances, usage, single requests, and overdue holds."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -26,6 +27,25 @@ def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list
     return [found.get(account_id) or AccountBalance(account_id) for account_id in account_ids]
 
 
+def bucket_start(
+    at_us: sa.ColumnElement[int], bucket_us: int, offsets: Sequence[tuple[int, int]]
+) -> sa.ColumnElement[int]:
+    """Returns the start of the hour or day of a time, as a local time. The figures are literals: PostgreSQL must see
+    that the expression selected is the one grouped by."""
+    local_us = at_us
+    if any(offset_us for _, offset_us in offsets):
+        earlier = [
+            (at_us < _literal(until_us), _literal(offset_us)) for (_, offset_us), (until_us, _) in pairwise(offsets)
+        ]
+        last = _literal(offsets[-1][1])
+        local_us = at_us + (sa.case(*earlier, else_=last) if earlier else last)
+    return local_us - local_us % _literal(bucket_us)
+
+
+def _literal(number: int) -> sa.ColumnElement[int]:
+    return sa.literal_column(str(number), sa.BigInteger)
+
+
 def read_usage(
     connection: sa.Connection,
     account_id: str,
@@ -33,14 +53,16 @@ def read_usage(
     end_us: int,
     *,
     bucket_us: int,
+    offsets: Sequence[tuple[int, int]],
     by_key: bool,
     by_class: bool,
     rows_most: int,
 ) -> list[tuple[Any, ...]]:
-    """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first."""
+    """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
+    the local time of `offsets`, as `LocalDays` has them."""
     hour_us = usage_hours.c.hour_us
     groups = [
-        (hour_us - hour_us % bucket_us).label("start_us"),
+        bucket_start(hour_us, bucket_us, offsets).label("start_us"),
         usage_hours.c.key_id if by_key else sa.literal_column("''").label("key_id"),
         usage_hours.c.class_id if by_class else sa.literal_column("''").label("class_id"),
     ]

@@ -41,6 +41,18 @@ class Receipt(NamedTuple):
     price: Price | None
 
 
+class RequestFilter(NamedTuple):
+    """The keys and classes whose requests are meant; empty for all."""
+
+    key_ids: tuple[str, ...] = ()
+    class_ids: tuple[str, ...] = ()
+
+
+class SearchedEntry(NamedTuple):
+    entry_id: int
+    recorded_at_us: int
+
+
 class ChargedRequest(NamedTuple):
     entry_id: int
     receipt: Receipt
@@ -119,7 +131,7 @@ def read_entries(
 
 
 def read_charged(
-    connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int
+    connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int, chosen: RequestFilter
 ) -> list[ChargedRequest]:
     """Returns the charged requests whose first charge has an id in the range, the last first."""
     query = (
@@ -132,6 +144,7 @@ def read_charged(
             ledger.c.kind.in_(CHARGES),
             # A later charge of the same request counts none.
             ledger.c.requests == 1,
+            *_chosen(ledger, chosen),
         )
         .order_by(ledger.c.entry_id.desc())
         .limit(most)
@@ -139,12 +152,39 @@ def read_charged(
     return [ChargedRequest(entry_id, _receipt(fields)) for entry_id, *fields in connection.execute(query)]
 
 
+def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> SearchedEntry:
+    """Returns the entry at which a search of so many entries ends; that before the range if it sees them all."""
+    query = (
+        sa.select(ledger.c.entry_id, ledger.c.recorded_at_us)
+        .where(ledger.c.account_id == account_id, ledger.c.entry_id > after_id, ledger.c.entry_id <= last_id)
+        .order_by(ledger.c.entry_id.desc())
+        .offset(most - 1)
+        .limit(1)
+    )
+    found = connection.execute(query).one_or_none()
+    return SearchedEntry(after_id, 0) if found is None else SearchedEntry(*found)
+
+
+def find_last_use(connection: sa.Connection, account_id: str, at_us: int, chosen: RequestFilter) -> int | None:
+    """Returns the last hour up to a time in which requests were charged that are chosen; None if there is none."""
+    query = sa.select(sa.func.max(usage_hours.c.hour_us)).where(
+        usage_hours.c.account_id == account_id, usage_hours.c.hour_us <= at_us, *_chosen(usage_hours, chosen)
+    )
+    hour_us: int | None = connection.execute(query).scalar_one()
+    return hour_us
+
+
 def read_running(
-    connection: sa.Connection, account_id: str, start_us: int | None, end_us: int | None, most: int
+    connection: sa.Connection,
+    account_id: str,
+    start_us: int | None,
+    end_us: int | None,
+    most: int,
+    chosen: RequestFilter,
 ) -> list[Receipt]:
     """Returns the requests that run, of those reserved in the period, the newest first."""
     query = sa.select(*holds.c, *_PRICE).select_from(holds.outerjoin(prices, _IS_ITS_PRICE))
-    query = query.where(_IS_LIVE, holds.c.account_id == account_id)
+    query = query.where(_IS_LIVE, holds.c.account_id == account_id, *_chosen(holds, chosen))
     if start_us is not None:
         query = query.where(holds.c.reserved_at_us >= start_us)
     if end_us is not None:
@@ -180,6 +220,11 @@ def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
 def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
     query = sa.select(sa.func.count(), _total(ledger.c.customer_nanos)).where(ledger.c.account_id == account_id)
     return LedgerTotals(*connection.execute(query).one())
+
+
+def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[bool]]:
+    names = (("key_id", chosen.key_ids), ("class_id", chosen.class_ids))
+    return [table.c[name].in_(ids) for name, ids in names if ids]
 
 
 def _receipt(fields: list[Any]) -> Receipt:

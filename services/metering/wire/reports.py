@@ -36,6 +36,7 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
         bucket_us=bucket_us,
         group_by_key=request.group_by_key,
         group_by_class=request.group_by_class,
+        time_zone=request.time_zone,
     )
 
 

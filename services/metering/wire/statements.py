@@ -3,17 +3,20 @@
 from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from msgspec.structs import replace
 
 from protos.metering.v1 import metering_pb2, statements_pb2
 from services.metering.ledger.records import Kind, Price, Usage
 from services.metering.statements import (
+    DaysQuery,
     PagePosition,
     RequestsPage,
+    StatementDays,
     StatementEntry,
     StatementPage,
     StatementQuery,
 )
-from services.metering.store.statements import Receipt, StoredPrices
+from services.metering.store.statements import Receipt, RequestFilter, StoredPrices
 from services.metering.wire.credits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MOST
 from services.metering.wire.operations import checked_id, invalid
 from services.metering.wire.page_token import from_token, to_token
@@ -25,6 +28,8 @@ from services.metering.wire.reports import (
     from_usage,
     to_timestamp,
 )
+
+CHOSEN_MOST: Final = 1_000
 
 _KINDS: Final[dict[Kind, "statements_pb2.LedgerEntryKind.ValueType"]] = {
     "grant": statements_pb2.LEDGER_ENTRY_KIND_GRANT,
@@ -40,12 +45,45 @@ def to_entries_query(request: statements_pb2.ListLedgerEntriesRequest) -> Statem
 
 
 def to_requests_query(request: statements_pb2.ListRequestsRequest) -> StatementQuery:
-    return _to_query(request, newest_first=True)
+    chosen = RequestFilter(
+        tuple(checked_id(each, "key_ids") for each in request.key_ids),
+        tuple(checked_id(each, "class_ids") for each in request.class_ids),
+    )
+    if len(chosen.key_ids) > CHOSEN_MOST or len(chosen.class_ids) > CHOSEN_MOST:
+        raise invalid("At most 1,000 keys and classes can be chosen.", "key_ids")
+    return replace(_to_query(request, newest_first=True), chosen=chosen)
+
+
+def to_days_query(request: statements_pb2.ListLedgerDaysRequest) -> DaysQuery:
+    if not request.HasField("start_time") or not request.HasField("end_time"):
+        raise invalid("Days are listed from a start to an end.", "start_time")
+    start_us, end_us = _microseconds(request.start_time, "start_time"), _microseconds(request.end_time, "end_time")
+    if start_us > end_us:
+        raise invalid("The start must not be after the end.", "start_time")
+    return DaysQuery(checked_id(request.account_id, "account_id"), start_us, end_us, request.time_zone)
 
 
 def from_statement_page(page: StatementPage) -> statements_pb2.ListLedgerEntriesResponse:
     return statements_pb2.ListLedgerEntriesResponse(
         entries=map(_from_entry, page.entries), next_page_token=_to_token(page.next_position)
+    )
+
+
+def from_statement_days(listed: StatementDays) -> statements_pb2.ListLedgerDaysResponse:
+    return statements_pb2.ListLedgerDaysResponse(
+        opening_balance_nanos=listed.opening_nanos,
+        days=[
+            statements_pb2.LedgerDay(
+                start_time=to_timestamp(day.start_us),
+                requests=day.sums.requests,
+                charged_nanos=day.sums.charged_nanos,
+                credited_nanos=day.sums.credited_nanos,
+                loss_nanos=day.sums.loss_nanos,
+                balance_nanos=day.balance_nanos,
+            )
+            for day in listed.days
+        ],
+        bookings=[_from_entry(StatementEntry(stored, 0)) for stored in listed.bookings],
     )
 
 

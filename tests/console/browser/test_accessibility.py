@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page
 from protos.type.v1 import access_token_pb2
 from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, WATCH, OpenPage, session_cookie
 from tests.console.fake_services import Fakes, not_answering
+from tests.console.fake_statements import request_id
 from tests.console.harness import ConsoleHarness
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
@@ -23,6 +24,7 @@ KEY = "/keys/key_0000000000000001"
 def _fail_metering(fakes: Fakes) -> None:
     fakes.fill()
     fakes.fail = {f"MeteringService.{name}": not_answering() for name in ("ListUsage", "GetBalance")}
+    fakes.fail |= {f"StatementService.{name}": not_answering() for name in ("ListRequests", "ListLedgerDays")}
 
 
 def _rotate(fakes: Fakes) -> None:
@@ -71,6 +73,22 @@ STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
     "key": (KEY, _rotate),
     "key-new": ("/keys/new", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
+    "usage": ("/usage", Fakes.fill),
+    "usage-by-member": ("/usage?by=member&period=90", Fakes.fill),
+    "usage-none": ("/usage", lambda fakes: None),
+    "usage-wrong-dates": ("/usage?period=custom&from=2026-02-02&to=2026-01-01", Fakes.fill),
+    "usage-without-metering": ("/usage", _fail_metering),
+    "requests": ("/requests", Fakes.fill),
+    "requests-none": ("/requests", lambda fakes: None),
+    "requests-without-metering": ("/requests", _fail_metering),
+    "receipt": (f"/requests/{request_id(5)}", Fakes.fill),
+    "receipt-running": (f"/requests/{request_id(9_000)}", Fakes.fill),
+    "receipt-not-charged": (f"/requests/{request_id(9_001)}", Fakes.fill),
+    "receipt-unknown": (f"/requests/{request_id(9_999)}", Fakes.fill),
+    "credit": ("/credit", Fakes.fill),
+    "credit-none": ("/credit", lambda fakes: None),
+    "credit-without-metering": ("/credit", _fail_metering),
+    "entries": ("/credit/entries", Fakes.fill),
     "memory": ("/memory", _fill_grounding),
     "memory-none": ("/memory", lambda fakes: None),
     "memory-off": ("/memory", _switch_off_grounding),

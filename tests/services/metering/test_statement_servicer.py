@@ -9,6 +9,7 @@ from typing import Any
 import grpc.aio
 import pytest
 import sqlalchemy as sa
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2, statements_pb2
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
@@ -29,8 +30,9 @@ from tests.services.metering.test_auditor import unguard
 
 OTHER = "acct_bbbbbbbbbbbbbbbb"
 SIGNER = AccessTokenSigner("1f" * 32)
-METHODS = {
+METHODS: dict[str, Any] = {
     "ListLedgerEntries": statements_pb2.ListLedgerEntriesRequest,
+    "ListLedgerDays": partial(statements_pb2.ListLedgerDaysRequest, start_time=Timestamp(), end_time=Timestamp()),
     "ListRequests": statements_pb2.ListRequestsRequest,
     "AuditAccount": statements_pb2.AuditAccountRequest,
 }

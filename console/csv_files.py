@@ -1,0 +1,54 @@
+"""CSV files, sent while they are read. Amounts are exact."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from starlette.responses import Response, StreamingResponse
+
+from console.web.visit import Visit
+from services.chassis.errors import LegatoError
+
+# Lines are gathered up to about this size.
+CHUNK_BYTES: Final = 32 * 1024
+# Programs for tables take a text that begins so for a formula.
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+Row = Sequence[Any]
+
+
+class FileCutOff(Exception):
+    """Ends a download: a browser then shows that it failed, and nobody takes a part for the whole."""
+
+
+def text_cell(text: str) -> str:
+    """Returns a text as no program for tables executes it."""
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+
+
+def csv_response(visit: Visit, name: str, columns: Row, rows: AsyncIterator[Row]) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(_lines(visit, columns, rows), 200, headers, "text/csv; charset=utf-8")
+
+
+async def _lines(visit: Visit, columns: Row, rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(columns)
+    try:
+        async for row in rows:
+            writer.writerow(row)
+            if buffer.tell() >= CHUNK_BYTES:
+                yield _taken(buffer)
+    except LegatoError as error:
+        visit.console.log.warning("page.file_cut_off", reason=error.reason)
+        raise FileCutOff from None
+    yield _taken(buffer)
+
+
+def _taken(buffer: io.StringIO) -> bytes:
+    text = buffer.getvalue().encode()
+    buffer.seek(0)
+    buffer.truncate()
+    return text
