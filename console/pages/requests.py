@@ -23,7 +23,7 @@ from services.chassis.money import format_usd
 
 _ = TRANSLATIONS.gettext
 
-PAGE_SIZE: Final = 50
+PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
 CLASSES: Final = ("mezzo", "forte", "fortissimo")
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
