@@ -153,7 +153,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "Audit": OPERATORS,
     },
     "legato.metering.v1.StatementService": dict.fromkeys(
-        ["ListLedgerEntries", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
+        ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
