@@ -52,3 +52,15 @@ async def read_key_names(visit: Visit) -> KeyNames:
             raise
         return KeyNames(is_partial=True)
     return KeyNames({each.key.key_id: each for each in listed.keys}, bool(listed.next_page_token))
+
+
+async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
+    """Reads the name of one key."""
+    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    try:
+        found = await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
+    except LegatoError as error:
+        if error.reason not in (Reason.UNAVAILABLE, Reason.NOT_FOUND, Reason.REQUEST_INVALID):
+            raise
+        return KeyNames(is_partial=True)
+    return KeyNames({key_id: found.key})

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from console.words import day, usd
 
@@ -75,9 +75,7 @@ def bars(chart: CostChart) -> Markup:
     width = len(chart.days) * (BAR + GAP) - GAP
     top = max(chart.top, 1)
     parts = [
-        Markup('<line class="grid" x1="0" x2="{w}" y1="{y}" y2="{y}" vector-effect="non-scaling-stroke"/>').format(
-            w=width, y=y
-        )
+        f'<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}" vector-effect="non-scaling-stroke"/>'
         for y in (0, HEIGHT // 2, HEIGHT)
     ]
     for place, when in enumerate(chart.days):
@@ -88,23 +86,17 @@ def bars(chart: CostChart) -> Markup:
                 continue
             height = max(LEAST_HEIGHT, value / top * HEIGHT)
             stacked -= height
-            rects.append(
-                Markup('<rect class="s{n}" x="{x}" y="{y}" width="{w}" height="{h}"/>').format(
-                    n=number, x=place * (BAR + GAP), y=f"{stacked:.4g}", w=BAR, h=f"{height:.4g}"
-                )
-            )
+            x = place * (BAR + GAP)
+            rects.append(f'<rect class="s{number}" x="{x}" y="{stacked:.4g}" width="{BAR}" height="{height:.4g}"/>')
         if rects:
             figures = ", ".join(
                 f"{series.name} {usd(series.values[place])}" for series in chart.series if series.values[place]
             )
-            parts.append(
-                Markup('<g class="bar"><title>{}: {}</title>{}</g>').format(
-                    chart.titles[place] if chart.titles else day(when), figures, Markup("").join(rects)
-                )
-            )
-    return Markup(
-        '<svg class="bars" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{}</svg>'
-    ).format(width, HEIGHT, Markup("").join(parts))
+            title = escape(f"{chart.titles[place] if chart.titles else day(when)}: {figures}")
+            parts.append(f'<g class="bar"><title>{title}</title>{"".join(rects)}</g>')
+    shape = f'viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none"'
+    # Numbers, and titles that are escaped above.
+    return Markup(f'<svg class="bars" {shape} aria-hidden="true" focusable="false">{"".join(parts)}</svg>')  # noqa: S704
 
 
 def round_up(nanos: int) -> int:

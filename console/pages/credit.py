@@ -22,7 +22,7 @@ from services.chassis.money import format_usd
 _ = TRANSLATIONS.gettext
 ngettext = TRANSLATIONS.ngettext
 
-PAGE_SIZE: Final = 50
+PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
 KINDS: Final = {
     pb.LEDGER_ENTRY_KIND_GRANT: _("Grant"),

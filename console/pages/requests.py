@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account_keys import KeyNames, read_key_names
+from console.account_keys import KeyNames, read_key_name, read_key_names
 from console.csv_files import Row, csv_response, text_cell
 from console.periods import date_in, stamp_of
 from console.receipts import BASES, arithmetic_of, end_of
@@ -23,7 +23,7 @@ from services.chassis.money import format_usd
 
 _ = TRANSLATIONS.gettext
 
-PAGE_SIZE: Final = 50
+PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
 CLASSES: Final = ("mezzo", "forte", "fortissimo")
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
@@ -35,7 +35,7 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RequestChoice:
     """What an address asks for; dates are days of the reader."""
 
     first: date | None
@@ -71,7 +71,7 @@ async def show_one(visit: Visit) -> Response:
     if not REQUEST_ID.fullmatch(request_id):
         return _unknown(visit, request_id)
     request = pb.ListRequestsRequest(account_id=visit.who.account_id, request_id=request_id)
-    found, names = await asyncio.gather(_list_requests(visit, request), read_key_names(visit))
+    found = await _list_requests(visit, request)
     receipts = [*found.running, *found.requests]
     if not receipts:
         return _unknown(visit, request_id)
@@ -79,7 +79,7 @@ async def show_one(visit: Visit) -> Response:
     return visit.render(
         "receipt.html",
         receipt=receipt,
-        names=names,
+        names=await read_key_name(visit, receipt.key_id),
         end=end_of(receipt),
         basis=BASES.get(receipt.basis, ""),
         arithmetic=arithmetic_of(receipt),
@@ -130,11 +130,11 @@ async def _list(visit: Visit) -> Response:
     )
 
 
-def _choice_in(visit: Visit) -> Choice:
+def _choice_in(visit: Visit) -> RequestChoice:
     query = visit.request.query_params
     keys = query.get("keys") or ("mine" if visit.who.has_own_keys_only else "all")
     class_id = query.get("class", "")
-    return Choice(
+    return RequestChoice(
         date_in(query.get("from", "")),
         date_in(query.get("to", "")),
         "" if keys == "all" else keys,
@@ -143,7 +143,7 @@ def _choice_in(visit: Visit) -> Choice:
 
 
 def _request(
-    visit: Visit, choice: Choice, names: KeyNames | None, page_size: int, page_token: str
+    visit: Visit, choice: RequestChoice, names: KeyNames | None, page_size: int, page_token: str
 ) -> pb.ListRequestsRequest:
     zone = visit.zone
     keys = [choice.keys] if choice.keys else []
@@ -168,7 +168,7 @@ async def _list_requests(
     return await visit.services.metering.read(lambda stubs: stubs.statements.ListRequests, request, token, timeout_s)
 
 
-async def _file_rows(visit: Visit, choice: Choice, names: KeyNames) -> AsyncIterator[Row]:
+async def _file_rows(visit: Visit, choice: RequestChoice, names: KeyNames) -> AsyncIterator[Row]:
     page_token = ""
     while True:
         request = _request(visit, choice, names, FILE_PAGE_SIZE, page_token)

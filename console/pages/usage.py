@@ -49,7 +49,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class UsageChoice:
     """What an address asks for."""
 
     period: Period
@@ -103,17 +103,17 @@ async def download(visit: Visit) -> Response:
     return csv_response(visit, name, COLUMNS, _file_rows(visit, choice, names))
 
 
-def _choice_in(visit: Visit) -> Choice:
+def _choice_in(visit: Visit) -> UsageChoice:
     query = visit.request.query_params
     by = query.get("by", "class")
     # Members come for what they use themselves; owners and viewers for the account.
     keys = query.get("keys") or ("mine" if visit.who.has_own_keys_only else "all")
-    return Choice(
+    return UsageChoice(
         period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", "" if keys == "all" else keys
     )
 
 
-async def _read_rows(visit: Visit, choice: Choice) -> list[pb.UsageRow]:
+async def _read_rows(visit: Visit, choice: UsageChoice) -> list[pb.UsageRow]:
     period = choice.period
     is_by_class = choice.by == "class"
     return await _list_usage(
@@ -138,14 +138,14 @@ async def _list_usage(
     return list(answer.rows)
 
 
-def _chosen(rows: list[pb.UsageRow], choice: Choice, names: KeyNames, visit: Visit) -> list[pb.UsageRow]:
+def _chosen(rows: list[pb.UsageRow], choice: UsageChoice, names: KeyNames, visit: Visit) -> list[pb.UsageRow]:
     if not choice.keys:
         return rows
     keys = set(names.made_by(visit.who.user.user_id)) if choice.keys == "mine" else {choice.keys}
     return [row for row in rows if row.key_id in keys]
 
 
-def _report(rows: list[pb.UsageRow], choice: Choice, names: KeyNames) -> Report:
+def _report(rows: list[pb.UsageRow], choice: UsageChoice, names: KeyNames) -> Report:
     total = Sums()
     groups: defaultdict[str, Sums] = defaultdict(Sums)
     columns: defaultdict[date, Sums] = defaultdict(Sums)
@@ -174,7 +174,7 @@ def _grouping(by: str, names: KeyNames) -> Callable[[pb.UsageRow], str]:
     return lambda row: names.name(row.key_id)
 
 
-async def _file_rows(visit: Visit, choice: Choice, names: KeyNames) -> AsyncIterator[Row]:
+async def _file_rows(visit: Visit, choice: UsageChoice, names: KeyNames) -> AsyncIterator[Row]:
     period = choice.period
     start, span = period.start, FILE_SPAN
     while start < period.end:

@@ -29,7 +29,7 @@ TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 ISSUER_URL = "https://login.example.ca/authorize?state=state-1"
 
 
-class Fakes(StatementFakes):
+class Fakes(StatementFakes, GroundingFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -165,33 +165,6 @@ class Fakes(StatementFakes):
                 expire_time=hence(days=6),
             )
         ]
-
-    def add_note(self, text: str, **values: Any) -> None:
-        note_id = f"note_{len(self.notes) + 1:016d}"
-        made = {"note_id": note_id, "text": text, "create_time": ago(days=9 - len(self.notes)), **values}
-        self.notes.append(grounding_pb2.Note(account_id=ACCOUNT_ID, tokens=4 + len(text) // 4, **made))
-
-    def add_document(self, name: str, **values: Any) -> grounding_pb2.Attachment:
-        made = {"kind": grounding_pb2.DOCUMENT_KIND_TEXT, "size_bytes": 900, "pages": 1, "passages": 1, **values}
-        attachment_id = f"att_{len(self.documents) + 1:016d}"
-        made["create_time"] = ago(days=9 - len(self.documents))
-        self.documents.append(grounding_pb2.Attachment(attachment_id=attachment_id, name=name, **made))
-        return self.documents[-1]
-
-    def fill_grounding(self) -> None:
-        """Gives the account notes and documents, one of each in a state that nobody wants."""
-        for text in (
-            "I live in Ottawa, and I write in British English.",
-            "My company is Analytical Engines. We repair and sell mechanical calculators.",
-            "I am allergic to nuts.\nDo not suggest recipes with them.",
-            "Invoices are due within 30 days.",
-        ):
-            self.add_note(text)
-        self.add_note("", note_id="note_00000000000000ff")
-        pdf = grounding_pb2.DOCUMENT_KIND_PDF
-        self.add_document("Zephyr manual.pdf", kind=pdf, size_bytes=2_412_330, pages=84, passages=211)
-        self.add_document("prices-2026.md", size_bytes=14_220, passages=17)
-        self.add_document("", size_bytes=300)
 
     def user(self) -> pb.User:
         return pb.User(

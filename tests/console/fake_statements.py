@@ -177,3 +177,11 @@ class StatementFakes:
     def AuditAccount(self, request: Any) -> Any:
         balance = self.entries[-1].balance_nanos if self.entries else 0
         return pb.AuditAccountResponse(violations=self.violations, entries=len(self.entries), balance_nanos=balance)
+
+    def ListPrices(self, request: Any) -> Any:
+        classes = {"mezzo": 150_000_000, "forte": 500_000_000, "fortissimo": 2_500_000_000}
+        prices = [
+            pb.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
+            for name, nanos in classes.items()
+        ]
+        return pb.ListPricesResponse(versions=[pb.PriceVersion(version=1, prices=prices)])

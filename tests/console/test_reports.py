@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from console.charts import cost_chart
 from console.csv_files import text_cell
 from console.periods import Period, period_in
 from console.receipts import arithmetic_of, end_of
@@ -82,6 +83,16 @@ def test_a_day_on_which_the_clock_changes_has_all_its_hours() -> None:
     assert len(autumn.columns) == 25
     spring = Period("custom", date(2026, 3, 8), date(2026, 3, 8), TORONTO)
     assert len(spring.columns) == 23
+
+
+# Charts.
+
+
+def test_a_name_in_a_chart_is_text_whatever_it_looks_like() -> None:
+    days = [date(2026, 11, 1), date(2026, 11, 2)]
+    svg = cost_chart(days, {"</title><script>": {days[0]: 5}}).svg
+    assert "&lt;/title&gt;&lt;script&gt;" in svg
+    assert "<script" not in svg
 
 
 # Receipts.

@@ -99,7 +99,7 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
     page.get_by_role("textbox", name="Note", exact=True).fill("I drink tea.")
     page.get_by_role("button", name="Add the note").click()
     expect(page.get_by_role("status")).to_contain_text("The note was added.")
-    page.get_by_role("link", name="Edit").click()
+    page.get_by_role("link", name="Edit I drink tea.").click()
     page.get_by_role("textbox", name="Note", exact=True).fill("I drink coffee.")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("I drink coffee.").first).to_be_visible()

@@ -171,7 +171,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "Audit": OPERATORS,
     },
     "legato.metering.v1.StatementService": dict.fromkeys(
-        ["ListLedgerEntries", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
+        ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
     "legato.metering.v1.SpendLimitService": dict.fromkeys(["ListSpendLimits", "SetSpendLimits"], OWNERS),
     "grpc.health.v1.Health": {"Check": READERS},
