@@ -115,6 +115,10 @@ all-tests: .venv/dev
 screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"
 	@$(BIN)/python -m tests.console.browser.screenshots $(ARGS)
 
+.PHONY: console-figures
+console-figures: .venv/dev ## Measure the console's pages: weight, first paint, CPU time, memory, revocation (a minute)
+	@$(BIN)/python -m bench.console
+
 .PHONY: aria-snapshots
 aria-snapshots: .venv/dev ## Write what the console's pages tell screen readers anew; read the difference before you commit it
 	@WRITE_ARIA_SNAPSHOTS=1 $(BIN)/pytest -q tests/console/browser/test_accessibility.py

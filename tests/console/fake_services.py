@@ -12,9 +12,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2, credentials_pb2_grpc, users_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2, statements_pb2_grpc
-from protos.router.v1 import grounding_pb2, grounding_pb2_grpc, router_pb2, router_pb2_grpc
+from protos.router.v1 import grounding_pb2_grpc, router_pb2, router_pb2_grpc
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.fake_grounding import GroundingFakes
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fake_statements import StatementFakes
 
@@ -57,20 +58,7 @@ class Fakes(StatementFakes, GroundingFakes):
         self.reset_statements()
         self.is_operator = False
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
-        self.grounding = grounding_pb2.GroundingConfig(
-            memory=grounding_pb2.MemoryConfig(notes_most=200, note_characters_most=2000, prompt_tokens_most=512),
-            attachments=grounding_pb2.AttachmentsConfig(
-                attachments_most=200, bytes_most=64 * 1024, pages_most=1000, passages_most=5000, prompt_tokens_most=2048
-            ),
-        )
-        self.switches = {"search": True, "memory": True, "attachments": True}
-        self.notes: list[grounding_pb2.Note] = []
-        self.documents: list[grounding_pb2.Attachment] = []
-        # The pieces of each document that arrived, in bytes.
-        self.received: list[list[int]] = []
-        self.upload_refusals: dict[str, LegatoError] = {}
-        # Uploads whose sender left.
-        self.cancelled = 0
+        self.reset_grounding()
         self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
         self.methods = credentials_pb2.GetSignInMethodsResponse()
         self.credentials = credentials_pb2.GetCredentialsResponse()
@@ -497,107 +485,6 @@ class Fakes(StatementFakes, GroundingFakes):
         return statements_pb2.ListPricesResponse(
             versions=[statements_pb2.PriceVersion(version=1, prices=prices)], current_version=1
         )
-
-    def GetGroundingConfig(self, request: Any) -> Any:
-        return grounding_pb2.GetGroundingConfigResponse(config=self.grounding)
-
-    def _configured(self, name: str) -> None:
-        if not self.grounding.HasField(name):  # type: ignore[arg-type]
-            raise LegatoError(Reason.REQUEST_INVALID, f"{name} is not configured.")
-
-    def ListNotes(self, request: Any) -> Any:
-        self._configured("memory")
-        return grounding_pb2.ListNotesResponse(notes=self.notes)
-
-    def AddNote(self, request: Any) -> Any:
-        if not request.text:
-            raise LegatoError(Reason.REQUEST_INVALID, "A note must have 1 to 2,000 characters.", param="text")
-        self.add_note(request.text)
-        return grounding_pb2.AddNoteResponse(note=self.notes[-1])
-
-    def _note(self, note_id: str) -> grounding_pb2.Note:
-        for note in self.notes:
-            if note.note_id == note_id:
-                return note
-        raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
-
-    def UpdateNote(self, request: Any) -> Any:
-        if not request.text:
-            raise LegatoError(Reason.REQUEST_INVALID, "A note must have 1 to 2,000 characters.", param="text")
-        self._note(request.note_id).text = request.text
-        return grounding_pb2.UpdateNoteResponse()
-
-    def RemoveNote(self, request: Any) -> Any:
-        self.notes.remove(self._note(request.note_id))
-        return grounding_pb2.RemoveNoteResponse()
-
-    def RemoveAllNotes(self, request: Any) -> Any:
-        removed, self.notes = len(self.notes), []
-        return grounding_pb2.RemoveAllNotesResponse(removed=removed)
-
-    def ListAttachments(self, request: Any) -> Any:
-        self._configured("attachments")
-        return grounding_pb2.ListAttachmentsResponse(attachments=self.documents)
-
-    def RemoveAttachment(self, request: Any) -> Any:
-        self.documents = [each for each in self.documents if each.attachment_id != request.attachment_id]
-        return grounding_pb2.RemoveAttachmentResponse()
-
-    async def AddAttachment(self, requests: Any) -> Any:
-        """Takes a document as the router does: limits its size, and tells of three stages."""
-        first = await anext(requests)
-        self.requests.append(first)
-        self.received.append([])
-        size = len(first.piece)
-        if first.size_bytes > self.grounding.attachments.bytes_most:
-            raise LegatoError(Reason.BODY_TOO_LARGE, "A document may have at most 64 KB.", param="document")
-        yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
-        async for request in requests:
-            self.received[-1].append(len(request.piece))
-            size += len(request.piece)
-            yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
-        if first.name in self.upload_refusals:
-            raise self.upload_refusals[first.name]
-        for page in (1, 2):
-            yield progress(grounding_pb2.ATTACHMENT_STAGE_READING, page, 2)
-        if f"late {first.name}" in self.upload_refusals:
-            raise self.upload_refusals[f"late {first.name}"]
-        yield progress(grounding_pb2.ATTACHMENT_STAGE_INDEXING, 3, 3)
-        made = self.add_document(first.name, size_bytes=size, passages=3)
-        yield grounding_pb2.AddAttachmentResponse(attachment=made)
-
-    def PreviewGrounding(self, request: Any) -> Any:
-        if not request.question:
-            raise LegatoError(Reason.REQUEST_INVALID, "A question must have 1 to 32,000 characters.", param="question")
-        notes = [note for note in self.notes if note.text] if request.memory else []
-        passages = [
-            grounding_pb2.PreviewedPassage(
-                number=number,
-                attachment_id=each.attachment_id,
-                name=each.name,
-                page=number + 1,
-                text="The warranty of the Zephyr lasts for five years from the day of delivery. " * 4,
-                tokens=71,
-            )
-            for number, each in enumerate(self.documents[:2], start=1)
-        ]
-        tokens = grounding_pb2.PromptTokens(character=212, question=11)
-        tokens.notes, tokens.passages = sum(note.tokens for note in notes), 71 * len(passages)
-        return grounding_pb2.PreviewGroundingResponse(
-            class_id="forte" if request.model == "auto" else request.model,
-            context_tokens=131_072,
-            notes=notes,
-            passages=passages,
-            added_text="<notes>...</notes>" if notes else "",
-            tokens=tokens,
-            config=self.grounding,
-        )
-
-
-def progress(stage: Any, done: int, total: int) -> grounding_pb2.AddAttachmentResponse:
-    return grounding_pb2.AddAttachmentResponse(
-        progress=grounding_pb2.AttachmentProgress(stage=stage, done=done, total=total)
-    )
 
 
 def sign_in_failed() -> LegatoError:
