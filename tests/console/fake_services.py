@@ -63,6 +63,7 @@ class Fakes(StatementFakes, GroundingFakes):
         self.methods = credentials_pb2.GetSignInMethodsResponse()
         self.credentials = credentials_pb2.GetCredentialsResponse()
         self.has_password = False
+        self.issuer_url = ISSUER_URL
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -292,7 +293,7 @@ class Fakes(StatementFakes, GroundingFakes):
         return credentials_pb2.SendSignInLinkResponse()
 
     def StartOidcSignIn(self, request: Any) -> Any:
-        return credentials_pb2.StartOidcSignInResponse(authorization_url=ISSUER_URL, browser_token="browser-1")
+        return credentials_pb2.StartOidcSignInResponse(authorization_url=self.issuer_url, browser_token="browser-1")
 
     def FinishOidcSignIn(self, request: Any) -> Any:
         if (request.state, request.code, request.browser_token) != ("state-1", "code-1", "browser-1"):
@@ -328,7 +329,7 @@ class Fakes(StatementFakes, GroundingFakes):
 
     def StartOidcLink(self, request: Any) -> Any:
         self.require_recent()
-        return credentials_pb2.StartOidcLinkResponse(authorization_url=ISSUER_URL, browser_token="browser-1")
+        return credentials_pb2.StartOidcLinkResponse(authorization_url=self.issuer_url, browser_token="browser-1")
 
     def RemoveOidcIdentity(self, request: Any) -> Any:
         return credentials_pb2.RemoveOidcIdentityResponse()

@@ -48,7 +48,8 @@ def environment(container: dict[str, Any], resources: list[Resource]) -> dict[st
             given |= config_maps[source["configMapRef"]["name"]]
     for entry in container.get("env", []):
         key = entry.get("valueFrom", {}).get("configMapKeyRef")
-        if key is not None:
+        # A key that is optional may be absent: then the variable is not set.
+        if key is not None and (key["key"] in config_maps[key["name"]] or not key.get("optional")):
             given[entry["name"]] = config_maps[key["name"]][key["key"]]
     return given | {entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry}
 

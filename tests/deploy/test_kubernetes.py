@@ -8,6 +8,7 @@ from typing import Any
 import kubernetes_validate
 import msgspec
 import pytest
+from ruamel.yaml import YAML
 
 from cli.commands.migrate import MigrateSettings
 from console.settings import ConsoleServerSettings
@@ -66,6 +67,14 @@ def test_every_manifest_is_valid() -> None:
     for resource in different:
         if resource["kind"] not in CUSTOM:
             kubernetes_validate.validate(resource, VERSION, strict=True)
+
+
+def test_auth_reaches_an_issuer_and_mail_by_a_component_alone(resources: list[Resource]) -> None:
+    component = ROOT / "deploy" / "kubernetes" / "components" / "sign-in" / "network-policy.yaml"
+    policy = YAML(typ="safe").load(component)
+    kubernetes_validate.validate(policy, VERSION, strict=True)
+    assert policy["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/component": "auth"}
+    assert name_of(policy) not in [name_of(resource) for resource in resources]
 
 
 def test_no_two_manifests_have_one_name(resources: list[Resource]) -> None:

@@ -1,0 +1,74 @@
+"""Single sign-on and passwords in a browser, with its cookies and the pages' policy."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.console.browser.conftest import PATIENCE_MS, OpenPage
+from tests.console.fake_services import PASSWORD
+from tests.console.harness import ConsoleHarness
+
+
+@pytest.fixture
+def issuer(console: ConsoleHarness) -> Iterator[None]:
+    """A page on a site of its own that leads back."""
+    back = f"{console.origin}/sign-in/sso/return?state=state-1&code=code-1"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f'<!doctype html><title>Issuer</title><a href="{back}">Approve</a>'.encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    console.fakes.offer_everything()
+    console.fakes.issuer_url = f"http://127.0.0.1:{server.server_port}/authorize"
+    yield
+    server.shutdown()
+    server.server_close()
+    thread.join(60)
+
+
+@pytest.mark.usefixtures("issuer")
+def test_single_sign_on_goes_to_the_issuer_and_back_to_where_it_began(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    page = open_page("/sign-in?next=/keys", signed_in=False, reduced_motion="reduce")
+    page.get_by_role("link", name="Sign in with login.example.ca").click()
+    expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)
+    page.get_by_role("link", name="Approve").click()
+    expect(page).to_have_url(f"{console.origin}/keys", timeout=PATIENCE_MS)
+    assert {cookie["name"] for cookie in page.context.cookies()} == {"__Host-legato"}
+
+
+@pytest.mark.usefixtures("issuer")
+def test_an_identity_is_linked_by_way_of_a_link_that_the_policy_allows(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    page = open_page("/security", reduced_motion="reduce")
+    page.get_by_role("button", name="Link login.example.ca").click()
+    page.get_by_role("link", name="Continue").click()
+    expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)
+
+
+def test_a_password_signs_in_without_javascript(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.offer_everything()
+    page = open_page("/sign-in", signed_in=False, java_script_enabled=False)
+    page.get_by_text("Other ways to sign in").click()
+    page.get_by_label("Email address", exact=True).fill("ada@example.ca")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_label("Code of your authenticator app").fill("123456")
+    page.get_by_role("button", name="Sign in with your password").click()
+    expect(page).to_have_url(f"{console.origin}/", timeout=PATIENCE_MS)
