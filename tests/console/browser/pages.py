@@ -270,6 +270,8 @@ def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
         page.context.add_cookies([session_cookie(console, VISITOR)])
     page.goto(path)
     act(page)
+    # Scripts have run by then: what they show belongs to the page.
+    page.wait_for_load_state("load")
 
 
 def _find(name: str) -> tuple[str, Prepare, Act]:
