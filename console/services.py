@@ -166,9 +166,10 @@ class ServiceClient(Generic[StubsT]):
         method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
         request: RequestT,
         access_token: bytes = b"",
+        timeout_s: float = CHANGE_TIMEOUT_S,
     ) -> ResponseT:
         """Makes a call once: nobody knows whether one without an answer was carried out."""
-        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, CHANGE_TIMEOUT_S)
+        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, timeout_s)
 
     async def _ask_one(
         self,
