@@ -26,6 +26,8 @@ KINDS: Final = {
 STAGES: Final = {pb.ATTACHMENT_STAGE_READING: "reading", pb.ATTACHMENT_STAGE_INDEXING: "indexing"}
 # What a user can do something about is said beside the form; anything else is a page of its own.
 SAID_AT_THE_FORM: Final = (Reason.REQUEST_INVALID, Reason.BODY_TOO_LARGE)
+# The largest documents have some hundred thousand words to remove from the index.
+REMOVAL_TIMEOUT_S: Final = 120.0
 # Lines of JSON, which a proxy should pass on as they come.
 LINES_HEADERS: Final = {"x-accel-buffering": "no"}
 
@@ -70,7 +72,9 @@ async def upload(visit: Visit) -> Response:
 async def remove(visit: Visit) -> Response:
     require_role(visit)
     request = pb.RemoveAttachmentRequest(account_id=visit.who.account_id, attachment_id=visit.form.get("attachment_id"))
-    await visit.services.router.change(lambda stubs: stubs.grounding.RemoveAttachment, request, visit.token)
+    await visit.services.router.change(
+        lambda stubs: stubs.grounding.RemoveAttachment, request, visit.token, REMOVAL_TIMEOUT_S
+    )
     return visit.redirect("/documents", "document-removed")
 
 
