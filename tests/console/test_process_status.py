@@ -22,7 +22,10 @@ def test_an_address_that_is_none_is_named_at_start(given: str) -> None:
         load(ConsoleServerSettings, {"LEGATO_CONSOLE_STATUS_ADDRESSES": given})
 
 
-async def test_a_process_is_read_on_a_socket_and_on_tcp(socket_folder: Path, log: Log) -> None:
+async def test_a_process_is_read_on_a_socket_and_on_tcp(
+    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.process_status.READ_WITHIN_S", 60.0)
     registry = Registry()
     gauge(registry, "legato_live_streams", "Running chats.", lambda: 7)
     family = histograms(registry, "seconds", "Durations.", ["class"], (0.1, 1.0))
@@ -47,7 +50,10 @@ async def test_a_process_is_read_on_a_socket_and_on_tcp(socket_folder: Path, log
         assert again.answers
 
 
-async def test_what_does_not_answer_is_listed_all_the_same(socket_folder: Path) -> None:
+async def test_what_does_not_answer_is_listed_all_the_same(
+    socket_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.process_status.READ_WITHIN_S", 0.2)
     with socket.socket(socket.AF_UNIX) as silent:
         # Connections wait there, and nobody takes them.
         silent.bind(f"{socket_folder}/silent.sock")
