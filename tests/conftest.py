@@ -21,6 +21,7 @@ from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
 from tests.support.child import start_child
 from tests.support.fakes import FakeClock
+from tests.support.migrated import MigratedPostgres
 from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.valkey import Valkey
@@ -35,7 +36,7 @@ LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
-    "stores": frozenset({"database_url", "postgres_server", "valkey_server"}),
+    "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
@@ -103,10 +104,23 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     postgres_server.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: Postgres) -> MigratedPostgres:
+    """Databases for tests that are not about migrations."""
+    return MigratedPostgres(postgres_server)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database: every test that asks for it runs once on each kind."""
-    if request.param == "sqlite":
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Runs every test that asks for it, or for a database, once on each kind."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> str:
+    """A fresh database."""
+    if database_kind == "sqlite":
         return f"sqlite:///{tmp_path}/test.db"
     url: str = request.getfixturevalue("postgres_url")
     return url

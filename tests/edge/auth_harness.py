@@ -28,6 +28,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 from tests.support.fault_proxy import FaultProxy
+from tests.support.migrated import migrated_sqlite
 
 PATIENCE_S = 60.0
 PEPPER = b"a pepper for tests, 32 bytes long"
@@ -49,8 +50,7 @@ class AuthHarness:
         self._auth_clock = clock
         self._clock = edge_clock or clock
         self._log = log
-        self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
-        self._database.migrate(MIGRATIONS)
+        self._database = Database(migrated_sqlite(tmp_path / "auth.db", "auth", MIGRATIONS), "auth")
         self.auth = AuthService(self._database, Peppers({1: PEPPER}), clock, log)
         self._servers: dict[int, RpcServer] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from services.metering.ledger.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Usage, Void
+from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.machine import Machine
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY
 from tests.services.metering.stories import STORY_STEPS, tell_story
 from tests.services.metering.strategies import Named
-from tests.support.postgres import Postgres
+from tests.support.migrated import MigratedPostgres, migrated_sqlite
 
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "0"))
 FIRST_STORY = int(os.environ.get("STATE_MACHINE_FIRST_STORY", str(time.time_ns()) if STEPS else "0"))
@@ -79,14 +80,13 @@ def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshRepli
     @contextmanager
     def open_replicas() -> Iterator[Replicas]:
         if request.param == "sqlite":
-            with closing(Replicas(f"sqlite:///{tmp_path}/{next(numbers)}.db")) as replicas:
+            url = migrated_sqlite(tmp_path / f"{next(numbers)}.db", "metering", MIGRATIONS)
+            with closing(Replicas(url)) as replicas:
                 yield replicas
             return
-        server: Postgres = request.getfixturevalue("postgres_server")
-        database_url = server.create_database()
-        with closing(Replicas(database_url)) as replicas:
+        postgres: MigratedPostgres = request.getfixturevalue("migrated_postgres")
+        with postgres.lend("metering", MIGRATIONS) as url, closing(Replicas(url)) as replicas:
             yield replicas
-        server.drop_database(database_url)
 
     return open_replicas
 

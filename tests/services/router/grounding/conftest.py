@@ -13,6 +13,7 @@ from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.harness import KEY, RouterGroundingHarness, running_harness
 from tests.support.fakes import FakeClock
+from tests.support.migrated import migrated_sqlite
 from tests.support.searx import Searx, page
 from tests.support.upstreams.openai import Upstream
 
@@ -23,7 +24,7 @@ ON_EACH_DATABASE = pytest.mark.parametrize("database_url", ["sqlite", "postgresq
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if getattr(request, "param", "sqlite") == "sqlite":
-        return f"sqlite:///{tmp_path}/test.db"
+        return migrated_sqlite(tmp_path / "test.db", "router", MIGRATIONS)
     url: str = request.getfixturevalue("postgres_url")
     return url
 
