@@ -94,7 +94,7 @@ lint: .venv/dev ## Run all static checks
 .PHONY: check
 check: lint ## Run lint and the unit tests: no database, no service (a minute)
 	@echo "Unit tests ..."
-	@$(BIN)/pytest -q -m unit -n $(CHECK_PROCESSES)
+	@$(BIN)/pytest -q -m unit -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
 test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
@@ -104,7 +104,7 @@ test: .venv/dev ## Run lint and all tests, and check the coverage; the tests sta
 all-tests: .venv/dev
 	@echo "Tests ..."
 	@$(BIN)/coverage erase
-	@$(BIN)/pytest -q -n $(TEST_PROCESSES) $(COVERAGE) || { [ $$? -eq 1 ] && \
+	@$(BIN)/pytest -q -n $(TEST_PROCESSES) --dist worksteal $(COVERAGE) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
 	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(COVERAGE) --cov-append; }
 	@echo "Coverage ..."

@@ -4,6 +4,7 @@ A lane says what a test needs, so that `make check` can run those that need noth
 its module's imports and its fixtures; see `markers` in pyproject.toml.
 """
 
+import gc
 import io
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
 from tests.support.child import start_child
+from tests.support.coverage import Coverage
 from tests.support.fakes import FakeClock
 from tests.support.migrated import MigratedPostgres
 from tests.support.postgres import Postgres
@@ -40,6 +42,26 @@ FIXTURES = {
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
+COVERAGE = pytest.StashKey[Coverage]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.stash[COVERAGE] = Coverage(session.config)
+    session.stash[COVERAGE].begin_collection()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Modules and tests stay; the garbage collector need not visit them again.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    # Processes that tests start are not measured, and neither is what ran on SQLite when it runs on PostgreSQL.
+    item.session.stash[COVERAGE].measure(on=item.stash[LANE] != "service" and not _is_on_postgresql(item))
+    return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -62,7 +84,7 @@ def _lane_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
     if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS:
         return "service"
-    if hasattr(item, "callspec") and "postgresql" in item.callspec.params.values():
+    if _is_on_postgresql(item):
         # Asked for by name while the test is set up, so it is not among the fixtures.
         return "stores"
     imported = {id(value) for value in vars(item.module).values()}
@@ -72,6 +94,10 @@ def _lane_of(item: pytest.Item) -> str:
         if any(id(value) in imported for value in IMPORTS.get(lane, ())):
             return lane
     return "unit"
+
+
+def _is_on_postgresql(item: pytest.Item) -> bool:
+    return hasattr(item, "callspec") and "postgresql" in item.callspec.params.values()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.console.harness import ConsoleHarness
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_console() -> Iterator[ConsoleHarness]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     harness = ConsoleHarness(folder)

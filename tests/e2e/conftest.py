@@ -1,4 +1,7 @@
-"""One service for all tests that leave it as it was, and a client of each kind on an account of its own."""
+"""One service for all tests that leave it as it was, and a client of each kind on an account of its own.
+
+It ends with this folder: a service that waits for requests still uses two hundredths of a processor.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -12,7 +15,7 @@ from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_upstream() -> Iterator[Upstream]:
     with UpstreamThread() as upstream:
         yield upstream
@@ -27,14 +30,14 @@ def upstream(shared_upstream: Upstream) -> Upstream:
     return shared_upstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     """Collects all service traces."""
     with Collector() as collector:
         yield collector
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
     """Runs at debug level and with traces, so all that could be told of a chat is told."""
     watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
@@ -42,7 +45,7 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_harness(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     failpoints = tmp_path_factory.mktemp("failpoints")
     environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
