@@ -60,7 +60,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     # Processes that tests start are not measured, and neither is what ran on SQLite when it runs on PostgreSQL.
-    item.session.stash[COVERAGE].measure(on=item.stash[LANE] != "service" and not _is_on_postgresql(item))
+    traced = not (item.stash[LANE] == "service" or _is_on_postgresql(item) or item.get_closest_marker("untraced"))
+    item.session.stash[COVERAGE].measure(on=traced)
     return (yield)
 
 
