@@ -20,13 +20,13 @@ import sqlalchemy
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
-from tests.support.child import start_child
 from tests.support.coverage import Coverage
 from tests.support.fakes import FakeClock
-from tests.support.migrated import MigratedPostgres
-from tests.support.postgres import Postgres
+from tests.support.servers.child import start_child
+from tests.support.servers.migrated import MigratedPostgres
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
-from tests.support.valkey import Valkey
 
 # A busy machine takes longer over an example than the 200 ms of the default.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -59,9 +59,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    # Processes that tests start are not measured, and neither is what ran on SQLite when it runs on PostgreSQL.
-    traced = not (item.stash[LANE] == "service" or _is_on_postgresql(item) or item.get_closest_marker("untraced"))
-    item.session.stash[COVERAGE].measure(on=traced)
+    # Tests in these folders run the product in other processes, which are not measured; and what ran on SQLite need not
+    # be measured once more on PostgreSQL.
+    is_elsewhere = item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS
+    is_traced = not (is_elsewhere or _is_on_postgresql(item) or item.get_closest_marker("untraced"))
+    item.session.stash[COVERAGE].measure(on=is_traced)
     return (yield)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.harness import ServiceHarness
 from tests.e2e.operations import LISTENING
-from tests.support.collector import Collector
+from tests.support.servers.collector import Collector
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 

@@ -28,7 +28,7 @@ from services.metering.store.books import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
 from tests.support.fakes import FakeClock
-from tests.support.migrated import migrated_sqlite
+from tests.support.servers.migrated import migrated_sqlite
 
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
 # Forte's prices: what a million tokens cost, in nano-dollars.

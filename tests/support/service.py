@@ -34,15 +34,15 @@ from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
 from services.metering.ledger.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 from tests.support.upstreams.openai import Recorded, Upstream
 
 Found = TypeVar("Found")
 
 # Far longer than anything takes on an idle machine: a busy one must not fail a test.
-PATIENCE_S = 120.0
+WAIT_TIMEOUT_S = 120.0
 # Of millions of bookings.
-AUDIT_PATIENCE_S = 900.0
+AUDIT_TIMEOUT_S = 900.0
 POLL_S = 0.02
 
 # A busy machine is late; only tests of what an edge, a router and `up` do then want them to mind.
@@ -77,12 +77,12 @@ models = ["wide"]
 """
 
 
-def wait_until(condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
+def wait_until(condition: Callable[[], Found], timeout_s: float = WAIT_TIMEOUT_S) -> Found:
     """Returns what `condition` gives, once truthy."""
-    give_up_at_s = time.monotonic() + patience_s
+    give_up_at_s = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > give_up_at_s:
-            raise AssertionError(f"waited {patience_s:.0f} s in vain")
+            raise AssertionError(f"waited {timeout_s:.0f} s in vain")
         time.sleep(POLL_S)
     return found
 
@@ -187,7 +187,7 @@ class Service:
             self._services.close()
         self._process.terminate()
         try:
-            exit_code = self._process.wait(PATIENCE_S)
+            exit_code = self._process.wait(WAIT_TIMEOUT_S)
         finally:
             self._process.kill()
             self._process = None
@@ -237,7 +237,7 @@ class Service:
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""
-        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
+        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_TIMEOUT_S).violations)
 
     def holds(self, account_id: str) -> list[Hold]:
         """Reads the holds of an account's requests, oldest first."""
@@ -263,7 +263,7 @@ class Service:
     def legato(self, *arguments: str) -> Any:
         """Returns a command's JSON."""
         command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
         return json.loads(done.stdout)
 

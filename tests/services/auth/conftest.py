@@ -14,7 +14,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient
 from tests.support.fakes import FakeClock
-from tests.support.migrated import MigratedPostgres, migrated_sqlite
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 
 class FakeSleep:

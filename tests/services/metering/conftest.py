@@ -23,7 +23,7 @@ from services.metering.store.books import adopt_prices
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.support.fakes import FakeClock
-from tests.support.migrated import MigratedPostgres, migrated_sqlite
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 MIGRATIONS = Path(services.metering.__file__).parent / "migrations"
 

@@ -15,7 +15,7 @@ from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.services.metering.seeded_bugs import RACES, RULES, STORE, Patch
 from tests.services.metering.stories import tell_story
-from tests.support.migrated import migrated_sqlite
+from tests.support.servers.migrated import migrated_sqlite
 
 # The first few are enough, until somebody changes what they are made of.
 STORIES = 200

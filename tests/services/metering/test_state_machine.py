@@ -21,7 +21,7 @@ from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY
 from tests.services.metering.stories import STORY_STEPS, tell_story
 from tests.services.metering.strategies import Named
-from tests.support.migrated import MigratedPostgres, migrated_sqlite
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "0"))
 FIRST_STORY = int(os.environ.get("STATE_MACHINE_FIRST_STORY", str(time.time_ns()) if STEPS else "0"))

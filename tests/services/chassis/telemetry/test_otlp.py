@@ -7,8 +7,8 @@ from services.chassis.telemetry import otlp
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer, tracing_to
-from tests.support.collector import Collector
 from tests.support.fakes import FakeClock
+from tests.support.servers.collector import Collector
 from tests.support.service import wait_until
 
 

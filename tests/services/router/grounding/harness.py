@@ -20,8 +20,8 @@ from services.router.grounding.search import SearxSearch
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
-from tests.support.migrated import migrated_sqlite
 from tests.support.searx import Searx
+from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Upstream
 
 KEY = b"a key for tests, of 32 bytes....."

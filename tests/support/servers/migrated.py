@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from services.chassis.database.database import Database
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 # All of a schema that a test could change beside rows, and the database's own settings.
 FINGERPRINT: LiteralString = """
