@@ -70,14 +70,23 @@ def api_key(service: Service, account: str) -> str:
     return service.new_key(account)
 
 
+def plain_http() -> openai.DefaultHttpxClient:
+    """For addresses without TLS: to load the certificates of all authorities would take longer than a chat."""
+    return openai.DefaultHttpxClient(verify=False)
+
+
 @pytest.fixture
 def client(service: Service, upstream: Upstream, api_key: str) -> Iterator[openai.OpenAI]:
     """Tells of the first failure: what it would try again is not what a test is about."""
-    with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+    with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=0, http_client=plain_http()) as client:
         yield client
 
 
 @pytest.fixture
 async def async_client(service: Service, upstream: Upstream, api_key: str) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+    # Not the certificates of all authorities: see plain_http().
+    http = openai.DefaultAsyncHttpxClient(verify=False)
+    async with openai.AsyncOpenAI(
+        base_url=service.base_url, api_key=api_key, max_retries=0, http_client=http
+    ) as client:
         yield client

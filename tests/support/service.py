@@ -35,6 +35,7 @@ from services.chassis.money import parse_usd
 from services.metering.ledger.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
 from tests.support.servers.child import start_child
+from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Recorded, Upstream
 
 Found = TypeVar("Found")
@@ -53,6 +54,7 @@ NEVER_SATURATED = {
 }
 
 LEGATO = Path(sys.executable).with_name("legato")
+SERVICES = Path(__file__).parents[2] / "services"
 
 ROUTES = """
 [providers.upstream]
@@ -134,12 +136,17 @@ class Service:
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
+        self.data.mkdir(mode=0o700)
         self._routes = self._folder / "routes.toml"
         self._routes.write_text(routes.format(base_url=upstream.base_url))
         temporary = self._folder / "tmp"
         temporary.mkdir()
         settings = {"TMPDIR": str(temporary), **NEVER_SATURATED, **(environ or {})}
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
+        if not self._database_url:
+            # Spares every start the migrations; tests of `legato up` itself begin with nothing (tests/cli/).
+            for name in ("auth", "metering"):
+                migrated_sqlite(self.data / f"{name}.db", name, SERVICES / name / "migrations")
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
