@@ -63,5 +63,5 @@ async def searx() -> AsyncIterator[Searx]:
 async def harness(
     socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
 ) -> AsyncIterator[RouterGroundingHarness]:
-    async with running_harness(socket_folder, log, upstream, searx=searx, search_timeout_s=0.3) as harness:
+    async with running_harness(socket_folder, log, upstream, searx=searx, search_timeout_s=30) as harness:
         yield harness
