@@ -14,7 +14,7 @@ import msgspec
 
 from bench.children import TOKENS_A_CHUNK, printed_address, program
 from bench.report import Progress
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 from tests.support.service import wait_until
 
 # Typical lengths of a short question and its system prompt.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.report import Progress
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 from tests.support.service import wait_until
 
 ROOT: Final = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ from bench.children import started_provider
 from bench.providers.relay import KEY
 from bench.report import Progress
 from services.metering.ledger.prices import Usage, read_prices
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 from tests.support.service import Service
 
 PRICES: Final = Path(__file__).parents[1] / "prices.toml"

@@ -4,6 +4,7 @@ A lane says what a test needs, so that `make check` can run those that need noth
 its module's imports and its fixtures; see `markers` in pyproject.toml.
 """
 
+import gc
 import io
 import shutil
 import subprocess
@@ -19,11 +20,13 @@ import sqlalchemy
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
-from tests.support.child import start_child
+from tests.support.coverage import Coverage
 from tests.support.fakes import FakeClock
-from tests.support.postgres import Postgres
+from tests.support.servers.child import start_child
+from tests.support.servers.migrated import MigratedPostgres
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
-from tests.support.valkey import Valkey
 
 # A busy machine takes longer over an example than the 200 ms of the default.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -35,10 +38,33 @@ LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
-    "stores": frozenset({"database_url", "postgres_server", "valkey_server"}),
+    "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
+COVERAGE = pytest.StashKey[Coverage]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.stash[COVERAGE] = Coverage(session.config)
+    session.stash[COVERAGE].begin_collection()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # Modules and tests stay; the garbage collector need not visit them again.
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    # Tests in these folders run the product in other processes, which are not measured; and what ran on SQLite need not
+    # be measured once more on PostgreSQL.
+    is_elsewhere = item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS
+    is_traced = not (is_elsewhere or _is_on_postgresql(item) or item.get_closest_marker("untraced"))
+    item.session.stash[COVERAGE].measure(on=is_traced)
+    return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -61,7 +87,7 @@ def _lane_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
     if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS:
         return "service"
-    if hasattr(item, "callspec") and "postgresql" in item.callspec.params.values():
+    if _is_on_postgresql(item):
         # Asked for by name while the test is set up, so it is not among the fixtures.
         return "stores"
     imported = {id(value) for value in vars(item.module).values()}
@@ -71,6 +97,10 @@ def _lane_of(item: pytest.Item) -> str:
         if any(id(value) in imported for value in IMPORTS.get(lane, ())):
             return lane
     return "unit"
+
+
+def _is_on_postgresql(item: pytest.Item) -> bool:
+    return hasattr(item, "callspec") and "postgresql" in item.callspec.params.values()
 
 
 @pytest.fixture(autouse=True)
@@ -103,10 +133,23 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
     postgres_server.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: Postgres) -> MigratedPostgres:
+    """Databases for tests that are not about migrations."""
+    return MigratedPostgres(postgres_server)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database: every test that asks for it runs once on each kind."""
-    if request.param == "sqlite":
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """Runs every test that asks for it, or for a database, once on each kind."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> str:
+    """A fresh database."""
+    if database_kind == "sqlite":
         return f"sqlite:///{tmp_path}/test.db"
     url: str = request.getfixturevalue("postgres_url")
     return url

@@ -21,10 +21,10 @@ from bench.measurements.hot_account_load import GRANT_NANOS, TIMEOUT_S, Order, O
 from bench.report import Progress, Row
 from bench.targets import ChargesWrong
 from services.chassis.database.database import Database, open_database
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 
 # The tests' PostgreSQL: it needs no installation, and can be configured to sync every commit.
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 NAME: Final = "hot account"
 ROOT: Final = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from bench.children import printed_address
 from bench.peers.installation import NODE, install_node, install_python
 from bench.report import Progress
 from bench.targets import ONE_CHAT, Target, TargetMissing, port_of
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 
 LITELLM: Final = "LiteLLM"
 PORTKEY: Final = "Portkey"

@@ -20,7 +20,7 @@ from bench.report import Progress, Row
 from bench.runs import SETTLE_S, run, warm_up
 from bench.scale.filling import FEW, MANY, Size, fill
 from bench.targets import DATABASE, ON_POSTGRESQL, ON_SQLITE, OURS, SETTINGS, ChargeCheck, Target, legato_target
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 from tests.support.service import Service
 
 SAME_KEY: Final = "the same key"

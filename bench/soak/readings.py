@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.operations import lines_of
-from tests.support.service import PATIENCE_S, Service
+from tests.support.service import WAIT_TIMEOUT_S, Service
 
 SUPERVISOR: Final = "supervisor"
 
@@ -58,7 +58,7 @@ class SoakHarness:
 
     def resources_at_rest(self) -> dict[str, dict[str, int]]:
         readings = [self.resources()]
-        give_up_at_s = time.monotonic() + PATIENCE_S
+        give_up_at_s = time.monotonic() + WAIT_TIMEOUT_S
         while len(readings) < EQUAL_READINGS or any(reading != readings[-1] for reading in readings[-EQUAL_READINGS:]):
             if time.monotonic() > give_up_at_s:
                 raise AssertionError(f"the processes are not idle although no chat runs: {readings[-2]} {readings[-1]}")
@@ -73,7 +73,7 @@ class SoakHarness:
     def _read_metrics(self, process: str) -> dict[str, int]:
         if process not in self._operations:
             return {}
-        with urllib.request.urlopen(f"http://{self._operations[process]}/metrics", timeout=PATIENCE_S) as response:
+        with urllib.request.urlopen(f"http://{self._operations[process]}/metrics", timeout=WAIT_TIMEOUT_S) as response:
             text = response.read().decode()
         return {
             name: sum(int(float(value)) for value in re.findall(rf"^{metric}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE))
@@ -86,7 +86,7 @@ def wait_for_rest(
     harness: SoakHarness, is_enough: Callable[[Mapping[str, Mapping[str, int]]], bool]
 ) -> dict[str, dict[str, int]]:
     """Waits until `is_enough` holds for the readings, or until the timeout."""
-    give_up_at_s = time.monotonic() + PATIENCE_S
+    give_up_at_s = time.monotonic() + WAIT_TIMEOUT_S
     while not is_enough(found := harness.resources()) and time.monotonic() < give_up_at_s:
         time.sleep(LOOK_EVERY_S)
     return found

@@ -12,7 +12,7 @@ from tests.support.service import ROUTES, Addressed, Service, UpstreamThread
 from tests.support.upstreams.openai import Upstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_service() -> Iterator[tuple[Service, Upstream]]:
     with UpstreamThread() as upstream, Service(upstream, {**SETTINGS, **LISTENING}) as service:
         yield service, upstream

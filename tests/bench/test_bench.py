@@ -17,12 +17,12 @@ from bench.processors import Spent
 from bench.report import Progress
 from bench.targets import ChargesWrong
 from tests.bench.conftest import send_to
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Upstream
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300
+WAIT_TIMEOUT_S = 300
 
 
 def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, violations: tuple[str, ...] = ()) -> Outcome:
@@ -33,7 +33,7 @@ def outcome(*, balance_nanos: int = GRANT_NANOS - 30, held_nanos: int = 0, viola
 def test_command_prints_the_sections_asked_for_and_writes_their_figures(tmp_path: Path) -> None:
     figures_file = tmp_path / "figures.json"
     command = [sys.executable, "-m", "bench", "--only", "journal", "--only", "disk-sync", "--json", str(figures_file)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(figures_file.read_text())["rows"]
     assert [row["measurement"] for row in rows] == ["journal", "journal", "disk sync"]

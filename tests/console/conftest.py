@@ -17,7 +17,7 @@ def _assert_nothing_secret(log: str) -> None:
     assert SECRET.findall(log) == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running_console() -> Iterator[ConsoleHarness]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     harness = ConsoleHarness(folder)

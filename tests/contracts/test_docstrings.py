@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 MODULES = [
     path
@@ -41,9 +39,17 @@ WITHOUT_SUBJECT = frozenset(
 )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_have_a_subject(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+def docstrings(path: Path) -> list[str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)]
-    assert [text for text in docstrings if text and text.split()[0].rstrip(":,") in WITHOUT_SUBJECT] == []
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return [text for node in nodes if isinstance(node, documented) and (text := ast.get_docstring(node))]
+
+
+def test_docstrings_have_a_subject() -> None:
+    wrong = [
+        (str(path.relative_to(ROOT)), text)
+        for path in MODULES
+        for text in docstrings(path)
+        if text.split()[0].rstrip(":,") in WITHOUT_SUBJECT
+    ]
+    assert wrong == []

@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.deploy.engine import ROOT, build_images, find_engine, run
-from tests.deploy.visit import PATIENCE_S, visit, visit_while_a_service_is_away, wait_until_served
+from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_while_a_service_is_away, wait_until_served
 
 # Not the name that the file has: whoever runs the service on this machine keeps it.
 PROJECT = "legato-test"
@@ -105,7 +105,7 @@ def wait_for_metrics(stack: Stack) -> None:
     """Until Prometheus has read the metrics of every process."""
     stack.compose("--profile", "observability", "up", "--detach", "--no-deps", "prometheus")
     question = "http://127.0.0.1:9090/api/v1/query?query=up==1"
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_TIMEOUT_S
     jobs: set[str] = set()
     while jobs != {"edge", "auth", "router", "metering"}:
         assert time.monotonic() < end, f"Prometheus sees {jobs}"

@@ -20,7 +20,7 @@ from tests.deploy.compose import free_port, make_key
 from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
 from tests.deploy.kustomize import Resource, render
 from tests.deploy.policies import pod_of, workloads
-from tests.deploy.visit import PATIENCE_S, visit
+from tests.deploy.visit import WAIT_TIMEOUT_S, visit
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
 NETWORK = "legato-kube-test"
@@ -133,7 +133,7 @@ def legato(*arguments: str) -> Any:
 
 
 def wait_for_migration() -> None:
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_TIMEOUT_S
     while (
         run("podman", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", "migrate-migrate").strip()
         != "exited 0"
@@ -147,7 +147,7 @@ def wait_until_ready() -> None:
     """Until the edge has all its services: in a cluster no request would come before."""
     ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9090/readyz')"
     command = ["podman", "exec", f"{pod_name('edge')}-edge", "python", "-c", ask]
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_TIMEOUT_S
     while subprocess.run(command, capture_output=True, check=False).returncode:
         assert time.monotonic() < end, run("podman", "logs", f"{pod_name('edge')}-edge")
         time.sleep(2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.debian import find_program
+from tests.support.servers.debian import find_program
 
 RULES = Path(__file__).parents[2] / "deploy" / "observability" / "alerts.yml"
 TIMEOUT_S = 60

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.debian import find_program
-from tests.support.ports import free_port
+from tests.support.servers.debian import find_program
+from tests.support.servers.ports import free_port
 from tests.support.service import wait_until
 
 ROOT = Path(__file__).parents[2]

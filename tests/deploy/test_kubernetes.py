@@ -1,6 +1,7 @@
 """The manifests, rendered: valid, restricted, kept in Canada, and in agreement with what the processes read."""
 
 import copy
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tests.deploy.kustomize import Resource, render
 from tests.deploy.policies import abroad, careless, containers, environment, name_of, not_restricted, pod_of, workloads
 
 ROOT = Path(__file__).parents[2]
-OVERLAYS = {path.name: render(path) for path in sorted((ROOT / "deploy" / "kubernetes" / "overlays").iterdir())}
+OVERLAYS = {path.name: path for path in sorted((ROOT / "deploy" / "kubernetes" / "overlays").iterdir())}
 VERSION = "1.34"
 # Their schemas come with what they are for.
 CUSTOM = ("ServiceMonitor",)
@@ -44,6 +45,15 @@ SECONDS_TO_CLOSE = 20
 SECONDS_TO_RESTART = 30
 
 
+def rendered(overlay: str) -> list[Resource]:
+    """A copy of its own."""
+    return copy.deepcopy(_render(OVERLAYS[overlay]))
+
+
+# Here and not at import, which every test process pays for.
+_render = functools.cache(render)
+
+
 @pytest.fixture(params=OVERLAYS, name="overlay")
 def any_overlay(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -52,7 +62,7 @@ def any_overlay(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def resources(overlay: str) -> list[Resource]:
-    return copy.deepcopy(OVERLAYS[overlay])
+    return rendered(overlay)
 
 
 def container_of(resources: list[Resource], name: str) -> dict[str, Any]:
@@ -62,7 +72,7 @@ def container_of(resources: list[Resource], name: str) -> dict[str, Any]:
 
 def test_every_manifest_is_valid() -> None:
     different: list[Resource] = []
-    for resources in OVERLAYS.values():
+    for resources in map(rendered, OVERLAYS):
         different += [resource for resource in resources if resource not in different]
     for resource in different:
         if resource["kind"] not in CUSTOM:
@@ -97,7 +107,7 @@ def test_stores_are_in_canada(overlay: str, resources: list[Resource]) -> None:
 @pytest.mark.parametrize("variable", ["LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"])
 @pytest.mark.parametrize("region", ["us-east-1", "local", ""])
 def test_a_store_abroad_is_found(variable: str, region: str) -> None:
-    resources = copy.deepcopy(OVERLAYS["production"])
+    resources = rendered("production")
     [residency] = [resource for resource in resources if resource["metadata"]["name"] == "residency"]
     residency["data"][variable] = region
 
@@ -105,7 +115,7 @@ def test_a_store_abroad_is_found(variable: str, region: str) -> None:
 
 
 def test_a_store_that_may_move_abroad_is_found() -> None:
-    resources = copy.deepcopy(OVERLAYS["production"])
+    resources = rendered("production")
     [edge] = [resource for resource in resources if name_of(resource) == "Deployment/edge"]
     del pod_of(edge)["affinity"]
 
@@ -291,8 +301,8 @@ def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resourc
 
 
 def test_edges_grow_with_live_streams_in_production() -> None:
-    [scaler] = [resource for resource in OVERLAYS["production"] if resource["kind"] == "HorizontalPodAutoscaler"]
-    [edge] = [resource for resource in OVERLAYS["production"] if name_of(resource) == "Deployment/edge"]
+    [scaler] = [resource for resource in rendered("production") if resource["kind"] == "HorizontalPodAutoscaler"]
+    [edge] = [resource for resource in rendered("production") if name_of(resource) == "Deployment/edge"]
     [metric] = scaler["spec"]["metrics"]
 
     assert metric["pods"]["metric"]["name"] == "legato_live_streams"

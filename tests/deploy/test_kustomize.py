@@ -7,7 +7,7 @@ import pytest
 
 from tests.deploy.kustomize import MERGE_KEYS, Resource, read_yaml, render, without_digests
 from tests.deploy.policies import name_of, pod_of
-from tests.support.debian import find_program
+from tests.support.servers.debian import find_program
 
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))

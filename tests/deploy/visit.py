@@ -7,13 +7,13 @@ import urllib.request
 import openai
 import pytest
 
-PATIENCE_S = 180.0
+WAIT_TIMEOUT_S = 180.0
 QUESTION = "Say hello in one short sentence."
 
 
 def wait_until_served(base_url: str) -> None:
     """Waits until an edge that knows its services refuses a missing key."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_TIMEOUT_S
     while True:
         try:
             urllib.request.urlopen(f"{base_url}/models", timeout=5)
@@ -22,7 +22,7 @@ def wait_until_served(base_url: str) -> None:
                 return
         except OSError:
             pass
-        assert time.monotonic() < end, f"{base_url} did not answer within {PATIENCE_S:.0f} s"
+        assert time.monotonic() < end, f"{base_url} did not answer within {WAIT_TIMEOUT_S:.0f} s"
         time.sleep(1)
 
 

@@ -1,4 +1,7 @@
-"""One service for all tests that leave it as it was, and a client of each kind on an account of its own."""
+"""One service for all tests that leave it as it was, and a client of each kind on an account of its own.
+
+It ends with this folder: a service that waits for requests still uses two hundredths of a processor.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -7,12 +10,12 @@ import pytest
 
 from tests.e2e.harness import ServiceHarness
 from tests.e2e.operations import LISTENING
-from tests.support.collector import Collector
+from tests.support.servers.collector import Collector
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_upstream() -> Iterator[Upstream]:
     with UpstreamThread() as upstream:
         yield upstream
@@ -27,14 +30,14 @@ def upstream(shared_upstream: Upstream) -> Upstream:
     return shared_upstream
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def collector() -> Iterator[Collector]:
     """Collects all service traces."""
     with Collector() as collector:
         yield collector
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
     """Runs at debug level and with traces, so all that could be told of a chat is told."""
     watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
@@ -42,7 +45,7 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_harness(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
     failpoints = tmp_path_factory.mktemp("failpoints")
     environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
@@ -67,14 +70,23 @@ def api_key(service: Service, account: str) -> str:
     return service.new_key(account)
 
 
+def plain_http() -> openai.DefaultHttpxClient:
+    """For addresses without TLS: to load the certificates of all authorities would take longer than a chat."""
+    return openai.DefaultHttpxClient(verify=False)
+
+
 @pytest.fixture
 def client(service: Service, upstream: Upstream, api_key: str) -> Iterator[openai.OpenAI]:
     """Tells of the first failure: what it would try again is not what a test is about."""
-    with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+    with openai.OpenAI(base_url=service.base_url, api_key=api_key, max_retries=0, http_client=plain_http()) as client:
         yield client
 
 
 @pytest.fixture
 async def async_client(service: Service, upstream: Upstream, api_key: str) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=service.base_url, api_key=api_key, max_retries=0) as client:
+    # Not the certificates of all authorities: see plain_http().
+    http = openai.DefaultAsyncHttpxClient(verify=False)
+    async with openai.AsyncOpenAI(
+        base_url=service.base_url, api_key=api_key, max_retries=0, http_client=http
+    ) as client:
         yield client

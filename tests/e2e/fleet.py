@@ -18,9 +18,9 @@ from cli.supervision.health import is_listening
 from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
-from tests.support.child import start_child
-from tests.support.ports import free_port
-from tests.support.service import PATIENCE_S, ROUTES, wait_until
+from tests.support.servers.child import start_child
+from tests.support.servers.ports import free_port
+from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
 from tests.support.upstreams.openai import Upstream
 
 EDGES = ("edge-1", "edge-2", "edge-3")
@@ -77,7 +77,7 @@ class Fleet:
         self._services.close()
         for process in self._processes.values():
             process.kill()
-            process.wait(PATIENCE_S)
+            process.wait(WAIT_TIMEOUT_S)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def new_key(self, **limits: int) -> MadeKey:
@@ -94,7 +94,7 @@ class Fleet:
     def restart(self, name: str) -> None:
         """Killed, and started again."""
         self._processes[name].kill()
-        self._processes[name].wait(PATIENCE_S)
+        self._processes[name].wait(WAIT_TIMEOUT_S)
         self._start(name)
         self._wait_until_serving()
 

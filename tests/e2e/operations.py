@@ -9,7 +9,7 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service import PATIENCE_S, Service
+from tests.support.service import WAIT_TIMEOUT_S, Service
 
 PROCESSES = ("edge", "auth", "router", "metering")
 
@@ -30,7 +30,9 @@ class Page:
 
 def look_at(service: Service, process: str, path: str) -> Page:
     try:
-        with urllib.request.urlopen(f"http://{_address_of(service, process)}{path}", timeout=PATIENCE_S) as response:
+        with urllib.request.urlopen(
+            f"http://{_address_of(service, process)}{path}", timeout=WAIT_TIMEOUT_S
+        ) as response:
             return Page(response.status, response.read().decode())
     except urllib.error.HTTPError as error:
         return Page(error.code, error.read().decode())

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.support.service import PATIENCE_S
+from tests.support.service import WAIT_TIMEOUT_S
 
 CHAT = "/v1/chat/completions"
 ERROR_KEYS = {"message", "type", "param", "code"}
@@ -60,7 +60,7 @@ def ask(
     body: bytes | Iterator[bytes] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    connection = http.client.HTTPConnection(*service.address, timeout=PATIENCE_S)
+    connection = http.client.HTTPConnection(*service.address, timeout=WAIT_TIMEOUT_S)
     authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
         connection.request(method, path, body, {**authorization, **(headers or {})})
@@ -86,7 +86,7 @@ def post_chat(
 
 def send_bytes(service: Served, sent: bytes) -> Answer:
     """Sends on a new connection; reads the answer as HTTP."""
-    with socket.create_connection(service.address, timeout=PATIENCE_S) as connection:
+    with socket.create_connection(service.address, timeout=WAIT_TIMEOUT_S) as connection:
         connection.sendall(sent)
         response = http.client.HTTPResponse(connection)
         response.begin()
@@ -114,7 +114,7 @@ class OpenChat:
             further += "Expect: 100-continue\r\n"
         self._body = json.dumps(body).encode()
         self._socket = socket.socket()
-        self._socket.settimeout(PATIENCE_S)
+        self._socket.settimeout(WAIT_TIMEOUT_S)
         if receive_buffer_bytes:
             # Before the connection is made, or its window has been told already.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)

@@ -28,8 +28,9 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 from tests.support.fault_proxy import FaultProxy
+from tests.support.servers.migrated import migrated_sqlite
 
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 PEPPER = b"a pepper for tests, 32 bytes long"
 
 
@@ -49,8 +50,7 @@ class AuthHarness:
         self._auth_clock = clock
         self._clock = edge_clock or clock
         self._log = log
-        self._database = Database(f"sqlite:///{tmp_path}/auth.db", "auth")
-        self._database.migrate(MIGRATIONS)
+        self._database = Database(migrated_sqlite(tmp_path / "auth.db", "auth", MIGRATIONS), "auth")
         self.auth = AuthService(self._database, Peppers({1: PEPPER}), clock, log)
         self._servers: dict[int, RpcServer] = {}
         self.lines = [FaultProxy(address) for address in self._sockets]
@@ -132,18 +132,18 @@ class AuthHarness:
 
     async def leased(self) -> None:
         """The watch has spoken since the clock last moved."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while self.principals._principal_cache.lag_s >= LEASE_S:
                 await asyncio.sleep(0.01)
 
     async def heard_of(self, epoch: int) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while self.principals._principal_cache.epoch < epoch:
                 await asyncio.sleep(0.01)
 
     async def served(self, headers: list[tuple[bytes, bytes]]) -> Principal:
         """Authenticates once a replica answers."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while True:
                 try:
                     return await self.principals.authenticate(headers)

@@ -29,6 +29,7 @@ from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
 from tests.support.fakes import FakeClock
+from tests.support.servers.migrated import migrated_sqlite
 
 ANN = Principal("acct_ann", "key_ann", frozenset(), None, "forte", None, b"a digest key for tests, 32 bytes")
 # Forte's prices: what a million tokens cost, in nano-dollars.
@@ -43,8 +44,7 @@ class MeteringHarness:
         """Uses the service's prices unless given some."""
         self._address = f"unix:{socket_folder}/metering.sock"
         self._log = log
-        self._database = Database(f"sqlite:///{tmp_path}/metering.db", "metering")
-        self._database.migrate(MIGRATIONS)
+        self._database = Database(migrated_sqlite(tmp_path / "metering.db", "metering", MIGRATIONS), "metering")
         with self._database.transaction(writes=True) as connection:
             adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices).current)
         self._writer = Writer(self._database, adopted, 3600, log)

@@ -24,9 +24,9 @@ from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
-from tests.support.child import start_child
-from tests.support.ports import free_port
-from tests.support.service import PATIENCE_S, ROUTES, UpstreamThread, wait_until
+from tests.support.servers.child import start_child
+from tests.support.servers.ports import free_port
+from tests.support.service import ROUTES, WAIT_TIMEOUT_S, UpstreamThread, wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internal-callers.md"
@@ -79,7 +79,7 @@ def harness() -> Iterator[InternalServicesHarness]:
         yield harness
         for process in processes:
             process.kill()
-            process.wait(PATIENCE_S)
+            process.wait(WAIT_TIMEOUT_S)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -118,7 +118,7 @@ def test_client_of_the_page_chats_and_is_charged(
     code += "\nassert 'installed' in auth_pb2.__file__"
     command = [sys.executable, "-S", "-c", code]
     ran = subprocess.run(
-        command, check=False, env=environ, cwd=stubs, capture_output=True, text=True, timeout=PATIENCE_S
+        command, check=False, env=environ, cwd=stubs, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S
     )
     assert (ran.stdout, ran.returncode) == ("Hello, world!", 0), ran.stderr
     balance = balance_of(services, account.account_id)

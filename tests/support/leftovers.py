@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 OURS = ("edge.", "services.", "protos.")
 # What is merely under way will have come to its end by then.
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 
 
 @asynccontextmanager
@@ -23,7 +23,7 @@ async def nothing_is_left(*kinds: type) -> AsyncIterator[None]:
     before = _count(kinds)
     try:
         yield
-        due_s = asyncio.get_running_loop().time() + PATIENCE_S
+        due_s = asyncio.get_running_loop().time() + WAIT_TIMEOUT_S
         while (left := _count(kinds) - before) and asyncio.get_running_loop().time() < due_s:
             await asyncio.sleep(0.02)
         assert not left, left

@@ -15,6 +15,9 @@ class Searx:
         # Sent in place of results.
         self.body: bytes | None = None
         self.delay_s = 0.0
+        # Nothing is answered before it is set.
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.queries: list[str] = []
         # What stood in the addresses of requests: nothing of a query should.
         self.addresses: list[str] = []
@@ -50,6 +53,7 @@ class Searx:
         self.queries.append(str(form["q"]))
         assert form["format"] == "json"
         await asyncio.sleep(self.delay_s)
+        await self.may_answer.wait()
         if self.body is not None or self.status != 200:
             return web.Response(status=self.status, body=self.body, headers={"Location": "/elsewhere"})
         return web.json_response({"query": form["q"], "results": self.results, "answers": [], "infoboxes": []})

@@ -20,10 +20,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 
 PYTHON = "/usr/bin/python3"
-PATIENCE_S = 60
+WAIT_TIMEOUT_S = 60
 # searx, what it is written with, and the libraries behind that.
 PACKAGES = """
     python3-searx python-babel-localedata python3-babel python3-brotli python3-certifi python3-chardet
@@ -155,7 +155,7 @@ class SearxServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait_until_it_answers(self) -> None:
-        give_up_at_s = time.monotonic() + PATIENCE_S
+        give_up_at_s = time.monotonic() + WAIT_TIMEOUT_S
         while True:
             try:
                 urllib.request.urlopen(f"{self.base_url}/config", timeout=5).close()

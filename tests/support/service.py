@@ -34,15 +34,16 @@ from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
 from services.metering.ledger.records import Entry, Hold
 from tests.support.books import read_entries, read_holds
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
+from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Recorded, Upstream
 
 Found = TypeVar("Found")
 
 # Far longer than anything takes on an idle machine: a busy one must not fail a test.
-PATIENCE_S = 120.0
+WAIT_TIMEOUT_S = 120.0
 # Of millions of bookings.
-AUDIT_PATIENCE_S = 900.0
+AUDIT_TIMEOUT_S = 900.0
 POLL_S = 0.02
 
 # A busy machine is late; only tests of what an edge, a router and `up` do then want them to mind.
@@ -53,6 +54,7 @@ NEVER_SATURATED = {
 }
 
 LEGATO = Path(sys.executable).with_name("legato")
+SERVICES = Path(__file__).parents[2] / "services"
 
 ROUTES = """
 [providers.upstream]
@@ -77,12 +79,12 @@ models = ["wide"]
 """
 
 
-def wait_until(condition: Callable[[], Found], patience_s: float = PATIENCE_S) -> Found:
+def wait_until(condition: Callable[[], Found], timeout_s: float = WAIT_TIMEOUT_S) -> Found:
     """Returns what `condition` gives, once truthy."""
-    give_up_at_s = time.monotonic() + patience_s
+    give_up_at_s = time.monotonic() + timeout_s
     while not (found := condition()):
         if time.monotonic() > give_up_at_s:
-            raise AssertionError(f"waited {patience_s:.0f} s in vain")
+            raise AssertionError(f"waited {timeout_s:.0f} s in vain")
         time.sleep(POLL_S)
     return found
 
@@ -134,12 +136,17 @@ class Service:
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
+        self.data.mkdir(mode=0o700)
         self._routes = self._folder / "routes.toml"
         self._routes.write_text(routes.format(base_url=upstream.base_url))
         temporary = self._folder / "tmp"
         temporary.mkdir()
         settings = {"TMPDIR": str(temporary), **NEVER_SATURATED, **(environ or {})}
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
+        if not self._database_url:
+            # Spares every start the migrations; tests of `legato up` itself begin with nothing (tests/cli/).
+            for name in ("auth", "metering"):
+                migrated_sqlite(self.data / f"{name}.db", name, SERVICES / name / "migrations")
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
@@ -187,7 +194,7 @@ class Service:
             self._services.close()
         self._process.terminate()
         try:
-            exit_code = self._process.wait(PATIENCE_S)
+            exit_code = self._process.wait(WAIT_TIMEOUT_S)
         finally:
             self._process.kill()
             self._process = None
@@ -237,7 +244,7 @@ class Service:
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""
-        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_PATIENCE_S).violations)
+        return list(call_service(self.services.credits.Audit, AuditRequest(), timeout_s=AUDIT_TIMEOUT_S).violations)
 
     def holds(self, account_id: str) -> list[Hold]:
         """Reads the holds of an account's requests, oldest first."""
@@ -263,7 +270,7 @@ class Service:
     def legato(self, *arguments: str) -> Any:
         """Returns a command's JSON."""
         command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
         return json.loads(done.stdout)
 

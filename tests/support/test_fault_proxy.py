@@ -10,7 +10,7 @@ import pytest
 from tests.support.fault_proxy import CUT, STALL, Delay, FaultProxy
 
 # Far longer than anything takes that comes at all.
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 # Long enough for what is on its way to arrive: what has not come by then was swallowed.
 SILENCE_S = 0.3
 
@@ -49,7 +49,7 @@ class Client:
 
     async def hear(self) -> bytes:
         """The next line; empty at the end of the connection."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             return (await self._reader.readline()).rstrip(b"\n")
 
     async def hears_nothing(self) -> bool:
@@ -87,7 +87,7 @@ async def test_without_a_fault_everything_passes_and_so_does_the_end(proxy: Faul
         client.say(line)
         assert await client.hear() == line
     client.leave()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while not echo.ends or proxy.connections:
             await asyncio.sleep(0.01)
 
@@ -113,7 +113,7 @@ async def test_client_that_resets_its_connection_is_gone_for_the_target_too(prox
     client.say(b"one")
     await client.hear()
     client.reset()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while not echo.ends or proxy.connections:
             await asyncio.sleep(0.01)
 
@@ -174,7 +174,7 @@ async def test_what_is_delayed_comes_later_than_what_is_not(proxy: FaultProxy) -
         hearing = asyncio.ensure_future(client.hear())
         hearing.add_done_callback(lambda heard: arrived.append(heard.result()))
     prompt.say(b"three")
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while len(arrived) < 2:
             await asyncio.sleep(0.01)
     assert arrived == [b"three", b"two"]

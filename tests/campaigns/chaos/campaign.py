@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.campaigns.chaos.clients import Clients, Outcome
 from tests.campaigns.chaos.failing_upstream import FAULTS, FIRST, GONE, SPARE, FailingUpstream
-from tests.support.service import PATIENCE_S, Service
+from tests.support.service import WAIT_TIMEOUT_S, Service
 
 MODEL = """
 [providers.{name}]
@@ -18,8 +18,8 @@ provider = "{name}"
 name = "{name}"
 context_tokens = 10000
 max_output_tokens = 1000
-first_byte_s = {patience_s}
-whole_s = {patience_s}
+first_byte_s = {timeout_s}
+whole_s = {timeout_s}
 """
 CLASSES = """
 [classes]
@@ -28,7 +28,7 @@ forte = {{ models = ["first", "spare"] }}
 fortissimo = {{ models = ["first", "spare"] }}
 """
 # How long the first may be silent before the spare is asked; the spare may take its time on a busy machine.
-FIRST_PATIENCE_S, SPARE_PATIENCE_S = 1.0, 60.0
+FIRST_TIMEOUT_S, SPARE_TIMEOUT_S = 1.0, 60.0
 
 SETTINGS = {"LEGATO_REQUESTS_PER_MINUTE": "1000000", "LEGATO_REQUEST_BURST": "100000"}
 
@@ -78,8 +78,8 @@ def run(
 ) -> list[Tally]:
     with FailingUpstream(FIRST) as first, FailingUpstream(SPARE) as spare:
         routes = (
-            MODEL.format(name=FIRST, base_url=first.base_url, patience_s=FIRST_PATIENCE_S)
-            + MODEL.format(name=SPARE, base_url=spare.base_url, patience_s=SPARE_PATIENCE_S)
+            MODEL.format(name=FIRST, base_url=first.base_url, timeout_s=FIRST_TIMEOUT_S)
+            + MODEL.format(name=SPARE, base_url=spare.base_url, timeout_s=SPARE_TIMEOUT_S)
             + CLASSES
         )
         with Service(first, SETTINGS, routes=routes) as service:
@@ -115,6 +115,6 @@ async def _run(
 async def _until_served_by_the_first(tally: Tally) -> None:
     """Waits until it serves 20 chats."""
     served_before = tally.count(FIRST)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while tally.count(FIRST) < served_before + 20:
             await asyncio.sleep(0.05)

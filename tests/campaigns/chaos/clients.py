@@ -11,7 +11,7 @@ import aiohttp
 from tests.campaigns.chaos.failing_upstream import FIRST, SPARE
 
 QUESTION = [{"role": "user", "content": "Who are you?"}]
-CLIENT_PATIENCE_S = 120.0
+CLIENT_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Clients:
     async def __aenter__(self) -> "Clients":
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._api_key}"},
-            timeout=aiohttp.ClientTimeout(total=CLIENT_PATIENCE_S),
+            timeout=aiohttp.ClientTimeout(total=CLIENT_TIMEOUT_S),
         )
         self._tasks = [asyncio.create_task(self._ask_on(number)) for number in range(self._count)]
         return self

@@ -10,8 +10,8 @@ import sys
 from tests.campaigns.drain import campaign
 from tests.campaigns.drain.campaign import REPLACEMENTS, RESTARTS, Findings, Pace, Plan
 from tests.campaigns.faults.harnesses.zygote import Forks
-from tests.support.postgres import Postgres
-from tests.support.valkey import Valkey
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.valkey import Valkey
 
 
 def main() -> int:

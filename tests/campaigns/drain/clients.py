@@ -16,7 +16,7 @@ QUESTION = [{"role": "user", "content": "Who are you?"}]
 WORD = "rain"
 # Every so many clients there is one that wants its answer whole, and one that asks for something else than a chat.
 WHOLE_EVERY, READS_EVERY = 10, 20
-CLIENT_PATIENCE_S = 120.0
+CLIENT_TIMEOUT_S = 120.0
 
 
 @dataclass(eq=False)
@@ -47,7 +47,7 @@ class Clients:
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._api_key}"},
             connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=CLIENT_PATIENCE_S),
+            timeout=aiohttp.ClientTimeout(total=CLIENT_TIMEOUT_S),
         )
         await self._look_at_edges()
         self._watching = asyncio.create_task(self._watch_edges())
@@ -67,7 +67,7 @@ class Clients:
 
     async def until_all_run(self) -> None:
         chatting = self._count - self._count // READS_EVERY
-        async with asyncio.timeout(CLIENT_PATIENCE_S):
+        async with asyncio.timeout(CLIENT_TIMEOUT_S):
             while len(self.running) < chatting * 0.9:
                 await asyncio.sleep(POLL_S)
 

@@ -19,14 +19,14 @@ from cli.connection import ServiceStubs, running_services
 from services.chassis.rpc.channel import open_channel
 from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
 from tests.support.certificates import Authority
-from tests.support.ports import free_port
+from tests.support.servers.ports import free_port
 from tests.support.service import NEVER_SATURATED, ROUTES
 
 SERVICES = ("auth", "router", "metering")
 EDGES = ("edge-1", "edge-2")
 NAMES = (*(f"{service}-{number}" for service in SERVICES for number in (1, 2)), *EDGES)
 
-START_PATIENCE_S = 120.0
+START_TIMEOUT_S = 120.0
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
 # Longer than it takes whoever sends requests to notice that an edge wants no more of them, also on a busy machine.
@@ -130,7 +130,7 @@ class DrainHarness:
         return [line for line in broken if '"event":"limits.local"' not in line]
 
     async def _until_serving(self, name: str) -> None:
-        async with asyncio.timeout(START_PATIENCE_S):
+        async with asyncio.timeout(START_TIMEOUT_S):
             while not await self.is_serving(name):
                 await asyncio.sleep(POLL_S)
 

@@ -17,7 +17,7 @@ from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
 from tests.campaigns.faults.tally import Tally, table
 from tests.campaigns.faults.trials import TRIALS, Result, try_directed, try_out
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 PARTS = ["forked", "whole", "bugs"]
 

@@ -9,9 +9,9 @@ from tests.support.upstreams.openai import Recorded, Reply, Upstream
 CHAT_PATH = "/v1/chat/completions"
 
 
-async def converse(chat: Chat, address: tuple[str, int], patience_s: float) -> None:
+async def converse(chat: Chat, address: tuple[str, int], timeout_s: float) -> None:
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             await _converse(chat, address)
     except TimeoutError:
         chat.received.hung = True

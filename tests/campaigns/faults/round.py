@@ -18,7 +18,7 @@ from tests.campaigns.faults.harnesses.reaper import Reaper, looks
 from tests.campaigns.faults.judge import Circumstances, Kind, Violation, judge
 from tests.campaigns.faults.ledger import Account, first_request_id
 from tests.campaigns.faults.points import Point
-from tests.support.service import PATIENCE_S
+from tests.support.service import WAIT_TIMEOUT_S
 
 # Enough for any cast, each with more than all its rounds cost.
 CUSTOMERS: Final = 8
@@ -49,24 +49,24 @@ class Outcome:
 class Stage:
     """A harness, and the customers who chat in it round after round."""
 
-    def __init__(self, harness: FaultHarness, customers: list[Customer], guest: Customer, patience_s: float) -> None:
+    def __init__(self, harness: FaultHarness, customers: list[Customer], guest: Customer, timeout_s: float) -> None:
         """`guest` asks after every round whether the harness serves."""
         self._harness = harness
         self._customers = customers
         self._guest = guest
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._balances: dict[str, int] = {}
         self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices).current
         self._character = load_character()
 
     @classmethod
     async def prepare(
-        cls, harness: FaultHarness, credit_nanos: int = CREDIT_NANOS, patience_s: float = PATIENCE_S
+        cls, harness: FaultHarness, credit_nanos: int = CREDIT_NANOS, timeout_s: float = WAIT_TIMEOUT_S
     ) -> "Stage":
-        """`patience_s` is how long anything may be open after the last chat has ended."""
+        """`timeout_s` is how long anything may be open after the last chat has ended."""
         customers = await harness.new_customers(CUSTOMERS, credit_nanos)
         [guest] = await harness.new_customers(1, CREDIT_NANOS)
-        stage = cls(harness, customers, guest, patience_s)
+        stage = cls(harness, customers, guest, timeout_s)
         found = harness.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
         stage._balances = {account_id: account.balance_nanos for account_id, account in found.items()}
         await stage._probe()
@@ -79,9 +79,9 @@ class Stage:
         harness.provider.expect(outcome.chats)
         died_before, since = harness.deaths(), first_request_id()
         reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
-        reaping = asyncio.create_task(reaper.work(self._patience_s))
+        reaping = asyncio.create_task(reaper.work(self._timeout_s))
         try:
-            await asyncio.gather(*(converse(chat, harness.address, PATIENCE_S) for chat in outcome.chats))
+            await asyncio.gather(*(converse(chat, harness.address, WAIT_TIMEOUT_S) for chat in outcome.chats))
             await reaping
             await self._quiet(outcome.chats)
             outcome.reached = not harness.is_armed(point.place)
@@ -114,7 +114,7 @@ class Stage:
         since = first_request_id()
         repeats = [chat.again() for chat in outcome.chats]
         self._harness.provider.expect(repeats)
-        await asyncio.gather(*(converse(chat, self._harness.address, PATIENCE_S) for chat in repeats))
+        await asyncio.gather(*(converse(chat, self._harness.address, WAIT_TIMEOUT_S) for chat in repeats))
         try:
             await self._quiet(repeats)
         except Stuck as stuck:
@@ -139,7 +139,7 @@ class Stage:
     async def _quiet(self, chats: list[Chat]) -> None:
         """Until every process serves, no credit is held, no slot is taken and the provider is left alone."""
         open_still = ""
-        async for _ in looks(self._patience_s):
+        async for _ in looks(self._timeout_s):
             open_still = self._harness.open_still() or ", ".join(
                 f"the provider still answers {chat.tag}" for chat in chats if chat.still_asked
             )
@@ -150,10 +150,10 @@ class Stage:
     async def _probe(self) -> None:
         """The harness serves again, from end to end."""
         said = b""
-        async for _ in looks(self._patience_s):
+        async for _ in looks(self._timeout_s):
             chat = Chat(WHOLE, self._guest, _new_tag())
             self._harness.provider.expect_too(chat)
-            await converse(chat, self._harness.address, PATIENCE_S)
+            await converse(chat, self._harness.address, WAIT_TIMEOUT_S)
             if chat.received.ending == "done":
                 return
             said = bytes(chat.received.raw)

@@ -11,7 +11,7 @@ from tests.campaigns.faults.directed import SCENARIOS
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS
 from tests.campaigns.faults.trials import TRIALS, play, try_directed, try_out
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 # Those that show at once.
 TRIED = ("settle before journal", "journal after relay", "void when the stream broke", "one journal copy")
@@ -45,7 +45,7 @@ async def test_processes_with_a_seeded_mistake_serve(forks: Forks) -> None:
     """One that no longer fits the code would keep them from starting, and show nothing."""
     for trial in TRIALS:
         changes = (*trial.misfortunes, trial.bug)
-        assert await play(forks, trial, changes, rounds=0, patience_s=1, dice=random.Random()) == ""
+        assert await play(forks, trial, changes, rounds=0, timeout_s=1, dice=random.Random()) == ""
 
 
 @pytest.mark.parametrize("bug", SCENARIOS)

@@ -14,13 +14,13 @@ from tests.campaigns.faults.harnesses.parts import Part
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
 from tests.campaigns.faults.round import CREDIT_NANOS, Stage
-from tests.support.service import PATIENCE_S
+from tests.support.service import WAIT_TIMEOUT_S
 
 MOST_ROUNDS: Final = 40
 # Without the mistake the same must be silent for so many rounds.
 SILENT_ROUNDS: Final = 3
 # With the mistake, what is stuck is waited for no longer. Without it, a busy machine is no reason for an alarm.
-SHORT_PATIENCE_S: Final = 4.0
+SHORT_TIMEOUT_S: Final = 4.0
 
 _LONG = Part("long stream", pieces=60, pause_s=0.1)
 
@@ -85,26 +85,26 @@ TRIALS: Final = [
 
 
 async def try_out(forks: Forks, trial: Trial, dice: random.Random, silent_rounds: int = SILENT_ROUNDS) -> Result:
-    false_alarm = await play(forks, trial, trial.misfortunes, silent_rounds, PATIENCE_S, dice)
-    caught = await play(forks, trial, (*trial.misfortunes, trial.bug), MOST_ROUNDS, SHORT_PATIENCE_S, dice)
+    false_alarm = await play(forks, trial, trial.misfortunes, silent_rounds, WAIT_TIMEOUT_S, dice)
+    caught = await play(forks, trial, (*trial.misfortunes, trial.bug), MOST_ROUNDS, SHORT_TIMEOUT_S, dice)
     return Result(trial.bug, caught, false_alarm)
 
 
 async def play(
-    forks: Forks, trial: Trial, changes: tuple[str, ...], rounds: int, patience_s: float, dice: random.Random
+    forks: Forks, trial: Trial, changes: tuple[str, ...], rounds: int, timeout_s: float, dice: random.Random
 ) -> str:
     """The first violation, if there is one."""
     async with Provider() as provider:
         harness = ForkedHarness(forks, provider, edges=trial.edges, settings=trial.settings, changes=changes)
         try:
             await harness.start()
-            stage = await Stage.prepare(harness, trial.credit_nanos, patience_s)
+            stage = await Stage.prepare(harness, trial.credit_nanos, timeout_s)
             for number in range(1, rounds + 1):
                 outcome = await stage.play(trial.points[number % len(trial.points)], dice.getrandbits(32))
                 for violation in outcome.violations:
                     return f"{violation.kind} at {outcome.point.name}, round {number}: {violation.what}"
                 if trial.credit_nanos != CREDIT_NANOS:
-                    stage = await Stage.prepare(harness, trial.credit_nanos, patience_s)
+                    stage = await Stage.prepare(harness, trial.credit_nanos, timeout_s)
         finally:
             await harness.stop()
     return ""

@@ -36,7 +36,7 @@ LARGEST_BYTES: Final = 1024 * 1024
 TICKS: Final = 20
 REPLY: Final = Reply(contents=[" tick"], repeat=TICKS, event_delay_s=0.05)
 ANSWER_WITHIN_S: Final = 0.5
-PATIENCE_S: Final = 120.0
+WAIT_TIMEOUT_S: Final = 120.0
 PROBE: Final = b"OPTIONS /v1/models HTTP/1.1\r\nHost: fuzz\r\n\r\n"
 PROBE_EACH_S: Final = 0.03
 FAILURES: Final = re.compile(r'"event":\s*"(request\.failed|chat\.failed)"')
@@ -124,7 +124,7 @@ class Campaign:
         answer = b""
         try:
             with contextlib.suppress(ConnectionError):
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(WAIT_TIMEOUT_S):
                     for piece in request.pieces:
                         writer.write(piece)
                         await writer.drain()
@@ -138,7 +138,7 @@ class Campaign:
                     async with asyncio.timeout(ANSWER_WITHIN_S):
                         answer = await reader.read(4096)
         except TimeoutError:
-            self.found.append(f"seed {self._seed}: {request.name}: was not taken within {PATIENCE_S:.0f} s")
+            self.found.append(f"seed {self._seed}: {request.name}: was not taken within {WAIT_TIMEOUT_S:.0f} s")
         finally:
             writer.transport.abort()
         return answer
@@ -146,7 +146,7 @@ class Campaign:
     async def _follow_streams(self, stop: asyncio.Event) -> None:
         """Another customer's: each must come whole, whatever is sent meanwhile."""
         async with openai.AsyncOpenAI(
-            base_url=self._service.base_url, api_key=self._victim_key, max_retries=0, timeout=PATIENCE_S
+            base_url=self._service.base_url, api_key=self._victim_key, max_retries=0, timeout=WAIT_TIMEOUT_S
         ) as client:
             while not stop.is_set():
                 try:
@@ -220,7 +220,7 @@ class Probe(threading.Thread):
                 self._ask_over_and_over()
 
     def _ask_over_and_over(self) -> None:
-        with socket.create_connection(self._address, timeout=PATIENCE_S) as connection:
+        with socket.create_connection(self._address, timeout=WAIT_TIMEOUT_S) as connection:
             while not self._ended.wait(PROBE_EACH_S):
                 before_s = self._edge.processor_s()
                 connection.sendall(PROBE)

@@ -37,7 +37,7 @@ class LoopWatch:
             run_once()
             self._longest_s = max(self._longest_s, time.thread_time() - began_s)
 
-        # What others left is not looked through for garbage meanwhile, as in a process that serves.
+        # What others left is not looked through for garbage, as in a process that serves; nor later: tests/conftest.py.
         gc.collect()
         gc.freeze()
         loop._run_once = run_once_timed
@@ -45,7 +45,6 @@ class LoopWatch:
             yield
         finally:
             del loop._run_once
-            gc.unfreeze()
 
 
 class MemoryWatch:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
-from tests.support.service import PATIENCE_S, Service, UpstreamThread
+from tests.support.service import WAIT_TIMEOUT_S, Service, UpstreamThread
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
 CHECKS = (
@@ -49,7 +49,7 @@ def run_schemathesis(examples: int, seed: int, folder: Path) -> subprocess.Compl
             "--phases=examples,coverage,fuzzing",
             f"--max-examples={examples}",
             f"--seed={seed}",
-            f"--request-timeout={PATIENCE_S}",
+            f"--request-timeout={WAIT_TIMEOUT_S}",
             f"--header=Authorization: Bearer {api_key}",
             "--generation-database=none",
             "--suppress-health-check=all",

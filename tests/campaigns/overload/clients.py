@@ -9,7 +9,7 @@ from typing import Final
 
 import aiohttp
 
-PATIENCE_S: Final = 60.0
+WAIT_TIMEOUT_S: Final = 60.0
 CHAT: Final = {"model": "mezzo", "messages": [{"role": "user", "content": "How is the weather?"}], "stream": True}
 
 
@@ -42,7 +42,10 @@ class Clients:
         headers = {"Authorization": f"Bearer {self._api_keys[self._next_key]}"}
         began_s = time.monotonic()
         try:
-            async with asyncio.timeout(PATIENCE_S), self._session.post(self._url, json=CHAT, headers=headers) as answer:
+            async with (
+                asyncio.timeout(WAIT_TIMEOUT_S),
+                self._session.post(self._url, json=CHAT, headers=headers) as answer,
+            ):
                 said = await answer.read()
         except (TimeoutError, aiohttp.ClientError):
             tally.failed += 1

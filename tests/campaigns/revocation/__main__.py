@@ -11,7 +11,7 @@ from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.tally import Progress
 from tests.campaigns.revocation import campaign
 from tests.campaigns.revocation.tally import Findings
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 
 
 def main() -> int:

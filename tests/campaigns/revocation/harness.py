@@ -29,7 +29,7 @@ AUTHS = ("auth-1", "auth-2")
 EDGES = ("edge-1", "edge-2", "edge-3")
 NAMES = (*AUTHS, "router", "metering", *EDGES)
 
-START_PATIENCE_S = 120.0
+START_TIMEOUT_S = 120.0
 # Longer than a change takes to hold everywhere.
 CALL_TIMEOUT_S = 5.0
 CREDIT_NANOS = 5 * 10**9
@@ -81,7 +81,7 @@ class RevocationHarness:
             stack.push_async_callback(self._end)
             for name in NAMES:
                 self._order(name)
-            async with asyncio.timeout(START_PATIENCE_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 while not all(is_listening(Path(self._socket(name).removeprefix("unix:"))) for name in NAMES):
                     await asyncio.sleep(0.02)
             yield self

@@ -15,7 +15,7 @@ from tests.campaigns.revocation.harness import AUTHS, EDGES, RevocationHarness
 from tests.campaigns.revocation.tally import BOUND_S, Findings, refusal_of
 
 # What should come true does so much sooner; what does not by then never will.
-PATIENCE_S = 30.0
+WAIT_TIMEOUT_S = 30.0
 SUSPENDED_SHARE = 0.2
 STREAMED_SHARE = 0.3
 KILLED_SHARE = 0.2
@@ -152,7 +152,7 @@ class Wave:
     async def _come_true(self, what: str, awaited: "list[Awaitable[None]]") -> None:
         """All of them in time."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_TIMEOUT_S):
                 await asyncio.gather(*awaited)
         except TimeoutError:
-            raise AssertionError(f"not {what} within {PATIENCE_S:.0f} s") from None
+            raise AssertionError(f"not {what} within {WAIT_TIMEOUT_S:.0f} s") from None

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
 from tests.console.harness import COOKIE, ConsoleHarness
-from tests.support.chromium import find_chromium
+from tests.support.servers.chromium import find_chromium
 
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 860}
 # Everything a browser does here is over in a moment; a busy machine may take long.

@@ -13,7 +13,7 @@ import pytest
 from edge.wire.requests import LARGEST_BODY_BYTES
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask, post_chat
-from tests.support.service import PATIENCE_S, Service
+from tests.support.service import WAIT_TIMEOUT_S, Service
 from tests.support.upstreams.openai import Upstream
 
 FLOODING = 60
@@ -75,7 +75,7 @@ async def send_body_without_key(service: Service) -> bytes:
 
 async def test_flood_of_bodies_without_a_key_takes_no_room(flooded: Service, client: openai.AsyncOpenAI) -> None:
     before_bytes = resident_bytes(flooded)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         flood = asyncio.gather(*(send_body_without_key(flooded) for _ in range(FLOODING)))
         while not flood.done():
             await chat(client)
@@ -90,7 +90,7 @@ async def test_sockets_that_say_nothing_take_little_room_and_are_closed(
     flooded: Service, client: openai.AsyncOpenAI
 ) -> None:
     before_bytes = resident_bytes(flooded)
-    async with asyncio.timeout(PATIENCE_S), contextlib.AsyncExitStack() as sockets:
+    async with asyncio.timeout(WAIT_TIMEOUT_S), contextlib.AsyncExitStack() as sockets:
         readers = []
         for _ in range(SILENT):
             reader, writer = await asyncio.open_connection(*flooded.address)

@@ -12,10 +12,10 @@ import pytest
 from tests.e2e.chats import CHAT, QUESTION
 from tests.e2e.fleet import Edge, Fleet, MadeKey
 from tests.e2e.raw_http import Answer, OpenChat, ask, post_chat
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
+from tests.support.servers.valkey import Valkey
 from tests.support.service import wait_until
 from tests.support.upstreams.openai import Reply, Upstream
-from tests.support.valkey import Valkey
 
 # One request a minute: no time passes while a test runs.
 BURST = 40

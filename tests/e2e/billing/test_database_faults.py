@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import Charged, check_books, read_rules
-from tests.support.postgres import Postgres
+from tests.support.servers.postgres import Postgres
 from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
 

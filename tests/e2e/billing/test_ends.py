@@ -177,15 +177,15 @@ def test_end_of_a_request_that_is_left_by_habit(service: Service, upstream: Upst
     upstream.replies.append(Reply(usage=None))
     counted = post_chat(service, service.new_key(service.new_account()), {**chat, "stream": False}).json["usage"]
     upstream.default_reply = Reply(first_event_delay_s=600)
-    credit_nanos, patience_s = parse_usd("5.00"), 0.05
+    credit_nanos, timeout_s = parse_usd("5.00"), 0.05
     # Whoever leaves before our router could say that the provider has the prompt is not charged: so once more then.
-    while service.settled_balance_nanos(account) == credit_nanos and patience_s < 20:
+    while service.settled_balance_nanos(account) == credit_nanos and timeout_s < 20:
         leaving = OpenChat(service, api_key, chat)
         request = wait_for_requests(upstream, len(upstream.requests) + 1)
-        time.sleep(patience_s)
+        time.sleep(timeout_s)
         leaving.leave()
         wait_until(request.ended.is_set)
-        patience_s *= 1.5
+        timeout_s *= 1.5
     *free, charged = sorted(service.holds(account), key=lambda hold: hold.charged_nanos)
     assert len(free) >= 3
     assert {(hold.state, hold.charged_nanos) for hold in free} == {("void", 0)}

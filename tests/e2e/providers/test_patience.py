@@ -68,7 +68,7 @@ def test_reader_that_stops_holds_up_its_own_model_alone_and_is_cut_off(
     assert post_chat(impatient, impatient.new_key(impatient.new_account()), CHAT).body.endswith(b"data: [DONE]\n\n")
 
     # Long before it would be by default.
-    wait_until(lambda: request.aborted, patience_s=50)
+    wait_until(lambda: request.aborted, timeout_s=50)
     assert request.writes < MUCH
     charged_nanos = parse_usd("5.00") - impatient.settled_balance_nanos(account)
     [row], [hold] = impatient.usage(account), impatient.holds(account)

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, look_at
 from tests.e2e.raw_http import CHAT, Answer, OpenChat, ask, post_chat, send_bytes
-from tests.support.collector import Collector
+from tests.support.servers.collector import Collector
 from tests.support.service import Service, wait_until
 from tests.support.upstreams.openai import Reply, Upstream
 

@@ -23,8 +23,8 @@ from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
 from tests.support.certificates import Authority
-from tests.support.debian import find_program
 from tests.support.fakes import FakeClock
+from tests.support.servers.debian import find_program
 from tests.support.service import Service, wait_until
 from tests.support.upstreams.openai import Upstream
 

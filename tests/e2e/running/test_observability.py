@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.chats import QUESTION, USAGE
 from tests.e2e.operations import PROCESSES, lines_of, look_at, value_of
 from tests.e2e.raw_http import post_chat
-from tests.support.collector import Collector
+from tests.support.servers.collector import Collector
 from tests.support.service import Service, wait_until
 from tests.support.upstreams.openai import Reply, Upstream
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
+from tests.edge.auth_harness import WAIT_TIMEOUT_S, AuthHarness, bearer
 from tests.support.fault_proxy import STALL
 
 
@@ -18,11 +18,11 @@ async def test_use_that_was_told_on_a_line_that_swallowed_it_is_told_again(
         await harness.leased()
         harness.lines[0].set(STALL)
         harness.principals._principal_cache.add_used_keys([key.key_id])
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while harness.principals._principal_cache._used_key_ids:
                 await asyncio.sleep(0.01)
         harness.lines[0].heal()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not (await harness.key(key)).HasField("last_use_time"):
                 await asyncio.sleep(0.05)
 
@@ -39,7 +39,7 @@ async def test_two_replicas_of_three_are_watched_and_the_third_takes_the_place_o
     async with AuthHarness(socket_folder, tmp_path, SystemClock(), log, replicas=3).opened() as harness:
 
         async def watched(count: int) -> set[int]:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(WAIT_TIMEOUT_S):
                 while sum(replica.usable for replica in harness.replicas.in_order()) != count:
                     await asyncio.sleep(0.01)
             return {number for number, line in enumerate(harness.lines) if line.connections}
@@ -48,7 +48,7 @@ async def test_two_replicas_of_three_are_watched_and_the_third_takes_the_place_o
         assert len(before) == 2
         await harness.shut(min(before))
         third = ({0, 1, 2} - before).pop()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not harness.lines[third].connections:
                 await asyncio.sleep(0.01)
         await watched(2)

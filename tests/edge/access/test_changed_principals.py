@@ -11,7 +11,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
+from tests.edge.auth_harness import WAIT_TIMEOUT_S, AuthHarness, bearer
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_key_that_was_revoked_between_its_verification_and_the_answer_is_n
     await harness.heard_of(2)
     # The heartbeat that named the key has come and gone.
     with harness.principals.track_key(principal) as running_key:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not running_key.is_refused:
                 await asyncio.sleep(0.01)
 
@@ -113,7 +113,7 @@ async def test_running_answers_are_looked_up_where_the_list_of_changes_has_a_gap
         # As if so much had changed that auth no longer knows what.
         harness.principals._principal_cache._epoch = 0
         harness.principals.start()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not bad.is_refused:
                 await asyncio.sleep(0.01)
         assert not good.is_refused

@@ -16,7 +16,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
+from tests.edge.auth_harness import WAIT_TIMEOUT_S, AuthHarness, bearer
 from tests.support.fakes import FakeClock
 from tests.support.fault_proxy import CUT
 
@@ -242,6 +242,7 @@ def test_uses_are_told_in_portions_and_again_where_they_were_not_heard(cache: Pr
     assert set(cache.pop_used_keys(10)) == {"key_a", "key_b", "key_c"}
 
 
+@pytest.mark.untraced
 def test_memory_is_bounded_and_the_oldest_goes_first(cache: PrincipalCache, clock: FakeClock) -> None:
     one = principal()
     for number in range(MOST_CACHED_PRINCIPALS + 1):
@@ -320,7 +321,7 @@ async def test_edge_that_was_cut_off_hears_of_it_when_it_is_back(harness: AuthHa
     assert not harness.principals.maintenance.is_on
     for line in harness.lines:
         line.heal()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while not harness.principals.maintenance.is_on:
             await asyncio.sleep(0.01)
 
@@ -339,7 +340,7 @@ async def test_edge_that_starts_knows_when_it_has_heard_auth_for_the_first_time(
     newcomer = Principals(harness.replicas, SystemClock(), log, Registry())
     await harness.principals.close()
     newcomer.start()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         await newcomer.known()
     assert newcomer.maintenance.is_on
     await newcomer.close()

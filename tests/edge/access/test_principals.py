@@ -12,7 +12,7 @@ from services.auth.keys import Peppers
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, PEPPER, AuthHarness, bearer
+from tests.edge.auth_harness import PEPPER, WAIT_TIMEOUT_S, AuthHarness, bearer
 from tests.support.fakes import FakeClock
 from tests.support.fault_proxy import Cut
 
@@ -173,7 +173,7 @@ async def test_auth_that_comes_back_is_asked_again(harness: AuthHarness, clock: 
     await harness.shut()
     clock.advance(LEASE_S)
     await harness.open()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while True:
             try:
                 await harness.principals.authenticate(bearer(created.api_key))
@@ -214,7 +214,7 @@ async def test_key_on_a_pepper_that_was_taken_away_is_refused_once_every_replica
 async def test_use_of_a_key_reaches_auth(harness: AuthHarness) -> None:
     used, unused = await harness.new_key(), await harness.new_key()
     await harness.principals.authenticate(bearer(used.api_key))
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while not (await harness.key(used.key)).HasField("last_use_time"):
             await asyncio.sleep(0.05)
     assert not (await harness.key(unused.key)).HasField("last_use_time")

@@ -11,7 +11,7 @@ from services.chassis.load.queueing import LEAST_SAMPLES
 from services.chassis.timing.deadlines import SystemClock
 from tests.support.fakes import FakeClock
 
-PATIENCE_S = 60
+WAIT_TIMEOUT_S = 60
 
 
 def fill(saturation: EdgeSaturation, chats: int, key_id: str = "greedy") -> None:
@@ -74,7 +74,7 @@ async def test_lateness_of_a_real_loop_is_noticed() -> None:
     saturation.start()
     fill(saturation, 2 * LEAST_CHATS)
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not is_refused(saturation):
                 # Whatever falls due meanwhile is run late.
                 time.sleep(SAMPLE_EACH_S + 2 * LATENESS_TOLERATED_S)  # noqa: ASYNC251

@@ -73,11 +73,12 @@ def test_zero_sets_no_limit() -> None:
     assert count_until_refused(wrong_key_limiter(FakeClock(), per_minute=0), "203.0.113.7") == 1000
 
 
+@pytest.mark.untraced
 def test_many_addresses_take_little_room() -> None:
     """A client of many addresses must not fill our memory with them."""
     clock = FakeClock()
     counted = wrong_key_limiter(clock)
-    for number in range(100_000):
+    for number in range(20_000):
         counted.count(scope(f"198.{number >> 16}.{number >> 8 & 255}.{number & 255}"))
         clock.advance(0.01)
 

@@ -12,7 +12,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, AuthHarness, bearer
+from tests.edge.auth_harness import WAIT_TIMEOUT_S, AuthHarness, bearer
 from tests.support.fault_proxy import CUT, STALL, Delay, Fault
 from tests.support.waiting import until
 
@@ -25,17 +25,17 @@ async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterato
 
 async def watched(harness: AuthHarness, count: int) -> None:
     """Waits until so many replicas answer pings."""
-    await until(lambda: sum(replica.usable for replica in harness.replicas.in_order()) == count, PATIENCE_S)
+    await until(lambda: sum(replica.usable for replica in harness.replicas.in_order()) == count, WAIT_TIMEOUT_S)
 
 
 async def lease_over(harness: AuthHarness) -> None:
-    await until(lambda: harness.principals._principal_cache.lag_s >= LEASE_S, PATIENCE_S)
+    await until(lambda: harness.principals._principal_cache.lag_s >= LEASE_S, WAIT_TIMEOUT_S)
 
 
 async def still_heard(harness: AuthHarness) -> None:
     """A ping that was sent after this moment is answered."""
     now_s = SystemClock().elapsed_s()
-    await until(lambda: SystemClock().elapsed_s() - harness.principals._principal_cache.lag_s > now_s, PATIENCE_S)
+    await until(lambda: SystemClock().elapsed_s() - harness.principals._principal_cache.lag_s > now_s, WAIT_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -114,7 +114,7 @@ async def test_heartbeats_that_were_under_way_for_longer_than_a_lease_give_none(
         take(heartbeat, sent_at_s)
 
     monkeypatch.setattr(harness.principals._principal_cache, "apply_heartbeat", count)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAIT_TIMEOUT_S):
         while heartbeats < 5:
             assert harness.principals._principal_cache.lag_s >= LEASE_S
             await asyncio.sleep(0.01)

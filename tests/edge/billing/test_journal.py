@@ -266,6 +266,7 @@ _STEPS = st.sampled_from(
 )
 
 
+@pytest.mark.untraced
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(_STEPS, st.integers(0, 99)), max_size=60))
 def test_next_process_finds_exactly_what_was_written(

@@ -163,7 +163,8 @@ async def test_client_that_does_not_read_is_cut_after_a_while(monkeypatch: pytes
 
 
 async def test_client_that_reads_slowly_is_not_cut_off() -> None:
-    async with served(stalled_reader_s=0.5) as port:
+    # Long enough for a busy machine, and shorter than all of the reading.
+    async with served(stalled_reader_s=3) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /big HTTP/1.1\r\nHost: test\r\n\r\n")
         received_bytes = 0

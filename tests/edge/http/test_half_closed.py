@@ -13,7 +13,7 @@ from edge.wire.completion_json import COMMENT
 from edge.wire.requests import WHEN_GONE
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
-PATIENCE_S = 30
+WAIT_TIMEOUT_S = 30
 
 
 class App:
@@ -56,7 +56,7 @@ async def served_by(app: Any) -> AsyncIterator[int]:
 @pytest.mark.parametrize("is_probed", [True, False])
 async def test_client_that_half_closes_and_waits_is_served(path: bytes, is_probed: bool) -> None:
     app = App()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET % path)
         writer.write_eof()
@@ -78,7 +78,7 @@ async def test_client_that_half_closes_and_waits_is_served(path: bytes, is_probe
 @pytest.mark.parametrize("half_closes_first", [True, False])
 async def test_client_that_leaves_is_noticed_though_nothing_is_said(path: bytes, half_closes_first: bool) -> None:
     app = App()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET % path)
         await app.asked.wait()
@@ -94,7 +94,7 @@ async def test_client_that_leaves_is_noticed_though_nothing_is_said(path: bytes,
 async def test_old_client_that_sends_no_more_has_left() -> None:
     """There is nothing that could be said to it before its answer, so nobody could tell."""
     app = App()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HTTP/1.0\r\nhost: x\r\n\r\n")
         await app.asked.wait()
@@ -108,7 +108,7 @@ async def test_old_client_that_sends_no_more_has_left() -> None:
 )
 async def test_client_that_ends_before_its_request_does_has_left(head: bytes) -> None:
     app = App()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(head)
         writer.write_eof()
@@ -118,7 +118,7 @@ async def test_client_that_ends_before_its_request_does_has_left(head: bytes) ->
 
 async def test_all_requests_that_came_before_the_end_are_answered() -> None:
     app = App()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET % b"/" + GET % b"/")
         await app.asked.wait()
@@ -133,7 +133,7 @@ async def test_all_requests_that_came_before_the_end_are_answered() -> None:
 async def test_connection_is_not_kept_for_a_client_that_sends_no_more() -> None:
     app = App()
     app.may_answer.set()
-    async with served_by(app) as port, asyncio.timeout(PATIENCE_S):
+    async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET % b"/")
         await reader.readuntil(b"0\r\n\r\n")

@@ -124,7 +124,11 @@ async def test_pieces_are_written_without_waiting_as_long_as_the_client_keeps_up
     async with asyncio.timeout(60):
         writer.write(b"GET /fill HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         await app.is_full.wait()
-        answer = await reader.read()
+        pieces = []
+        # `read()` would take it byte by byte, with a buffer that small.
+        while piece := await reader.read(len(PIECE)):
+            pieces.append(piece)
+        answer = b"".join(pieces)
     writer.close()
     assert answer.count(PIECE) == app.written
     assert answer.endswith(b"7\r\nthe end\r\n0\r\n\r\n")

@@ -14,6 +14,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.services.auth.client import AuthClient
 from tests.support.fakes import FakeClock
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 
 class FakeSleep:
@@ -47,9 +48,19 @@ def peppers() -> Peppers:
 
 
 @pytest.fixture
+def database_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> Iterator[str]:
+    """A database with the tables of auth."""
+    if database_kind == "sqlite":
+        yield migrated_sqlite(tmp_path / "test.db", "auth", MIGRATIONS)
+        return
+    postgres: MigratedPostgres = request.getfixturevalue("migrated_postgres")
+    with postgres.lend("auth", MIGRATIONS) as url:
+        yield url
+
+
+@pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     opened = Database(database_url, "auth")
-    opened.migrate(MIGRATIONS)
     yield opened
     opened.close()
 

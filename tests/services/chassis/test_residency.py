@@ -15,7 +15,7 @@ from services.metering.settings import MeteringSettings
 from services.router.settings import RouterSettings
 
 ELSEWHERE = "postgresql://legato:hunter2@db.example.com/legato"
-PATIENCE_S = 60
+WAIT_TIMEOUT_S = 60
 
 
 @pytest.mark.parametrize("region", ["ca-central-1", "canadacentral", "northamerica-northeast2", "local"])
@@ -70,7 +70,7 @@ def test_no_process_starts_on_a_store_abroad(module: str, stores: list[str], tmp
     environ |= {"LEGATO_DATA": str(tmp_path / "data"), "LEGATO_KEY_PEPPERS": "1:" + "5e" * 32}
     environ |= {f"LEGATO_{store}_REGION": "us-east-1" for store in ("DATA", "DATABASE", "VALKEY")}
     ended = subprocess.run(
-        [sys.executable, "-m", module], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-m", module], env=environ, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False
     )
 
     assert ended.returncode == 2

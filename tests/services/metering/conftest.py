@@ -23,14 +23,25 @@ from services.metering.store.prices import adopt_prices
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.support.fakes import FakeClock
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 MIGRATIONS = Path(services.metering.__file__).parent / "migrations"
 
 
 @pytest.fixture
+def database_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> Iterator[str]:
+    """A database with the tables of metering."""
+    if database_kind == "sqlite":
+        yield migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS)
+        return
+    postgres: MigratedPostgres = request.getfixturevalue("migrated_postgres")
+    with postgres.lend("metering", MIGRATIONS) as url:
+        yield url
+
+
+@pytest.fixture
 def database(database_url: str) -> Iterator[Database]:
     database = Database(database_url, "metering")
-    database.migrate(MIGRATIONS)
     yield database
     database.close()
 

@@ -35,8 +35,8 @@ DEADLINE_S = 60
 
 
 @pytest.fixture
-def database_url(postgres_url: str) -> str:
-    return postgres_url
+def database_kind() -> str:
+    return "postgresql"
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 
 
 def start(data: Path, **settings: str) -> "subprocess.Popen[str]":
@@ -42,13 +42,13 @@ def admin(socket_folder: Path) -> Iterator[CreditAdminServiceStub]:
 
 def stop(process: "subprocess.Popen[str]") -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
     return process.returncode, said
 
 
 def balance_after_grant(admin: CreditAdminServiceStub, grant_id: str) -> int:
     request = pb.GrantCreditsRequest(operation_id=grant_id, account_id="acct_a", amount_nanos=5)
-    return admin.GrantCredits(request, wait_for_ready=True, timeout=PATIENCE_S).balance.balance_nanos
+    return admin.GrantCredits(request, wait_for_ready=True, timeout=WAIT_TIMEOUT_S).balance.balance_nanos
 
 
 def test_balances_outlive_an_orderly_end(socket_folder: Path, admin: CreditAdminServiceStub) -> None:
@@ -72,7 +72,7 @@ def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> N
         LEGATO_AUDIT_INTERVAL_S="-1",
         LEGATO_METERING_METRICS_LISTEN="9100",
     )
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
     assert process.returncode == 2
     assert [line.split(":")[0] for line in said.splitlines()] == [
         "LEGATO_METERING_REPLICAS", "LEGATO_REQUESTS_PER_MINUTE", "LEGATO_TOKENS_PER_MINUTE",
@@ -85,7 +85,7 @@ def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> N
 def test_wrong_prices_are_named(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text("[classes.mezzo]\ninput = 3\n")
     process = start(tmp_path / "data", LEGATO_PRICES=str(tmp_path / "prices.toml"))
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
     assert process.returncode == 2
     assert "classes.mezzo.input" in said
     assert "classes.forte: is missing" in said
@@ -94,7 +94,7 @@ def test_wrong_prices_are_named(tmp_path: Path) -> None:
 
 def test_database_that_cannot_be_reached_is_named_in_one_line(tmp_path: Path) -> None:
     process = start(tmp_path, LEGATO_DATABASE_URL="postgresql://legato@/legato?host=/nowhere")
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
     assert process.returncode == 1
     [line] = said.splitlines()
     assert line.startswith("metering: the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): ")
@@ -138,13 +138,13 @@ def next_event(process: "subprocess.Popen[str]", event: str) -> dict[str, Any]:
 
 
 def metrics_at(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE_S) as response:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=WAIT_TIMEOUT_S) as response:
         text: str = response.read().decode()
         return text
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)

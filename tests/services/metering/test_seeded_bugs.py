@@ -8,12 +8,14 @@ from typing import NoReturn
 import psycopg
 import pytest
 
+from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.machine import Machine
 from tests.services.metering.model import Refusal
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.services.metering.seeded_bugs import RACES, RULES, STORE, Patch
 from tests.services.metering.stories import tell_story
+from tests.support.servers.migrated import migrated_sqlite
 
 # The first few are enough, until somebody changes what they are made of.
 STORIES = 200
@@ -28,9 +30,11 @@ class Impatient(Machine):
         raise Caught(violation)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("patch", [*RULES.values(), *STORE.values()], ids=[*RULES, *STORE])
 def test_bug_in_the_rules_or_the_store_is_caught(patch: Patch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with contextlib.closing(Replicas(f"sqlite:///{tmp_path}/test.db")) as replicas:
+    url = migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS)
+    with contextlib.closing(Replicas(url)) as replicas:
         patch(monkeypatch)
         with pytest.raises(Caught):
             tell_stories(replicas)

@@ -16,12 +16,13 @@ import pytest
 
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Void
+from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.machine import Machine
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY
 from tests.services.metering.stories import STORY_STEPS, tell_story
 from tests.services.metering.strategies import Named
-from tests.support.postgres import Postgres
+from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
 STEPS = int(os.environ.get("STATE_MACHINE_STEPS", "0"))
 FIRST_STORY = int(os.environ.get("STATE_MACHINE_FIRST_STORY", str(time.time_ns()) if STEPS else "0"))
@@ -54,6 +55,7 @@ def operations_on(request: Named) -> Iterator[Operation[Any]]:
     yield Sweep(*request)
 
 
+@pytest.mark.untraced
 def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_again(database_url: str) -> None:
     with closing(Replicas(database_url)) as replicas:
         for bring_about in STATES.values():
@@ -80,18 +82,18 @@ def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshRepli
     @contextmanager
     def open_replicas() -> Iterator[Replicas]:
         if request.param == "sqlite":
-            with closing(Replicas(f"sqlite:///{tmp_path}/{next(numbers)}.db")) as replicas:
+            url = migrated_sqlite(tmp_path / f"{next(numbers)}.db", "metering", MIGRATIONS)
+            with closing(Replicas(url)) as replicas:
                 yield replicas
             return
-        server: Postgres = request.getfixturevalue("postgres_server")
-        database_url = server.create_database()
-        with closing(Replicas(database_url)) as replicas:
+        postgres: MigratedPostgres = request.getfixturevalue("migrated_postgres")
+        with postgres.lend("metering", MIGRATIONS) as url, closing(Replicas(url)) as replicas:
             yield replicas
-        server.drop_database(database_url)
 
     return open_replicas
 
 
+@pytest.mark.untraced
 def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(fresh_replicas: FreshReplicas) -> None:
     for first in range(FIRST_STORY, FIRST_STORY + max(1, STEPS // STORY_STEPS), STORIES_A_DATABASE):
         tell_stories(range(first, first + STORIES_A_DATABASE), fresh_replicas)

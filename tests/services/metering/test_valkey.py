@@ -15,7 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.metering.limits import LocalLimiter, RateAllowance, RateLimits, admission, correction, token_rate
 from services.metering.valkey import HEARTBEAT_LIFE_S, ValkeyLimiter, make_client
 from tests.support.fakes import FakeClock
-from tests.support.valkey import Valkey
+from tests.support.servers.valkey import Valkey
 from tests.support.waiting import until
 
 # So slow that no time passes while a test runs.

@@ -17,7 +17,7 @@ from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
 from tests.campaigns.faults.ledger import LedgerReader
 from tests.support.service import NEVER_SATURATED, ROUTES
 
-START_PATIENCE_S = 120.0
+START_TIMEOUT_S = 120.0
 
 
 class ForkedHarness(FaultHarness):
@@ -52,7 +52,7 @@ class ForkedHarness(FaultHarness):
     async def start(self) -> None:
         for name in self.names:
             self._order(name)
-        async with asyncio.timeout(START_PATIENCE_S):
+        async with asyncio.timeout(START_TIMEOUT_S):
             while self.open_still():
                 await asyncio.sleep(0.02)
         self._services = running_services(self.data, environ={})

@@ -43,14 +43,14 @@ class Reaper:
         one_of_many = {"edge": self._edge, "metering": self._metering}
         return [one_of_many.get(self._point.process, self._point.process)]
 
-    async def work(self, patience_s: float) -> None:
+    async def work(self, timeout_s: float) -> None:
         """While the chats go on."""
         if self._point.after:
             self._harness.arm(self._point.after, self._dice.randint(1, MOST_FIRST_PASSES))
         if self._point.place:
             if self._point.after and self._point.process != "edge":
                 # It is come to by chats that have nothing to do with recovery.
-                async for _ in looks(patience_s):
+                async for _ in looks(timeout_s):
                     if not self._harness.is_armed(self._point.after) or all(
                         chat.received.is_over for chat in self._chats
                     ):
@@ -62,7 +62,7 @@ class Reaper:
         elif self._point.how == "paused":
             await self._pause()
         elif self._point.waits_for_sweep:
-            await self._take_away(patience_s)
+            await self._take_away(timeout_s)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._dice.uniform(0, LONGEST_ROUND_S))
@@ -70,10 +70,10 @@ class Reaper:
         await asyncio.sleep(PAUSE_S)
         self._signal(signal.SIGCONT)
 
-    async def _take_away(self, patience_s: float) -> None:
+    async def _take_away(self, timeout_s: float) -> None:
         """The edge that has the chats, once metering knows something of each."""
-        old_journals = await self._old_pages(patience_s) if self._point.how == "machine rebooted" else {}
-        async for _ in looks(patience_s):
+        old_journals = await self._old_pages(timeout_s) if self._point.how == "machine rebooted" else {}
+        async for _ in looks(timeout_s):
             accounts = self._harness.ledger.accounts_since(
                 self._since, [chat.customer.account_id for chat in self._chats]
             )
@@ -85,14 +85,14 @@ class Reaper:
             await self._harness.replace(self._edge, old_journals)
             return
         self._signal(signal.SIGSTOP)
-        async for _ in looks(patience_s):
+        async for _ in looks(timeout_s):
             if not self._harness.ledger.live_holds():
                 break
         self._signal(signal.SIGCONT if self._point.how == "frozen" else signal.SIGKILL)
 
-    async def _old_pages(self, patience_s: float) -> dict[Path, bytes]:
+    async def _old_pages(self, timeout_s: float) -> dict[Path, bytes]:
         """Takes them before any delivery."""
-        async for _ in looks(patience_s):
+        async for _ in looks(timeout_s):
             if all(chat.asked for chat in self._chats):
                 break
         return self._harness.pages()
@@ -105,10 +105,10 @@ class Reaper:
             self._harness.send_signal(name, number)
 
 
-async def looks(patience_s: float) -> AsyncIterator[None]:
-    """One after the other, ever more seldom, until patience ends."""
+async def looks(timeout_s: float) -> AsyncIterator[None]:
+    """One after the other, ever more seldom, until the time is over."""
     now_s = asyncio.get_running_loop().time
-    give_up_at_s = now_s() + patience_s
+    give_up_at_s = now_s() + timeout_s
     pause_s, longest_s = POLL_S
     while now_s() < give_up_at_s:
         yield

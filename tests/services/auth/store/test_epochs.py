@@ -73,6 +73,14 @@ def test_key_that_changed_twice_is_listed_once(writing: sa.Connection, peppers: 
     assert epochs.changes_since(writing, before) == Changes(before + 2, (key.key_id,), (key.key_id,))
 
 
+@pytest.fixture
+def low_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds themselves take thousands of rows."""
+    monkeypatch.setattr(epochs, "HISTORY_EPOCHS", 20)
+    monkeypatch.setattr(epochs, "LISTED_KEYS_MOST", 30)
+
+
+@pytest.mark.usefixtures("low_bounds")
 def test_history_is_bounded_and_what_fell_out_of_it_is_a_gap(writing: sa.Connection, peppers: Peppers) -> None:
     add_account(writing)
     key = add_key(writing, peppers)
@@ -86,6 +94,7 @@ def test_history_is_bounded_and_what_fell_out_of_it_is_a_gap(writing: sa.Connect
     assert kept == epochs.HISTORY_EPOCHS
 
 
+@pytest.mark.usefixtures("low_bounds")
 def test_more_keys_than_a_list_holds_are_a_gap(writing: sa.Connection, peppers: Peppers) -> None:
     add_account(writing)
     for _ in range(epochs.LISTED_KEYS_MOST + 1):
@@ -98,6 +107,7 @@ def test_more_keys_than_a_list_holds_are_a_gap(writing: sa.Connection, peppers: 
     assert epochs.changes_since(writing, before + 1) == Changes(before + 1)
 
 
+@pytest.mark.usefixtures("low_bounds")
 def test_lists_that_are_too_long_together_are_a_gap(writing: sa.Connection, peppers: Peppers) -> None:
     before = epoch_of(writing)
     for account_id in ("acct_a", "acct_b"):

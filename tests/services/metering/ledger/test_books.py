@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ operations: st.SearchStrategy[Operation[Any]] = st.one_of(
 steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US, LIFE_US + 1])), max_size=30)
 
 
+@pytest.mark.untraced
 @settings(max_examples=1_000, deadline=None)
 @given(st.integers(0, 500), steps)
 def test_books_agree_whatever_comes_in_whichever_order(

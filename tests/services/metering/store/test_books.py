@@ -135,7 +135,7 @@ async def test_live_holds_are_found_by_their_key(database: Database, writer: Wri
 
 
 ROOT = Path(__file__).parents[4]
-PATIENCE_S = 60.0
+WAIT_TIMEOUT_S = 60.0
 
 
 @pytest.fixture
@@ -165,8 +165,8 @@ def test_only_what_was_committed_outlives_the_process(socket_folder: Path, step:
     )
     request = pb.GrantCreditsRequest(operation_id="grant-1", account_id="acct_a", amount_nanos=5)
     with open_sync_channel(f"unix:{socket_folder}/run/metering.sock") as channel, pytest.raises(grpc.RpcError):
-        CreditAdminServiceStub(channel).GrantCredits(request, wait_for_ready=True, timeout=PATIENCE_S)
-    assert metering.wait(PATIENCE_S) == -signal.SIGKILL
+        CreditAdminServiceStub(channel).GrantCredits(request, wait_for_ready=True, timeout=WAIT_TIMEOUT_S)
+    assert metering.wait(WAIT_TIMEOUT_S) == -signal.SIGKILL
     engine = sa.create_engine(f"sqlite:///{socket_folder}/metering.db")
     with engine.connect() as connection:
         assert list(connection.exec_driver_sql("SELECT balance_nanos FROM accounts").scalars()) == balances

@@ -14,6 +14,7 @@ from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.harness import KEY, RouterGroundingHarness, running_harness
 from tests.support.fakes import FakeClock
 from tests.support.searx import Searx, page
+from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Upstream
 
 # For tests in which the database does more than to keep rows.
@@ -23,7 +24,7 @@ ON_EACH_DATABASE = pytest.mark.parametrize("database_url", ["sqlite", "postgresq
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if getattr(request, "param", "sqlite") == "sqlite":
-        return f"sqlite:///{tmp_path}/test.db"
+        return migrated_sqlite(tmp_path / "test.db", "router", MIGRATIONS)
     url: str = request.getfixturevalue("postgres_url")
     return url
 
@@ -62,5 +63,5 @@ async def searx() -> AsyncIterator[Searx]:
 async def harness(
     socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
 ) -> AsyncIterator[RouterGroundingHarness]:
-    async with running_harness(socket_folder, log, upstream, searx=searx, search_timeout_s=0.3) as harness:
+    async with running_harness(socket_folder, log, upstream, searx=searx, search_timeout_s=30) as harness:
         yield harness

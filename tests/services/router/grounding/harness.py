@@ -23,6 +23,7 @@ from services.router.providers.base import Timeouts
 from services.router.routing.routes import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
 from tests.support.searx import Searx
+from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Upstream
 
 KEY = b"a key for tests, of 32 bytes....."
@@ -83,8 +84,7 @@ async def running_harness(
     tracer: Tracer | None = None,
     also: Callable[[Completions, Library], Registration] | None = None,
 ) -> AsyncIterator[RouterGroundingHarness]:
-    database = Database(f"sqlite:///{folder}/router.db", "router")
-    database.migrate(MIGRATIONS)
+    database = Database(migrated_sqlite(folder / "router.db", "router", MIGRATIONS), "router")
     clock, sealer = SystemClock(), Sealer({1: KEY})
     library = Library(Notes(database, sealer, clock), Attachments(database, sealer, clock), Holdings(database, clock))
     search = SearxSearch(searx.base_url, search_timeout_s) if searx is not None else None

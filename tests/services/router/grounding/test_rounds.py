@@ -61,7 +61,7 @@ async def test_answer_that_needs_no_search_is_as_without(
 async def test_text_before_a_search_streams_at_once_and_the_answer_goes_on_behind_it(
     harness: RouterGroundingHarness, searx: Searx
 ) -> None:
-    searx.delay_s = 0.1
+    searx.may_answer.clear()
     harness.upstream.replies.extend([searching("pump", said="Let me look."), answering("It is blue.")])
     call = harness.router.open(as_json([{"role": "user", "content": "Which?"}]), **SWITCHES)
     response = await call.receive()
@@ -69,7 +69,7 @@ async def test_text_before_a_search_streams_at_once_and_the_answer_goes_on_behin
         response = await call.receive()
     assert response is not None
     assert list(response.contents) == ["Let me look."]
-    assert searx.queries == []
+    searx.may_answer.set()
     rest = await read(call)
     assert rest.text == "\n\nIt is blue."
     assert harness.sent[-2]["content"] == "Let me look."
@@ -131,15 +131,18 @@ async def test_model_that_never_stops_searching_is_told_to_answer(
 
 
 async def test_search_that_is_down_or_slow_costs_no_answer(
-    harness: RouterGroundingHarness, searx: Searx, log_text: Callable[[], str]
+    socket_folder: Path, log: Log, upstream: Upstream, searx: Searx, log_text: Callable[[], str]
 ) -> None:
-    for searx.status, searx.delay_s in ((500, 0), (200, 5)):
-        harness.upstream.replies.extend([searching("pump"), answering("I cannot look that up.")])
-        answer = await harness.ask("Which?")
+    for searx.status, searx.delay_s, timeout_s in ((500, 0, 30), (200, 60, 0.3)):
+        folder = socket_folder / str(searx.status)
+        folder.mkdir()
+        upstream.replies.extend([searching("pump"), answering("I cannot look that up.")])
+        async with running_harness(folder, log, upstream, searx=searx, search_timeout_s=timeout_s) as harness:
+            answer = await harness.ask("Which?")
         assert (answer.text, answer.finished.finish_reason) == ("I cannot look that up.", "stop")
         assert not answer.finished.citations
         assert "not available" in harness.sent[-1]["content"]
-        assert harness.upstream.requests[-1].json["tool_choice"] == "none"
+        assert upstream.requests[-1].json["tool_choice"] == "none"
     assert '"reason":"answered with status 500"' in log_text()
     assert '"reason":"did not answer in time"' in log_text()
 

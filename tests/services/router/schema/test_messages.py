@@ -18,7 +18,7 @@ from services.router.schema.messages import (
     read_messages,
 )
 from tests.services.router.schema.reading import parsed
-from tests.support.loop_holds import without_older_garbage
+from tests.support.loop_holds import forget_older_garbage
 
 QUESTION = {"role": "user", "content": "How is the weather?"}
 FUNCTION = {"name": "get_weather", "arguments": '{"city":"Paris"}'}
@@ -186,10 +186,10 @@ async def test_long_prompts_are_read_in_slices(messages: list[dict[str, Any]], m
 async def test_fields_that_nobody_knows_are_skipped_however_many_there_are() -> None:
     unknown = ",".join(f'"x{number}":{number}' for number in range(490_000))
     message = f'[{{"role":"user","content":"Hi",{unknown}}}]'.encode()
-    with without_older_garbage():
-        begun_s = time.thread_time()
-        messages = parsed(message)
-        taken_s = time.thread_time() - begun_s
+    forget_older_garbage()
+    begun_s = time.thread_time()
+    messages = parsed(message)
+    taken_s = time.thread_time() - begun_s
     # Some 20 ms here; an object of all of them took half a second.
     assert taken_s < 0.25
     assert msgspec.json.decode(messages.json) == [{"role": "user", "content": "Hi"}]

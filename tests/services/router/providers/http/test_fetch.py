@@ -10,7 +10,7 @@ from services.router.providers.http.connection import Interrupted
 from services.router.providers.http.fetch import GaugeAddress, QueueGauge, WholeResponse, count_waiting, fetch
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
 from tests.services.router.providers.servers import Serve, listening, read_request
-from tests.support.ports import free_port
+from tests.support.servers.ports import free_port
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 HEAD = RequestHead(Origin("127.0.0.1", 80), {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.debian import FOLDER, Program, is_unpacked
+from tests.support.servers.debian import FOLDER, Program, is_unpacked
 
 PACKAGE = "chromium-headless-shell"
 # Without a font, text has no width.

