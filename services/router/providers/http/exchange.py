@@ -235,6 +235,8 @@ class Stream:
         while not pieces:
             if self._failed is not None:
                 raise self._failed
+            if self._taker.take is not None:
+                self._connection.read_in_rounds()
             try:
                 received = await self._connection.read(self._take_at_once)
             except Interrupted:
