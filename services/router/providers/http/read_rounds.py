@@ -12,8 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-# How long after a round the next one follows.
+# How long after a round the next one follows. With many connections it is longer, so that a read brings several chunks:
+# where a process has little time to spare, their number is what makes all of them late.
 ROUND_S: Final = 0.01
+ROUND_PER_CONNECTION_S: Final = 0.0001
+LONGEST_ROUND_S: Final = 0.02
 # With fewer connections, a round would hardly ever bring more than one chunk.
 LEAST_CONNECTIONS: Final = 4
 # Read at once: all that the kernel buffers.
@@ -32,6 +35,11 @@ class ReadRounds:
         # Either the event loop watches the set, or a timer waits for the next round.
         self._is_watched = False
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def round_s(self) -> float:
+        """The time from one round to the next."""
+        return max(self._round_s, min(LONGEST_ROUND_S, len(self._readers) * ROUND_PER_CONNECTION_S))
 
     def add(self, file_no: int, read: Callable[[], None]) -> None:
         """Calls `read` in each round that finds the file readable."""
@@ -66,7 +74,7 @@ class ReadRounds:
                 self._watch()
             else:
                 self._ignore()
-                self._timer = self._loop.call_later(self._round_s, self._begin_round)
+                self._timer = self._loop.call_later(self.round_s, self._begin_round)
 
     def _watch(self) -> None:
         if not self._is_watched:

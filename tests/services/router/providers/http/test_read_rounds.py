@@ -12,7 +12,7 @@ import pytest
 
 from services.router.providers.http.connection import HttpConnection, Interrupted
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
-from services.router.providers.http.read_rounds import ReadRounds
+from services.router.providers.http.read_rounds import LONGEST_ROUND_S, ROUND_S, ReadRounds
 from tests.services.router.providers.certificates import make_certificate, server_context
 from tests.services.router.providers.servers import read_request
 from tests.support.waiting import until
@@ -67,6 +67,17 @@ async def test_what_arrives_after_a_round_waits_for_the_next_and_is_read_in_it_t
         assert opened.read == [b"first"]
         rounds._begin_round()
         assert opened.read == [b"first", *[b"later"] * 5]
+
+
+async def test_rounds_are_longer_with_more_connections_and_never_longer_than_a_limit() -> None:
+    rounds = ReadRounds()
+    rounds._readers = dict.fromkeys(range(50), lambda: None)
+    assert rounds.round_s == ROUND_S
+    rounds._readers = dict.fromkeys(range(150), lambda: None)
+    assert ROUND_S < rounds.round_s < LONGEST_ROUND_S
+    rounds._readers = dict.fromkeys(range(1000), lambda: None)
+    assert rounds.round_s == LONGEST_ROUND_S
+    rounds.close()
 
 
 async def test_an_empty_round_is_followed_by_one_at_once_when_something_arrives() -> None:
