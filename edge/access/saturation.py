@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Permit
+from services.chassis.load.admission import NO_LIMIT, Gate, Permit
 from services.chassis.load.queueing import QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import Clock
@@ -18,6 +18,8 @@ from services.chassis.timing.deadlines import Clock
 LATENESS_TOLERATED_S: Final = 0.05
 RESERVE_TOLERATED_S: Final = 0.25
 SAMPLE_EACH_S: Final = 0.05
+# With so few chats that none can be refused: a wakeup costs an idle process more than the sample itself.
+SAMPLE_WITH_FEW_CHATS_EACH_S: Final = 0.25
 # The shortest round of measurement, and the time after which an unconfirmed limit ends.
 ROUND_S: Final = 0.5
 LIFETIME_S: Final = 1.5
@@ -69,6 +71,12 @@ class EdgeSaturation:
         if self._tolerated_s:
             self._lateness.note(late_s / self._tolerated_s, self._clock.elapsed_s() - late_s)
 
+    @property
+    def sample_each_s(self) -> float:
+        """The time between two samples of the event loop's lateness."""
+        are_few = self._gate.running < LEAST_CHATS // 2 and self._gate.limit >= NO_LIMIT
+        return SAMPLE_WITH_FEW_CHATS_EACH_S if are_few else SAMPLE_EACH_S
+
     def start(self) -> None:
         self._sample_later()
 
@@ -77,8 +85,9 @@ class EdgeSaturation:
             self._timer.cancel()
 
     def _sample_later(self) -> None:
-        due_s = self._clock.elapsed_s() + SAMPLE_EACH_S
-        self._timer = asyncio.get_running_loop().call_later(SAMPLE_EACH_S, self._sample, due_s)
+        each_s = self.sample_each_s
+        due_s = self._clock.elapsed_s() + each_s
+        self._timer = asyncio.get_running_loop().call_later(each_s, self._sample, due_s)
 
     def _sample(self, due_s: float) -> None:
         self.note_lateness(max(0.0, self._clock.elapsed_s() - due_s))

@@ -35,9 +35,9 @@ from services.chassis.errors import Reason
 from services.chassis.rpc.certificates import Pem
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from tests.support.certificates import Authority
-from tests.support.child import start_child
-from tests.support.ports import free_port
-from tests.support.service import PATIENCE_S, ROUTES, wait_until
+from tests.support.servers.child import start_child
+from tests.support.servers.ports import free_port
+from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
 
 SERVICES: Final = ("auth", "router", "metering")
 CREDIT_NANOS: Final = 5 * 10**9
@@ -132,7 +132,7 @@ class Deployment:
     def stop(self) -> None:
         for child in self._children:
             child.kill()
-            child.wait(PATIENCE_S)
+            child.wait(WAIT_TIMEOUT_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -180,7 +180,7 @@ class TakenOver:
             path, request_serializer=type(request).SerializeToString, response_deserializer=kind.FromString
         )
         metadata = ((METADATA_KEY, token),) if token else ()
-        answers = call(iter([request]), metadata=metadata, timeout=PATIENCE_S)
+        answers = call(iter([request]), metadata=metadata, timeout=WAIT_TIMEOUT_S)
         first = next(answers)
         answers.cancel()
         return first

@@ -15,11 +15,18 @@ class PatientVisitor(Visitor):
     """Asks again where a service did not answer within a page's second: the machine may be busy. Everything that is
     asked here may be repeated."""
 
-    def ask(self, method: str, path: str, fields: dict[str, str] | None = None) -> tuple[int, str]:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        fields: dict[str, str] | None = None,
+        headers: dict[str, str] | None = None,
+        cookies: dict[str, str] | None = None,
+    ) -> tuple[int, str]:
         answers: list[tuple[int, str]] = []
 
         def is_answered() -> bool:
-            answers.append(super(PatientVisitor, self).ask(method, path, fields))
+            answers.append(super(PatientVisitor, self).ask(method, path, fields, headers, cookies))
             return answers[-1][0] != 503
 
         wait_until(is_answered)

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
 from tests.cli.service import Up
-from tests.support.chromium import find_chromium
+from tests.support.servers.chromium import find_chromium
 from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, wait_until
 from tests.support.upstreams.openai import Reply, Upstream
 

@@ -18,7 +18,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.edge.auth_harness import PATIENCE_S, PEPPER, AuthHarness, bearer
+from tests.edge.auth_harness import PEPPER, WAIT_TIMEOUT_S, AuthHarness, bearer
 
 
 class SignedInUser:
@@ -82,7 +82,7 @@ async def test_tokens_of_two_sessions_count_as_one_key_and_end_one_by_one(
         harness.principals.track_key(principals[1]) as of_kept,
     ):
         await one.sign_out()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not of_ended.is_refused:
                 await asyncio.sleep(0.01)
         assert not of_kept.is_refused

@@ -146,3 +146,10 @@ def test_limit_ends_although_nothing_is_measured_any_more(clock: FakeClock) -> N
     assert is_refused(saturation)
     clock.advance(A_SECOND_OR_TWO_S)
     assert not is_refused(saturation)
+
+
+def test_few_chats_are_measured_less_often_and_many_as_before(clock: FakeClock) -> None:
+    saturation = EdgeSaturation(clock)
+    assert saturation.sample_each_s > SAMPLE_EACH_S
+    fill(saturation, LEAST_CHATS)
+    assert saturation.sample_each_s == SAMPLE_EACH_S

@@ -11,6 +11,7 @@ import httptools
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.base import ProviderError
+from services.router.providers.http.read_rounds import RoundReader
 
 # Written at once; a larger body is written in slices, with backpressure.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
@@ -61,6 +62,8 @@ class HttpConnection(asyncio.Protocol):
         self._deadline = deadlines.new(self._on_deadline)
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
+        # None if every read is an event of the loop.
+        self._round_reader: RoundReader | None = None
         # The single waiter for any state change.
         self._waiter: asyncio.Future[None] | None = None
         # Takes what arrives while a reader waits.
@@ -132,6 +135,19 @@ class HttpConnection(asyncio.Protocol):
         self._read_or_pause()
         return received
 
+    def allow_rounds(self, reader: RoundReader) -> None:
+        """Prepares the connection for `read_in_rounds`."""
+        self._round_reader = reader
+
+    def read_in_rounds(self) -> None:
+        """Reads the rest of the response in rounds with others, and so some milliseconds late."""
+        if self._round_reader is not None and self._is_usable and not self._is_reading_paused and not self.is_whole:
+            self._round_reader.join()
+
+    def _leave_rounds(self) -> None:
+        if self._round_reader is not None:
+            self._round_reader.leave()
+
     def _take_received(self) -> bytes:
         received = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
@@ -149,6 +165,7 @@ class HttpConnection(asyncio.Protocol):
 
     def release(self) -> None:
         """Keeps the connection for reuse if the response was read to its end; otherwise closes it."""
+        self._leave_rounds()
         is_read = self.is_whole and not self._received
         if is_read and self._may_be_kept and self._is_usable and self._owner.take_back(self):
             self._was_kept = True
@@ -157,6 +174,7 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
+        self._leave_rounds()
         self._owner.forget(self)
         self._deadline.clear()
         self._may_be_kept = False
@@ -266,6 +284,7 @@ class HttpConnection(asyncio.Protocol):
             self._parser.feed_data(data[left_bytes:])
 
     def eof_received(self) -> bool:
+        self._leave_rounds()
         if self.status and not self.is_whole and not self._has_length():
             # The end of the connection ends the response.
             self.is_whole = True
@@ -273,7 +292,8 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._owner.forget(self)
-        self._transport = None
+        self._leave_rounds()
+        self._transport = self._round_reader = None
         # Breaks the reference cycles, so that the connection is freed without the garbage collector.
         self._deadline.close()
         del self._parser
@@ -300,6 +320,7 @@ class HttpConnection(asyncio.Protocol):
         if is_paused is self._is_reading_paused or self._transport is None or self._transport.is_closing():
             return
         self._is_reading_paused = is_paused
+        self._leave_rounds()
         if is_paused:
             self._transport.pause_reading()
         else:

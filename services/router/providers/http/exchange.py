@@ -51,6 +51,8 @@ class AnswerBuffer:
 
     def reserve(self, held_bytes: int) -> None:
         """Adjusts the reservation to the bytes now held in total."""
+        if held_bytes <= FREE_BYTES and not self._taken_bytes:
+            return
         more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
         if more_bytes > self._budget.left_bytes:
             raise ProviderError("sent more than there is room for")
@@ -235,6 +237,8 @@ class Stream:
         while not pieces:
             if self._failed is not None:
                 raise self._failed
+            if self._taker.take is not None:
+                self._connection.read_in_rounds()
             try:
                 received = await self._connection.read(self._take_at_once)
             except Interrupted:

@@ -8,13 +8,14 @@ import ssl
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import aiohappyeyeballs
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.providers.http.connection import ConnectionRefused, HttpConnection, Interrupted
+from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 
 # Characters of a path that are not percent-encoded.
 _SAFE = "/?&=%:@!$'()*+,;~"
@@ -100,6 +101,7 @@ class ConnectionPool:
         self._connect_s = connect_s
         self._keeps = keep
         self.deadlines = Deadlines()
+        self._rounds = ReadRounds()
         # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
@@ -121,17 +123,18 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._connect_s):
                 if origin.socket is not None:
-                    _, connection = await loop.create_unix_connection(self._new, str(origin.socket))
+                    transport, connection = await loop.create_unix_connection(self._new, str(origin.socket))
                 else:
-                    connected = await self._reach(loop)
-                    server_hostname = origin.host if origin.tls is not None else None
-                    _, connection = await loop.create_connection(
-                        self._new, sock=connected, ssl=origin.tls, server_hostname=server_hostname
-                    )
+                    transport, connection = await loop.create_connection(self._new, sock=await self._reach(loop))
+                if origin.tls is not None:
+                    # In a second step, for the transport below the TLS is the one to be read in rounds.
+                    tls = await loop.start_tls(transport, connection, origin.tls, server_hostname=origin.host)
+                    connection.connection_made(cast(asyncio.Transport, tls))
         except TimeoutError:
             raise Interrupted("did not answer in time") from None
         except (OSError, UnicodeError) as error:
             raise (ConnectionRefused if _is_refusal(error) else Interrupted)("could not be reached") from None
+        connection.allow_rounds(RoundReader(self._rounds, transport))
         self._open.add(connection)
         return connection
 
@@ -144,6 +147,7 @@ class ConnectionPool:
             self._addresses.cancel()
         for connection in list(self._open):
             connection.abort()
+        self._rounds.close()
         # The event loop closes the transports in its next iteration.
         await asyncio.sleep(0)
 

@@ -31,7 +31,7 @@ from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.users.conftest import OPTIONS
 from tests.support.fakes import FakeClock
 
-PATIENCE_S: Final = 60.0
+WAIT_TIMEOUT_S: Final = 60.0
 # SQLite's writers wait before they begin; PostgreSQL's where they meet a row that another has changed.
 WAITING: Final = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -69,7 +69,7 @@ class Meeting:
             if self._used > 1:
                 return
         self.is_staying = True
-        give_up_at = time.monotonic() + PATIENCE_S
+        give_up_at = time.monotonic() + WAIT_TIMEOUT_S
         while time.monotonic() < give_up_at:
             if self._used > 1 or self._other_waits():
                 self.has_met = True
