@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 
 from protos.type.v1 import access_token_pb2
 from tests.console.browser.conftest import session_cookie
+from tests.console.fake_operator_services import METRICS
 from tests.console.fake_services import INVITATION, Fakes, not_answering
 from tests.console.fake_statements import request_id
 from tests.console.harness import ConsoleHarness
@@ -252,10 +253,47 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "invited": ("/settings", Fakes.fill, _invite),
 }
 
+OPERATOR_ACCOUNT: Final = "/operator/accounts/acct_0000000000000001"
+
+
+def _fill_operator(fakes: Fakes) -> None:
+    fakes.operator.fill()
+
+
+def _break_operator(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.fail = {
+        name: not_answering() for name in ("CreditAdminService.ListBalances", "RouteAdminService.ListTargets")
+    }
+    fakes.operator.missing = {"edge-2": ["auth", "metering"]}
+    fakes.operator.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")
+
+
+# Pages of an operator. Their figures change from one moment to the next, so they have no snapshots.
+OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
+    "status": ("/operator", _fill_operator),
+    "status-broken": ("/operator", _break_operator),
+    "status-empty": ("/operator", _nothing),
+    "accounts": ("/operator/accounts", _fill_operator),
+    "account": (OPERATOR_ACCOUNT, _fill_operator),
+    "account-suspended-without-metering": ("/operator/accounts/acct_0000000000000004", _break_operator),
+    "account-keys": (f"{OPERATOR_ACCOUNT}/keys", _fill_operator),
+    "whose-key": ("/operator/keys", _fill_operator),
+    "key": ("/operator/keys/key_0000000000000001", _fill_operator),
+    "users": ("/operator/users", _fill_operator),
+    "user": ("/operator/users/user_2", _fill_operator),
+    "routes": ("/operator/routes", _fill_operator),
+    "routes-broken": ("/operator/routes", _break_operator),
+    "ledger": ("/operator/ledger", _fill_operator),
+    "audit-log": ("/operator/audit-log", _fill_operator),
+}
+
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
 PATHS: Final = frozenset(
-    entry[0] for table in (STATES, BEFORE_SIGN_IN, BEFORE_SIGN_IN_WITH_ALL_WAYS, ANSWERS) for entry in table.values()
+    entry[0]
+    for table in (STATES, BEFORE_SIGN_IN, BEFORE_SIGN_IN_WITH_ALL_WAYS, ANSWERS, OPERATOR_STATES)
+    for entry in table.values()
 )
 
 

@@ -1,53 +1,15 @@
 """The operators' pages in a browser: accessible in every state, and figures that follow while somebody looks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, session_cookie
+from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_STATES
 from tests.console.browser.test_accessibility import assert_accessible
 from tests.console.fake_operator_services import METRICS
-from tests.console.fake_services import Fakes, not_answering
 from tests.console.harness import ConsoleHarness
-
-ACCOUNT = "/operator/accounts/acct_0000000000000001"
-
-
-def _fill(fakes: Fakes) -> None:
-    fakes.operator.fill()
-
-
-def _break(fakes: Fakes) -> None:
-    fakes.operator.fill()
-    fakes.fail = {
-        name: not_answering() for name in ("CreditAdminService.ListBalances", "RouteAdminService.ListTargets")
-    }
-    fakes.operator.missing = {"edge-2": ["auth", "metering"]}
-    fakes.operator.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")
-
-
-def _nothing(fakes: Fakes) -> None:
-    pass
-
-
-STATES: dict[str, tuple[str, Callable[[Fakes], None]]] = {
-    "status": ("/operator", _fill),
-    "status-broken": ("/operator", _break),
-    "status-empty": ("/operator", _nothing),
-    "accounts": ("/operator/accounts", _fill),
-    "account": (ACCOUNT, _fill),
-    "account-suspended-without-metering": ("/operator/accounts/acct_0000000000000004", _break),
-    "account-keys": (f"{ACCOUNT}/keys", _fill),
-    "whose-key": ("/operator/keys", _fill),
-    "key": ("/operator/keys/key_0000000000000001", _fill),
-    "users": ("/operator/users", _fill),
-    "user": ("/operator/users/user_2", _fill),
-    "routes": ("/operator/routes", _fill),
-    "routes-broken": ("/operator/routes", _break),
-    "ledger": ("/operator/ledger", _fill),
-    "audit-log": ("/operator/audit-log", _fill),
-}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +22,9 @@ def visited(browser: Browser, running_console: ConsoleHarness) -> Iterator[Page]
     context.close()
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", OPERATOR_STATES)
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, state: str) -> None:
-    path, prepare = STATES[state]
+    path, prepare = OPERATOR_STATES[state]
     console.fakes.is_operator = True
     prepare(console.fakes)
     console.fakes.sessions.add("the-operator")
@@ -75,7 +37,7 @@ def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_p
     console.fakes.is_operator = True
     console.fakes.operator.fill()
     console.fakes.operator.violations = ["account acct_a: balance is +5 nanos off the sum of its ledger"]
-    page = open_page(ACCOUNT)
+    page = open_page(OPERATOR_ACCOUNT)
     page.get_by_label("Amount in dollars").fill("5.00")
     page.get_by_label("The same amount again").fill("50.00")
     page.get_by_role("button", name="Book").click()
