@@ -50,7 +50,7 @@ def test_single_sign_on_goes_to_the_issuer_and_back_to_where_it_began(
     expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)
     page.get_by_role("link", name="Approve").click()
     expect(page).to_have_url(f"{console.origin}/keys", timeout=PATIENCE_MS)
-    assert {cookie["name"] for cookie in page.context.cookies()} == {"__Host-legato"}
+    assert {cookie["name"] for cookie in page.context.cookies()} == {"__Host-legato", "legato-zone"}
 
 
 @pytest.mark.usefixtures("issuer")
