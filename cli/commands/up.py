@@ -27,8 +27,8 @@ from services.chassis.process import lifeline
 from services.chassis.settings import (
     PREFIX,
     ConsoleRole,
-    HostAndPort,
     HttpAddress,
+    OperationsListen,
     Port,
     PostgresAddress,
     SecondsOrZero,
@@ -82,12 +82,12 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     # Empty: generated and kept like the peppers.
     credential_encryption_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
-    edge_operations_listen: HostAndPort = ""
+    edge_operations_listen: OperationsListen = ""
     # The same for the services' processes.
-    auth_metrics_listen: HostAndPort = ""
-    router_metrics_listen: HostAndPort = ""
+    auth_metrics_listen: OperationsListen = ""
+    router_metrics_listen: OperationsListen = ""
     router_health_listen: str = ""
-    metering_metrics_listen: HostAndPort = ""
+    metering_metrics_listen: OperationsListen = ""
     metering_health_listen: str = ""
     # The routers share the places at the bundled model.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL

@@ -64,7 +64,8 @@ class LedgerReader:
         found = {account_id: Account() for account_id in account_ids}
         with self._look() as connection:
             of_accounts = accounts.c.account_id.in_(account_ids)
-            for account_id, balance_nanos, held_nanos in connection.execute(sa.select(accounts).where(of_accounts)):
+            columns = (accounts.c.account_id, accounts.c.balance_nanos, accounts.c.held_nanos)
+            for account_id, balance_nanos, held_nanos in connection.execute(sa.select(*columns).where(of_accounts)):
                 found[account_id].balance_nanos, found[account_id].held_nanos = balance_nanos, held_nanos
             for row in connection.execute(sa.select(holds).where(holds.c.request_id >= request_id)):
                 hold = Hold(*row)

@@ -42,12 +42,20 @@ from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
 SERVICES: Final = ("auth", "router", "metering")
 CREDIT_NANOS: Final = 5 * 10**9
 # What the console may do for nobody in particular: find out who somebody is.
-FOR_NOBODY: Final = {"SignInService"}
 # What it may do for a visitor, who must be signed in: these services, and of two others these methods.
-FOR_VISITORS: Final = {"UserService", "AccountService", "StatementService", "GroundingAdminService"}
+FOR_NOBODY: Final = {"SignInService", "SignInMethodService"}
+FOR_VISITORS: Final = {
+    "UserService",
+    "CredentialService",
+    "AccountService",
+    "StatementService",
+    "SpendLimitService",
+    "GroundingAdminService",
+}
 METHODS_FOR_VISITORS: Final = {
     "MeteringService": {"ListUsage", "GetBalance", "GetRequest"},
     "RouterService": {"ListModels"},
+    "CreditAdminService": {"ListCredits"},
 }
 
 

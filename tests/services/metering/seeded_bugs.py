@@ -215,7 +215,7 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lock, and no update names what it was computed from."""
     read = books._read
     unlocked = Lookup(select_all(accounts), "account_id")
-    any_account = update_rows(accounts, "account_id", ["balance_nanos", "held_nanos"], found=[])
+    any_account = update_rows(accounts, "account_id", ["balance_nanos", "held_nanos", "has_spend_limits"], found=[])
     any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
     put, meeting = books._put, Meeting()
 

@@ -148,7 +148,7 @@ async def test_accounts_and_users_are_found_by_name_and_id(console: Console) -> 
         found = await console.call(console.admin.ListUsers, pb.ListUsersRequest(**filters))
         return [user.user_id for user in found.users]
 
-    assert await users(query="ADA@ex") == await users(account_id=first) == await users(user_id=ada.user.user_id)
+    assert await users(query="ADA@example.ca") == await users(account_id=first) == await users(user_id=ada.user.user_id)
     assert await users(account_id=first) == [ada.user.user_id]
     assert len(await users()) == 2
 
