@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 # How long after a round the next one follows. With many connections it is longer, so that a read brings several chunks:
 # where a process has little time to spare, their number is what makes all of them late.
-ROUND_S: Final = 0.01
+ROUND_S: Final = 0.008
 ROUND_PER_CONNECTION_S: Final = 0.0001
 LONGEST_ROUND_S: Final = 0.02
 # With fewer connections, a round would hardly ever bring more than one chunk.
