@@ -56,7 +56,8 @@ def test_the_public_console_has_no_such_pages_even_for_operators(console: Consol
 
 
 def test_only_operators_see_links_to_them(console: ConsoleHarness, session: str) -> None:
-    assert 'href="/operator/users"' in console.get("/keys", session).text
+    assert 'href="/operator"' in console.get("/keys", session).text
+    assert 'href="/operator/users"' in console.get("/operator", session).text
     console.fakes.is_operator = False
     assert "/operator" not in console.get("/keys", session).text
 
