@@ -1,20 +1,18 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
-import asyncio
-import inspect
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2, credentials_pb2_grpc, users_pb2_grpc
+from protos.auth.v1 import auth_pb2, credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2, metering_pb2_grpc, statements_pb2, statements_pb2_grpc
-from protos.router.v1 import grounding_pb2_grpc, router_pb2, router_pb2_grpc
+from protos.metering.v1 import metering_pb2
+from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.fake_credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fake_grounding import GroundingFakes
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fake_statements import StatementFakes
@@ -25,12 +23,9 @@ INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
-PASSWORD = "correct horse battery staple"
-TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
-ISSUER_URL = "https://login.example.ca/authorize?state=state-1"
 
 
-class Fakes(StatementFakes, GroundingFakes):
+class Fakes(CredentialFakes, StatementFakes, GroundingFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -60,10 +55,7 @@ class Fakes(StatementFakes, GroundingFakes):
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
         self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
-        self.methods = credentials_pb2.GetSignInMethodsResponse()
-        self.credentials = credentials_pb2.GetCredentialsResponse()
-        self.has_password = False
-        self.issuer_url = ISSUER_URL
+        self.reset_credentials()
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -281,59 +273,6 @@ class Fakes(StatementFakes, GroundingFakes):
         self.is_fresh = True
         return pb.StepUpResponse(signed_in=self.signed_in())
 
-    def GetSignInMethods(self, request: Any) -> Any:
-        return self.methods
-
-    def SignInWithPassword(self, request: Any) -> Any:
-        if (request.email, request.password, request.totp_code) != ("ada@example.ca", PASSWORD, "123456"):
-            raise sign_in_failed()
-        return credentials_pb2.SignInWithPasswordResponse(signed_in=self.signed_in())
-
-    def SendSignInLink(self, request: Any) -> Any:
-        return credentials_pb2.SendSignInLinkResponse()
-
-    def StartOidcSignIn(self, request: Any) -> Any:
-        return credentials_pb2.StartOidcSignInResponse(authorization_url=self.issuer_url, browser_token="browser-1")
-
-    def FinishOidcSignIn(self, request: Any) -> Any:
-        if (request.state, request.code, request.browser_token) != ("state-1", "code-1", "browser-1"):
-            raise sign_in_failed()
-        return credentials_pb2.FinishOidcSignInResponse(signed_in=self.signed_in())
-
-    def GetCredentials(self, request: Any) -> Any:
-        answer = credentials_pb2.GetCredentialsResponse(methods=self.methods, passkeys=self.passkeys)
-        answer.MergeFrom(self.credentials)
-        return answer
-
-    def SetPassword(self, request: Any) -> Any:
-        self.require_recent()
-        if len(request.password) < 15:
-            raise LegatoError(Reason.REQUEST_INVALID, "A password must have at least 15 characters.")
-        self.credentials.password_set_time.CopyFrom(ago())
-        return credentials_pb2.SetPasswordResponse()
-
-    def RemovePassword(self, request: Any) -> Any:
-        self.has_password = False
-        return credentials_pb2.RemovePasswordResponse()
-
-    def StartTotp(self, request: Any) -> Any:
-        self.require_recent()
-        uri = f"otpauth://totp/Legato:ada%40example.ca?secret={TOTP_SECRET}&issuer=Legato"
-        return credentials_pb2.StartTotpResponse(challenge_id="totp_1", secret=TOTP_SECRET, uri=uri)
-
-    def SetTotp(self, request: Any) -> Any:
-        if request.code != "123456":
-            raise LegatoError(Reason.REQUEST_INVALID, "This is not the code that the app shows now.")
-        self.has_password = True
-        return credentials_pb2.SetTotpResponse()
-
-    def StartOidcLink(self, request: Any) -> Any:
-        self.require_recent()
-        return credentials_pb2.StartOidcLinkResponse(authorization_url=self.issuer_url, browser_token="browser-1")
-
-    def RemoveOidcIdentity(self, request: Any) -> Any:
-        return credentials_pb2.RemoveOidcIdentityResponse()
-
     def SignOut(self, request: Any) -> Any:
         self.sessions.discard(request.session_token)
         return pb.SignOutResponse()
@@ -477,20 +416,6 @@ class Fakes(StatementFakes, GroundingFakes):
         names = ("auto", "mezzo", "forte", "fortissimo")
         return router_pb2.ListModelsResponse(models=[router_pb2.Model(model_id=name) for name in names])
 
-    def ListPrices(self, request: Any) -> Any:
-        classes = {"mezzo": 150_000_000, "forte": 500_000_000, "fortissimo": 2_500_000_000}
-        prices = [
-            statements_pb2.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
-            for name, nanos in classes.items()
-        ]
-        return statements_pb2.ListPricesResponse(
-            versions=[statements_pb2.PriceVersion(version=1, prices=prices)], current_version=1
-        )
-
-
-def sign_in_failed() -> LegatoError:
-    return LegatoError(Reason.SIGN_IN_FAILED, "This did not sign you in. Ask for a new link, or try another way.")
-
 
 def not_answering() -> LegatoError:
     return unavailable("The service")
@@ -498,75 +423,3 @@ def not_answering() -> LegatoError:
 
 def is_for_operators(service: str) -> bool:
     return "Admin" in service and service != "GroundingAdminService"
-
-
-def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
-    """A servicer of the generated class `kind`, whose methods are those of `fakes`."""
-
-    def method_named(method: str) -> Any:
-        async def answer(self: Any, request: Any, context: Any) -> Any:
-            metadata = dict(context.invocation_metadata() or ())
-            return fakes.answer(f"{name}.{method}", request, metadata.get("legato-access-token-bin") == ACCESS_TOKEN)
-
-        async def answer_stream(self: Any, requests: Any, context: Any) -> Any:
-            fakes.calls.append(f"{name}.{method}")
-            try:
-                async for response in getattr(fakes, method)(requests):
-                    yield response
-            except (asyncio.CancelledError, GeneratorExit):
-                fakes.cancelled += 1
-                raise
-
-        return answer_stream if inspect.isasyncgenfunction(getattr(fake, method)) else answer
-
-    fake = OperatorFakes if is_for_operators(name) else Fakes
-    methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(fake, method)]
-    return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
-
-
-def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
-    if service == "auth":
-        users_pb2_grpc.add_SignInServiceServicer_to_server(
-            servicer(users_pb2_grpc.SignInServiceServicer, "SignInService", fakes), server
-        )
-        users_pb2_grpc.add_UserServiceServicer_to_server(
-            servicer(users_pb2_grpc.UserServiceServicer, "UserService", fakes), server
-        )
-        users_pb2_grpc.add_AccountServiceServicer_to_server(
-            servicer(users_pb2_grpc.AccountServiceServicer, "AccountService", fakes), server
-        )
-        users_pb2_grpc.add_UserAdminServiceServicer_to_server(
-            servicer(users_pb2_grpc.UserAdminServiceServicer, "UserAdminService", fakes), server
-        )
-        auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(
-            servicer(auth_pb2_grpc.AccountAdminServiceServicer, "AccountAdminService", fakes), server
-        )
-        auth_pb2_grpc.add_KeyAdminServiceServicer_to_server(
-            servicer(auth_pb2_grpc.KeyAdminServiceServicer, "KeyAdminService", fakes), server
-        )
-        credentials_pb2_grpc.add_SignInMethodServiceServicer_to_server(
-            servicer(credentials_pb2_grpc.SignInMethodServiceServicer, "SignInMethodService", fakes), server
-        )
-        credentials_pb2_grpc.add_CredentialServiceServicer_to_server(
-            servicer(credentials_pb2_grpc.CredentialServiceServicer, "CredentialService", fakes), server
-        )
-    elif service == "metering":
-        metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(
-            servicer(metering_pb2_grpc.CreditAdminServiceServicer, "CreditAdminService", fakes), server
-        )
-        metering_pb2_grpc.add_MeteringServiceServicer_to_server(
-            servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
-        )
-        statements_pb2_grpc.add_StatementServiceServicer_to_server(
-            servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server
-        )
-    else:
-        router_pb2_grpc.add_RouteAdminServiceServicer_to_server(
-            servicer(router_pb2_grpc.RouteAdminServiceServicer, "RouteAdminService", fakes), server
-        )
-        router_pb2_grpc.add_RouterServiceServicer_to_server(
-            servicer(router_pb2_grpc.RouterServiceServicer, "RouterService", fakes), server
-        )
-        grounding_pb2_grpc.add_GroundingAdminServiceServicer_to_server(
-            servicer(grounding_pb2_grpc.GroundingAdminServiceServicer, "GroundingAdminService", fakes), server
-        )

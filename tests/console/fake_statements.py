@@ -184,4 +184,4 @@ class StatementFakes:
             pb.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
             for name, nanos in classes.items()
         ]
-        return pb.ListPricesResponse(versions=[pb.PriceVersion(version=1, prices=prices)])
+        return pb.ListPricesResponse(versions=[pb.PriceVersion(version=1, prices=prices)], current_version=1)

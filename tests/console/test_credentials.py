@@ -2,7 +2,8 @@
 
 import re
 
-from tests.console.fake_services import CODE, INVITATION, ISSUER_URL, PASSWORD, TOTP_SECRET, sign_in_failed
+from tests.console.fake_credentials import ISSUER_URL, PASSWORD, TOTP_SECRET, sign_in_failed
+from tests.console.fake_services import CODE, INVITATION
 from tests.console.harness import COOKIE, ConsoleHarness
 
 SSO_COOKIE = f"{COOKIE}-sso"

@@ -71,7 +71,7 @@ def api_key(service: Service, account: str) -> str:
 
 
 def plain_http() -> openai.DefaultHttpxClient:
-    """For addresses without TLS: to load the certificates of all authorities would take longer than a chat."""
+    """Makes a client for addresses without TLS: loading the certificates of all authorities takes longer than a chat."""
     return openai.DefaultHttpxClient(verify=False)
 
 

@@ -44,6 +44,7 @@ class SpendLimits(msgspec.Struct, frozen=True):
 
 
 PERIODS: Final[tuple[Period, ...]] = ("day", "month", "total")
+_ADJECTIVES: Final[dict[Period, str]] = {"day": "daily", "month": "monthly", "total": "total"}
 
 
 def _values(limits: SpendLimits) -> tuple[int | None, int | None, int | None]:
@@ -134,7 +135,7 @@ class Allowance(NamedTuple):
 
 
 class SpendRoom(NamedTuple):
-    """What a request's limits leave; None: no limit applies."""
+    """What a request's limits leave; without allowances, no limit applies."""
 
     allowances: tuple[Allowance, ...] = ()
 
@@ -155,7 +156,7 @@ class SpendRoom(NamedTuple):
         held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
         if held is not None:
             message = (
-                f"The rest of {_name(held)} is held by requests that are running. Please retry when one has ended."
+                f"The rest of the {_name(held)} is held by requests that are running. Please retry when one has ended."
             )
             raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=RETRY_AFTER_S)
 
@@ -165,17 +166,17 @@ NO_LIMITS: Final = SpendRoom()
 
 def _spent(allowance: Allowance, now_us: int) -> LegatoError:
     if allowance.period == "total":
-        message = f"{_name(allowance)[:1].upper()}{_name(allowance)[1:]} is spent. Raise the limit to continue."
+        message = f"The {_name(allowance)} is spent. Raise the limit to continue."
         return LegatoError(Reason.SPEND_LIMIT_SPENT, message)
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
     ends = "at midnight" if allowance.period == "day" else "on the first of the month"
-    message = f"{_name(allowance)[:1].upper()}{_name(allowance)[1:]} is spent. It starts anew {ends}, in UTC."
+    message = f"The {_name(allowance)} is spent. It starts anew {ends}, in UTC."
     return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=(until_us - now_us) / 1_000_000)
 
 
 def _name(allowance: Allowance) -> str:
-    words = {"day": "daily", "month": "monthly", "total": "total"}
-    return f"the {'key' if allowance.is_of_key else 'account'}'s {words[allowance.period]} spend limit"
+    owner = "key" if allowance.is_of_key else "account"
+    return f"{owner}'s {_ADJECTIVES[allowance.period]} spend limit"
 
 
 class SetSpendLimits(Operation[Spend], frozen=True):
@@ -194,8 +195,7 @@ def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) 
     """Returns it with other limits; refuses those of a key that exceed the account's."""
     period = limits.excess_over(account_limits) if spend.key_id != WHOLE_ACCOUNT else None
     if period is not None:
-        words = {"day": "daily", "month": "monthly", "total": "total"}
-        message = f"The {words[period]} spend limit of a key cannot exceed the account's."
+        message = f"The {_ADJECTIVES[period]} spend limit of a key cannot exceed the account's."
         raise LegatoError(Reason.REQUEST_INVALID, message, param="limits")
     return replace(
         spend,

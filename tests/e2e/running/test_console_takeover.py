@@ -1,4 +1,4 @@
-"""Whoever takes over the console has its certificate and its memory: the users who visit it, and nothing else.
+"""A console that was taken over gives its certificate and its memory: the users who visit it, and nothing else.
 
 The services are real processes on TCP. Every RPC of every service is tried, by the descriptors, so that no new one is
 forgotten.
