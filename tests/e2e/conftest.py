@@ -71,7 +71,7 @@ def api_key(service: Service, account: str) -> str:
 
 
 def plain_http() -> openai.DefaultHttpxClient:
-    """Makes a client for addresses without TLS: loading the certificates of all authorities takes longer than a chat."""
+    """Makes a client for addresses without TLS: loading the certificates of all authorities takes too long."""
     return openai.DefaultHttpxClient(verify=False)
 
 
