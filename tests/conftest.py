@@ -62,7 +62,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     # Tests in these folders run the product in other processes, which are not measured; and what ran on SQLite need not
     # be measured once more on PostgreSQL.
     is_elsewhere = item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS
-    is_traced = not (is_elsewhere or _is_on_postgresql(item) or item.get_closest_marker("untraced"))
+    # An example of Hypothesis runs the same lines as a hundred others, and each line of Hypothesis itself.
+    has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    is_repeated = has_examples or _is_on_postgresql(item) or item.get_closest_marker("untraced")
+    is_traced = not (is_elsewhere or is_repeated)
     item.session.stash[COVERAGE].measure(on=is_traced)
     return (yield)
 

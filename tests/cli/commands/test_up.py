@@ -1,4 +1,4 @@
-"""Start, keep and end the whole service; nearly each test pays for a start of its own."""
+"""Start, keep and end the whole service. A start takes seconds of CPU time: tests that leave it running share one."""
 
 import json
 import os
@@ -32,6 +32,16 @@ def up(data: Path) -> Iterator[Up]:
     service.close()
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A service for tests that leave it as it is, on a folder whose name is too long for the path of a socket."""
+    data = tmp_path_factory.mktemp("up") / ("a-folder-with-a-rather-long-name-" * 4)
+    service = Up(data)
+    yield service
+    service.close()
+    shutil.rmtree(sockets_folder(data))
+
+
 def status_without_key(address: str) -> int:
     try:
         with urllib.request.urlopen(f"{address}/models", timeout=30) as response:
@@ -41,21 +51,23 @@ def status_without_key(address: str) -> int:
             return error.code
 
 
-def test_it_serves_when_it_says_so_and_ends_everything_on_sigterm(up: Up) -> None:
-    address = up.ready()
-    assert status_without_key(address) == 401
-    processes = up.processes()
+def test_it_serves_when_it_says_so_and_is_refused_a_second_time_on_the_same_folder(running: Up) -> None:
+    assert status_without_key(running.ready()) == 401
+    processes = running.processes()
     assert sorted(processes) == NAMES
     assert {one["health"] for one in processes.values()} == {"serving"}
     assert {one["restarts"] for one in processes.values()} == {0}
-    assert up.stop() == 0
-    assert up.line() == ""
-    assert pids_that_live([one["pid"] for one in processes.values()]) == []
-    assert up.legato("status").exit_code == 3
-    assert up.legato("accounts", "list").exit_code == 3
+    assert running.json("accounts", "list") == []
+    second = Up(running.data)
+    code, said = second.ended()
+    second.close()
+    assert code == 1
+    assert said.startswith(f"legato: Legato is already running on {running.data}: see `legato status`")
+    assert said.count("\n") == 1
+    assert {one["health"] for one in running.processes().values()} == {"serving"}
 
 
-def test_a_process_that_is_killed_comes_back_and_the_service_with_it(up: Up) -> None:
+def test_a_process_that_is_killed_comes_back_and_everything_ends_on_sigterm(up: Up) -> None:
     address = up.ready()
     first = up.processes()
     for name in ("edge-1", "auth"):
@@ -69,6 +81,10 @@ def test_a_process_that_is_killed_comes_back_and_the_service_with_it(up: Up) -> 
     said = "".join(up.stderr)
     assert "edge-1 ended (SIGKILL); restarting it in 0.1 s" in said
     assert "auth ended (SIGKILL); restarting it in 0.1 s" in said
+    assert up.line() == ""
+    assert pids_that_live([one["pid"] for one in now.values()]) == []
+    assert up.legato("status").exit_code == 3
+    assert up.legato("accounts", "list").exit_code == 3
 
 
 def test_its_terminal_is_closed_and_everything_ends_in_order(up: Up, data: Path) -> None:
@@ -127,17 +143,6 @@ def test_killed_it_leaves_no_orphans_and_the_next_start_takes_over_at_once(up: U
         again.close()
 
 
-def test_a_second_start_on_the_same_folder_is_refused(up: Up, data: Path) -> None:
-    up.ready()
-    second = Up(data)
-    code, said = second.ended()
-    second.close()
-    assert code == 1
-    assert said.startswith(f"legato: Legato is already running on {data}: see `legato status`")
-    assert said.count("\n") == 1
-    assert {one["health"] for one in up.processes().values()} == {"serving"}
-
-
 def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(data: Path) -> None:
     first = Up(data, "--welcome", "--json")
     try:
@@ -169,19 +174,6 @@ def test_the_first_start_welcomes_with_a_key_that_works_and_the_next_keeps_it(da
         second.close()
     for log in (data / "logs").iterdir():
         assert greeting["api_key"] not in log.read_text()
-
-
-def test_a_folder_with_a_long_name_works_too(tmp_path: Path) -> None:
-    data = tmp_path / ("a-folder-with-a-rather-long-name-" * 4)
-    long = Up(data)
-    try:
-        long.ready()
-        assert {one["health"] for one in long.processes().values()} == {"serving"}
-        assert long.json("accounts", "list") == []
-        assert long.stop() == 0
-    finally:
-        long.close()
-        shutil.rmtree(sockets_folder(data))
 
 
 def run_up(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":

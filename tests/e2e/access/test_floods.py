@@ -16,17 +16,17 @@ from tests.e2e.raw_http import ask, post_chat
 from tests.support.service import WAIT_TIMEOUT_S, Service
 from tests.support.upstreams.openai import Upstream
 
-FLOODING = 60
-SILENT = 2000
+FLOODING = 24
+SILENT = 1000
 WRONG_KEYS = 5
 # What thousands of connections need by themselves; a flood's bodies would be many times that.
-BOUND_BYTES = 100 * 1024 * 1024
+BOUND_BYTES = 50 * 1024 * 1024
 
-BIG_PROMPTS = 10
+BIG_PROMPTS = 6
 # More than any model's window, however it counts.
 BIG_PROMPT = "and so on " * (7 * 1024 * 1024 // 10)
-# As much as five of them. When all that were over stayed, the edge grew by more than twice this.
-FEW_PROMPTS_BYTES = 70 * 1024 * 1024
+# As much as three of them. When all that were over stayed, the edge grew by more than twice this.
+FEW_PROMPTS_BYTES = 42 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
