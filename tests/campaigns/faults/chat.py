@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from services.router.providers.http.exchange import AFTER_ANSWER_S
 from tests.campaigns.faults.harnesses.parts import WORD, Part
 from tests.support.upstreams.openai import Recorded, Reply
 
@@ -94,6 +97,8 @@ class Chat:
         self.received = Received()
         # The provider's book: each time that it was asked, by whatever router.
         self.asked: list[Recorded] = []
+        # When each write of each stream was begun, by the request's id in memory.
+        self._written_at_s: defaultdict[int, list[float]] = defaultdict(list)
         self._moved = asyncio.Event()
 
     @property
@@ -117,6 +122,12 @@ class Chat:
     @property
     def sent_end(self) -> bool:
         return any(self._is_whole(recorded) or recorded.writes > self.part.pieces + 1 for recorded in self.asked)
+
+    @property
+    def usage_was_late(self) -> bool:
+        """Tells if the router may have stopped waiting for the usage, because this process was slow to send it. Then it
+        charges by its own count."""
+        return any(self._usage_took_s(recorded) >= AFTER_ANSWER_S for recorded in self.asked)
 
     @property
     def still_asked(self) -> bool:
@@ -159,6 +170,21 @@ class Chat:
         if self.part.leaves_after is not None and piece > self.part.leaves_after:
             return False
         return self.received.tokens >= min(piece - 1, self.part.pieces) * self.part.piece_tokens
+
+    def note_write(self, recorded: Recorded, at_s: float | None = None) -> None:
+        """Notes that a write of a stream begins."""
+        self._written_at_s[id(recorded)].append(time.monotonic() if at_s is None else at_s)
+
+    def _usage_took_s(self, recorded: Recorded) -> float:
+        """The longest time that the router can have waited: from before the finish reason was written until the usage
+        was, or until the router went away."""
+        # The role, the pieces, the finish reason, the usage, the end.
+        written_at_s, finish = self._written_at_s[id(recorded)], self.part.pieces + 1
+        if len(written_at_s) <= finish:
+            return 0.0
+        if len(written_at_s) > finish + 2:
+            return written_at_s[finish + 2] - written_at_s[finish]
+        return (recorded.aborted_at_s or time.monotonic()) - written_at_s[finish]
 
     def _is_whole(self, recorded: Recorded) -> bool:
         return not recorded.json.get("stream") and recorded.answered and self.part.status == 200

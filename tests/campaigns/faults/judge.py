@@ -38,6 +38,8 @@ class Verdict:
     violations: list[Violation] = field(default_factory=list)
     # Requests that nobody pays for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
+    # Requests that the service counted itself, because the provider sent their usage too late.
+    late: int = 0
 
 
 def judge(
@@ -53,7 +55,8 @@ def judge(
         account, price = accounts[chat.customer.account_id], prices[chat.part.model]
         verdict.violations += _judge_ends(chat, account, seen)
         verdict.violations += _judge_amounts(chat, account, price, seen)
-        verdict.violations += _judge_answer(chat)
+        verdict.violations += _judge_answer(chat, prompt_tokens[chat.tag])
+        verdict.late += _is_late(chat, prompt_tokens[chat.tag])
         if seen.mark_missed and not verdict.free and _is_free(chat, account):
             verdict.free += 1
             continue
@@ -73,10 +76,10 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
     return found
 
 
-def _judge_answer(chat: Chat) -> list[Violation]:
+def _judge_answer(chat: Chat, prompt_tokens: int) -> list[Violation]:
     """Checks that a client who sees the end has all of it, and its usage."""
     received = chat.received
-    if received.ending != "done" or received.ended_early:
+    if received.ending != "done" or received.ended_early or _is_late(chat, prompt_tokens):
         return []
     if received.tokens == chat.part.tokens and received.usage == chat.provider_usage:
         return []
@@ -128,7 +131,8 @@ def _bounds_with_journal(chat: Chat, prompt_tokens: int, seen: Circumstances) ->
     received = chat.received
     delivered = Tokens(prompt_tokens, received.tokens) if received.tokens else None
     if received.ending == "done":
-        right = delivered if received.ended_early else chat.provider_usage
+        by_count = received.ended_early or _is_late(chat, prompt_tokens)
+        right = delivered if by_count else chat.provider_usage
         return right, right
     if received.ending == "refused" or delivered is None:
         return None, None
@@ -138,6 +142,17 @@ def _bounds_with_journal(chat: Chat, prompt_tokens: int, seen: Circumstances) ->
         # Its end may have been sealed, and not told any more.
         return delivered, chat.provider_usage
     return delivered, Tokens(prompt_tokens, max(chat.sent_tokens, received.tokens))
+
+
+def _is_late(chat: Chat, prompt_tokens: int) -> bool:
+    """The provider's usage came too late, and the client has all of it and was told our count instead."""
+    received, whole = chat.received, chat.part.tokens
+    return (
+        chat.usage_was_late
+        and received.ending == "done"
+        and received.tokens == whole
+        and received.usage == Tokens(prompt_tokens, whole)
+    )
 
 
 def _is_free(chat: Chat, account: Account) -> bool:

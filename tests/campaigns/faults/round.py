@@ -42,6 +42,7 @@ class Outcome:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     free: int = 0
+    late: int = 0
     # The harness is not at rest, and not fit for another round.
     is_stuck: bool = False
 
@@ -168,6 +169,7 @@ class Stage:
         verdict = judge(outcome.chats, outcome.accounts, prompts, self._prices, seen)
         outcome.violations += verdict.violations
         outcome.free += verdict.free
+        outcome.late += verdict.late
         for chat in outcome.chats:
             account_id = chat.customer.account_id
             account = outcome.accounts[account_id]

@@ -7,6 +7,7 @@ import pytest
 from services.metering.ledger.prices import read_prices
 from services.metering.ledger.records import Entry, Hold
 from services.metering.settings import MeteringSettings
+from services.router.providers.http.exchange import AFTER_ANSWER_S
 from tests.campaigns.faults.chat import Chat, Customer, Tokens
 from tests.campaigns.faults.harnesses.parts import STREAM
 from tests.campaigns.faults.judge import Circumstances, judge
@@ -27,6 +28,16 @@ def broken_after(received: int, sent: int) -> Chat:
     ended = asyncio.Event()
     ended.set()
     chat.asked.append(Recorded("POST", "/", {}, b'{"stream": true}', 1, 0.0, writes=1 + sent, ended=ended))
+    return chat
+
+
+def whole(told: Tokens, usage_after_s: float) -> Chat:
+    """A stream that was read to its end, with what its client was told and when its usage was sent."""
+    chat = broken_after(STREAM.tokens, sent=STREAM.tokens)
+    chat.received.raw += b'"usage":{"prompt_tokens":%d,"completion_tokens":%d} data: [DONE]' % told
+    [recorded] = chat.asked
+    for at_s in (*range(STREAM.pieces + 2), STREAM.pieces + 1 + usage_after_s / 2, STREAM.pieces + 1 + usage_after_s):
+        chat.note_write(recorded, at_s)
     return chat
 
 
@@ -92,3 +103,14 @@ def test_lost_journal_charges_at_least_the_checkpoint() -> None:
     )
     kinds = [verdict(broken_after(4, sent=4), books(Tokens(PROMPT_TOKENS, count)), seen) for count in (1, 2, 4, 5)]
     assert kinds == [["lost"], [], [], ["doubled"]]
+
+
+def test_a_count_of_ours_is_right_only_where_the_provider_was_too_late_with_its_own() -> None:
+    counted, told = Tokens(PROMPT_TOKENS, STREAM.tokens), Chat(STREAM, ANN, "chat-1").provider_usage
+    slow, quick = AFTER_ANSWER_S, AFTER_ANSWER_S - 0.1
+    assert verdict(whole(counted, slow), books(counted), Circumstances()) == []
+    assert verdict(whole(told, slow), books(told), Circumstances()) == []
+    assert verdict(whole(counted, quick), books(counted), Circumstances()) == ["doubled", "lost"]
+    # What the client is told is what is charged.
+    assert verdict(whole(counted, slow), books(told), Circumstances()) == ["doubled"]
+    assert verdict(whole(told, slow), books(counted), Circumstances()) == ["lost"]
