@@ -26,6 +26,7 @@ class Customer(NamedTuple):
 
     account_id: str
     api_key: str
+    key_id: str = ""
 
 
 @dataclass

@@ -5,9 +5,11 @@ import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
-from services.metering.ledger.prices import Price, read_prices
+from services.metering.ledger.prices import Price, Usage, read_prices
+from services.metering.ledger.spend import PERIODS
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.faults.chat import Chat, Customer
@@ -23,6 +25,8 @@ from tests.support.service import WAIT_TIMEOUT_S
 # Enough for any cast, each with more than all its rounds cost.
 CUSTOMERS: Final = 8
 CREDIT_NANOS: Final = 5 * 10**9
+# What a limit leaves a chat, of what it costs.
+LEFT: Final = (0.1, 1.3)
 
 _numbers = itertools.count(1)
 
@@ -78,6 +82,8 @@ class Stage:
         outcome = Outcome(point, seed, passes=dice.randint(1, point.most_passes))
         outcome.chats = self._cast(point, dice)
         harness.provider.expect(outcome.chats)
+        left_nanos = await self._limit(outcome.chats, dice) if point.limited else {}
+        began = datetime.now(UTC).date()
         died_before, since = harness.deaths(), first_request_id()
         reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._timeout_s))
@@ -103,11 +109,24 @@ class Stage:
             was_away=point.waits_for_sweep,
             journal_lost=point.loses_journal,
             checkpoints=reaper.checkpoints,
+            # Another day has room of its own.
+            left_nanos=left_nanos if datetime.now(UTC).date() == began else {},
         )
         await self._compare(outcome, since, seen)
         if point.repeats and not outcome.violations:
             await self._repeat(outcome)
         return outcome
+
+    async def _limit(self, chats: list[Chat], dice: random.Random) -> dict[str, int]:
+        """Sets a limit for each; returns what it leaves, by account."""
+        left_nanos = {}
+        for chat in chats:
+            usage = Usage(chat.provider_usage.prompt, 0, chat.provider_usage.completion)
+            nanos = round(self._prices[chat.part.model].cost_nanos(usage) * dice.uniform(*LEFT))
+            of_key, period = dice.random() < 0.5, dice.choice(PERIODS)
+            await self._harness.leave_to_spend(chat.customer, of_key=of_key, period=period, nanos=nanos)
+            left_nanos[chat.customer.account_id] = nanos
+        return left_nanos
 
     async def _repeat(self, outcome: Outcome) -> None:
         """Checks that only what was not charged is served again."""
