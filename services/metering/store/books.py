@@ -288,7 +288,7 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     new_spends = [astuple(spend) for spend in changed if spend.spend_id not in spend_book.found]
     _put(connection, INSERT_SPENDS, new_spends)
     changed_spends = [
-        changed_row(found, spend) for spend in changed if (found := spend_book.found.get(spend.spend_id)) is not None
+        changed_row(spend_book.found[spend.spend_id], spend) for spend in changed if spend.spend_id in spend_book.found
     ]
     _put(connection, UPDATE_SPENDS, changed_spends)
     new_accounts = [
