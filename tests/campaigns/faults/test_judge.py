@@ -144,3 +144,9 @@ def test_a_limit_is_charged_to_its_end_and_never_exceeded_and_counts_what_the_le
     assert verdict(chat, limited(102_310, limit_nanos=100_000), seen) == ["doubled", "lost", "doubled"]
     assert verdict(chat, limited(99_999, lost_nanos=2_311, limit_nanos=100_000), seen) == ["lost", "lost"]
     assert verdict(chat, limited(102_310, counted_nanos=102_309, limit_nanos=102_310), Circumstances()) == ["lost"]
+
+
+def test_what_is_left_of_a_word_where_the_credit_ends_is_a_token() -> None:
+    received = Chat(STREAM, ANN, "chat-1").received
+    received.raw += b'HTTP/1.1 200 OK\r\n\r\ndata: {"content":" rain rain"} data: {"content":" rain ra"}'
+    assert received.tokens == 4
