@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import DAY_US, Entry, Hold, Operation
+from services.metering.ledger.records import DAY_US, Entry, Hold, Operation, SpendLimitReached
 
 Period = Literal["day", "month", "total"]
 
@@ -169,14 +169,10 @@ class SpendRoom(NamedTuple):
 
     def refuse(self, least_nanos: int, now_us: int) -> None:
         """Raises if a request that needs `least_nanos` does not fit."""
-        over = [each for each in self.allowances if each.unspent_nanos < least_nanos]
-        too_small = next((each for each in over if each.limit_nanos < least_nanos and each.period != "total"), None)
-        if too_small is not None:
-            # Not even a new day or month helps.
-            raise LegatoError(Reason.SPEND_LIMIT_SPENT, f"This request costs more than the {_name(too_small)}.")
-        if over:
-            # The one that lasts longest.
-            raise _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us)
+        reached = self.limit_reached(least_nanos, now_us)
+        if reached is not None:
+            reason = Reason.SPEND_LIMIT_SPENT if reached.retry_after_s is None else Reason.SPEND_LIMIT_EXCEEDED
+            raise LegatoError(reason, reached.message, retry_after_s=reached.retry_after_s)
         held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
         if held is not None:
             message = (
@@ -184,18 +180,27 @@ class SpendRoom(NamedTuple):
             )
             raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=RETRY_AFTER_S)
 
+    def limit_reached(self, total_nanos: int, now_us: int) -> SpendLimitReached | None:
+        """Returns the limit that leaves a request less than this, whether or not others run; the one that lasts
+        longest."""
+        over = [each for each in self.allowances if each.unspent_nanos < total_nanos]
+        too_small = next((each for each in over if each.limit_nanos < total_nanos and each.period != "total"), None)
+        if too_small is not None:
+            # Not even a new day or month helps.
+            return SpendLimitReached(f"This request costs more than the {_name(too_small)}.")
+        return _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us) if over else None
+
 
 NO_LIMITS: Final = SpendRoom()
 
 
-def _spent(allowance: Allowance, now_us: int) -> LegatoError:
+def _spent(allowance: Allowance, now_us: int) -> SpendLimitReached:
     if allowance.period == "total":
-        message = f"The {_name(allowance)} is spent. Raise the limit to continue."
-        return LegatoError(Reason.SPEND_LIMIT_SPENT, message)
+        return SpendLimitReached(f"The {_name(allowance)} is spent. Raise the limit to continue.")
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
     ends = "at midnight" if allowance.period == "day" else "on the first of the month"
     message = f"The {_name(allowance)} is spent. It starts anew {ends}, in UTC."
-    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=(until_us - now_us) / 1_000_000)
+    return SpendLimitReached(message, (until_us - now_us) / 1_000_000)
 
 
 def _name(allowance: Allowance) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -16,7 +17,7 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import UnmatchedSettlement
 from services.metering.ledger.prices import Price, Prices
-from services.metering.ledger.records import DAY_US, Operation
+from services.metering.ledger.records import DAY_US, Extended, Operation
 from services.metering.ledger.spend import Spend, next_month_us
 from services.metering.store import books, reports
 from services.metering.store.prices import adopt_prices
@@ -155,6 +156,9 @@ def _told(answer: Any) -> Any:
     if isinstance(answer, Spend):
         # What was spent is compared with the rows.
         return answer.limits
+    if isinstance(answer, Extended):
+        # Its reason is that of a refused Reserve.
+        return replace(answer, spend_limit=None)
     return answer
 
 

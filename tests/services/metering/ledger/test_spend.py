@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle
+from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, SpendLimitReached
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
     SetSpendLimits,
@@ -130,6 +130,7 @@ def test_a_request_holds_no_more_than_a_limit_leaves() -> None:
     assert (reserved.held_nanos, reserved.free_nanos) == (100, 0)
     extended = ledger.apply(extend(1, 101))
     assert (extended.extended, extended.affordable_nanos, extended.balance_nanos) == (False, 100, 100)
+    assert extended.spend_limit == SpendLimitReached("This request costs more than the key's daily spend limit.")
 
 
 def test_a_hold_grows_within_its_limit() -> None:
