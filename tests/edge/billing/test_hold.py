@@ -152,7 +152,6 @@ async def test_growth_that_a_spend_limit_ends_is_refused_as_that(metering_harnes
     await metering_harness.limit(SpendLimits(day_nanos=cost(500, 0)))
     daily = metering_harness.hold(1)
     await daily.reserve(100, 10)
-    assert daily.spend_limit_refusal is None
     assert (await daily.grow(1000, 1, Usage())).last
     refused = daily.refusal(1000, 1)
     assert (refused.reason, refused.message[:21]) == (Reason.SPEND_LIMIT_SPENT, "This request costs mo")
