@@ -86,6 +86,8 @@ class ChatHold:
         self._asked_again = False
         # True once the account could not hold what was needed.
         self.spent = False
+        # Set if that is because of a spend limit.
+        self.spend_limit_refusal: LegatoError | None = None
         # Empty until it is settled.
         self.charged = NOTHING
 
@@ -158,6 +160,8 @@ class ChatHold:
         """Returns the error for an answer whose first piece costs more than the account could hold."""
         if self._is_held_elsewhere(prompt_tokens, output_tokens):
             return credits_held()
+        if self.spend_limit_refusal is not None:
+            return self.spend_limit_refusal
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
@@ -236,6 +240,7 @@ class ChatHold:
             self._held_nanos = max(self._held_nanos, total_nanos)
         if not answer.extended:
             self._balance_nanos = answer.balance_nanos
+            self.spend_limit_refusal = _refusal_of(answer.spend_limit) if answer.HasField("spend_limit") else None
         return answer
 
     def _is_held_elsewhere(self, prompt_tokens: int, output_tokens: int) -> bool:
@@ -248,3 +253,10 @@ class ChatHold:
         if left < 0:
             return 0
         return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS
+
+
+def _refusal_of(reached: pb.SpendLimitReached) -> LegatoError:
+    if not reached.HasField("retry_after"):
+        return LegatoError(Reason.SPEND_LIMIT_SPENT, reached.message)
+    retry_after_s = reached.retry_after.ToMicroseconds() / 1e6
+    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, reached.message, retry_after_s=retry_after_s)

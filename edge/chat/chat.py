@@ -309,7 +309,9 @@ class Chat:
 
     def _public_error(self, error: BaseException) -> LegatoError:
         if isinstance(error, LegatoError):
-            return error
+            # The router knows that no more credit can be held, not why.
+            is_of_credit = error.reason is Reason.CREDITS_EXHAUSTED
+            return self._hold.spend_limit_refusal or error if is_of_credit else error
         if isinstance(error, asyncio.CancelledError):
             # The process shuts down and its drain time is over. The stream must still end with an error event.
             return unavailable("The service")

@@ -22,6 +22,7 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Price, read_prices
 from services.metering.ledger.records import Grant
+from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
 from services.metering.servicer import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
@@ -80,6 +81,10 @@ class MeteringHarness:
 
     async def give(self, nanos: int, grant_id: str = "grant") -> None:
         await self._writer.submit(Grant(operation_id=grant_id, account_id=ANN.account_id, amount_nanos=nanos), str)
+
+    async def limit(self, limits: SpendLimits) -> None:
+        """Sets the spend limits of the key."""
+        await self._writer.submit(SetSpendLimits(ANN.account_id, ANN.key_id, limits), str)
 
     async def balance(self) -> tuple[int, int]:
         await self.metering.settled()

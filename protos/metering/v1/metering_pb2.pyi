@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -507,6 +508,7 @@ class ExtendResponse(_message.Message):
     HELD_NANOS_FIELD_NUMBER: _builtins.int
     AFFORDABLE_NANOS_FIELD_NUMBER: _builtins.int
     BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    SPEND_LIMIT_FIELD_NUMBER: _builtins.int
     extended: _builtins.bool
     total_nanos: _builtins.int
     """As asked, so that a late answer is not taken for another's."""
@@ -515,6 +517,10 @@ class ExtendResponse(_message.Message):
     """If refused: the largest total that the account could hold now."""
     balance_nanos: _builtins.int
     """And what it could hold if none of its other requests were running."""
+    @_builtins.property
+    def spend_limit(self) -> Global___SpendLimitReached:
+        """Set if a spend limit, and not the balance, is less than the total."""
+
     def __init__(
         self,
         *,
@@ -523,14 +529,40 @@ class ExtendResponse(_message.Message):
         held_nanos: _builtins.int = ...,
         affordable_nanos: _builtins.int = ...,
         balance_nanos: _builtins.int = ...,
+        spend_limit: Global___SpendLimitReached | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend_limit", b"spend_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["affordable_nanos", b"affordable_nanos", "balance_nanos", b"balance_nanos", "extended", b"extended", "held_nanos", b"held_nanos", "total_nanos", b"total_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["affordable_nanos", b"affordable_nanos", "balance_nanos", b"balance_nanos", "extended", b"extended", "held_nanos", b"held_nanos", "spend_limit", b"spend_limit", "total_nanos", b"total_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExtendResponse: _TypeAlias = ExtendResponse  # noqa: Y015
+
+@_typing.final
+class SpendLimitReached(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RETRY_AFTER_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    @_builtins.property
+    def retry_after(self) -> _duration_pb2.Duration:
+        """Until the limit starts anew; missing if it never does."""
+
+    def __init__(
+        self,
+        *,
+        message: _builtins.str = ...,
+        retry_after: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_after", b"retry_after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "retry_after", b"retry_after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SpendLimitReached: _TypeAlias = SpendLimitReached  # noqa: Y015
 
 @_typing.final
 class SettleRequest(_message.Message):

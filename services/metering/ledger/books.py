@@ -29,7 +29,7 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import NO_LIMITS, SetSpendLimits, Spend, SpendBook
+from services.metering.ledger.spend import NO_LIMITS, PastPeriod, SetSpendLimits, Spend, SpendBook
 
 # Far above any account, and far below the limit of the database's integers.
 LARGEST_BALANCE_NANOS: Final = 10**18
@@ -126,10 +126,12 @@ class BatchState:
         live_holds: Mapping[LiveKey, int] | None = None,
         spends: Iterable[Spend] = (),
         new_spends: Iterable[Spend] = (),
+        past_spends: Mapping[PastPeriod, int] | None = None,
     ) -> None:
         """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
         on the keys that its reserves claim, with their holds among `holds`; `live_holds` counts those of keys with a
-        limit; `spends` are of accounts and keys with spend limits, `new_spends` of those that get their first ones."""
+        limit; `spends` are of accounts and keys with spend limits, `new_spends` of those that get their first ones;
+        `past_spends` are sums of the past periods that late charges count in."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
         self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
@@ -142,7 +144,7 @@ class BatchState:
         self._now_us = now_us
         self._life_us = life_us
         self._live_holds = dict(live_holds or {})
-        self.spend_book = SpendBook(spends, new_spends, now_us)
+        self.spend_book = SpendBook(spends, new_spends, now_us, past_spends)
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id = operation.account_id
@@ -167,15 +169,15 @@ class BatchState:
         return effect.answer
 
     def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
-        booked, claim, claimant, live_holds, key_id = None, None, None, 0, ""
+        booked, claim, claimant, live_holds, key_id, hour_us = None, None, None, 0, "", None
         if isinstance(operation, CreditOperation):
             booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
         elif type(operation) is Reserve:
             claim, claimant = self._claimed(operation)
             live_holds, key_id = self._live_holds_of(operation), operation.key_id
         elif hold is not None:
-            key_id = hold.key_id
-        room = self.spend_book.room(account.account_id, key_id) if account.has_spend_limits else NO_LIMITS
+            key_id, hour_us = hold.key_id, hold.counted_hour_us
+        room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
         return RuleContext(
             account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds, room
         )

@@ -197,7 +197,9 @@ def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
         account = replace(account, held_nanos=account.held_nanos + more_nanos)
         hold = replace(hold, amount_nanos=operation.total_nanos)
     balance_nanos = context.room.of_balance(account.balance_nanos)
-    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, balance_nanos)
+    is_affordable = operation.total_nanos <= account.balance_nanos
+    reached = context.room.limit_reached(operation.total_nanos, context.now_us) if is_affordable else None
+    answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, balance_nanos, reached)
     return Effect(answer, account, hold)
 
 

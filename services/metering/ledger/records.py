@@ -163,6 +163,16 @@ class Extended(msgspec.Struct, frozen=True):
     # The largest total that the account could hold now; and if no other request of it were running.
     affordable_nanos: int
     balance_nanos: int
+    # Set if a spend limit, and not the balance, is less than the total.
+    spend_limit: "SpendLimitReached | None" = None
+
+
+class SpendLimitReached(msgspec.Struct, frozen=True):
+    """A spend limit that leaves less than a request needs, even if no other request runs."""
+
+    message: str
+    # Until it starts anew; None: it never does.
+    retry_after_s: float | None = None
 
 
 class Extend(RequestOperation[Extended], frozen=True):

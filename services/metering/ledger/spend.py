@@ -1,10 +1,11 @@
 """Spend limits of accounts and keys: how much they may spend in a day, in a month and in all. Pure rules.
 
 What was spent and what is held for running requests never exceeds a limit together, as long as the limit is not
-lowered. A charge counts in the day and the month of the hour that usage counts it in, in UTC.
+lowered. A charge counts in the day and the month of the hour that usage counts it in, in UTC: a late charge in those of
+the request's first charge, which may be over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -12,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import DAY_US, Entry, Hold, Operation
+from services.metering.ledger.records import DAY_US, Entry, Hold, Operation, SpendLimitReached
 
 Period = Literal["day", "month", "total"]
 
@@ -134,6 +135,25 @@ class Allowance(NamedTuple):
         return max(0, self.limit_nanos - self.spent_nanos)
 
 
+class PastPeriod(NamedTuple):
+    """A day or a month of an account, or of a key, that is over."""
+
+    spend_id: str
+    period: Period
+    start_us: int
+
+
+def past_periods(subject_id: str, hour_us: int, now_us: int) -> list[PastPeriod]:
+    """Returns the day and the month of an hour, as far as they are over."""
+    day_us, month_us = day_start_us(hour_us), month_start_us(hour_us)
+    found: list[PastPeriod] = []
+    if day_us < day_start_us(now_us):
+        found.append(PastPeriod(subject_id, "day", day_us))
+    if month_us < month_start_us(now_us):
+        found.append(PastPeriod(subject_id, "month", month_us))
+    return found
+
+
 class SpendRoom(NamedTuple):
     """What a request's limits leave; without allowances, no limit applies."""
 
@@ -149,10 +169,10 @@ class SpendRoom(NamedTuple):
 
     def refuse(self, least_nanos: int, now_us: int) -> None:
         """Raises if a request that needs `least_nanos` does not fit."""
-        over = [each for each in self.allowances if each.unspent_nanos < least_nanos]
-        if over:
-            # The one that lasts longest.
-            raise _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us)
+        reached = self.limit_reached(least_nanos, now_us)
+        if reached is not None:
+            reason = Reason.SPEND_LIMIT_SPENT if reached.retry_after_s is None else Reason.SPEND_LIMIT_EXCEEDED
+            raise LegatoError(reason, reached.message, retry_after_s=reached.retry_after_s)
         held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
         if held is not None:
             message = (
@@ -160,18 +180,27 @@ class SpendRoom(NamedTuple):
             )
             raise LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=RETRY_AFTER_S)
 
+    def limit_reached(self, total_nanos: int, now_us: int) -> SpendLimitReached | None:
+        """Returns the limit that leaves a request less than this, whether or not others run; the one that lasts
+        longest."""
+        over = [each for each in self.allowances if each.unspent_nanos < total_nanos]
+        too_small = next((each for each in over if each.limit_nanos < total_nanos and each.period != "total"), None)
+        if too_small is not None:
+            # Not even a new day or month helps.
+            return SpendLimitReached(f"This request costs more than the {_name(too_small)}.")
+        return _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us) if over else None
+
 
 NO_LIMITS: Final = SpendRoom()
 
 
-def _spent(allowance: Allowance, now_us: int) -> LegatoError:
+def _spent(allowance: Allowance, now_us: int) -> SpendLimitReached:
     if allowance.period == "total":
-        message = f"The {_name(allowance)} is spent. Raise the limit to continue."
-        return LegatoError(Reason.SPEND_LIMIT_SPENT, message)
+        return SpendLimitReached(f"The {_name(allowance)} is spent. Raise the limit to continue.")
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
     ends = "at midnight" if allowance.period == "day" else "on the first of the month"
     message = f"The {_name(allowance)} is spent. It starts anew {ends}, in UTC."
-    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=(until_us - now_us) / 1_000_000)
+    return SpendLimitReached(message, (until_us - now_us) / 1_000_000)
 
 
 def _name(allowance: Allowance) -> str:
@@ -208,19 +237,42 @@ def with_limits(spend: Spend, limits: SpendLimits, account_limits: SpendLimits) 
 class SpendBook:
     """The spends of a batch: operations see earlier ones' changes."""
 
-    def __init__(self, found: Iterable[Spend], new: Iterable[Spend], now_us: int) -> None:
-        """Starts from what was read; `new` is what subjects have spent that get their first limits."""
+    def __init__(
+        self, found: Iterable[Spend], new: Iterable[Spend], now_us: int, past: Mapping[PastPeriod, int] | None = None
+    ) -> None:
+        """Starts from what was read; `new` is what subjects have spent that get their first limits; `past` is what was
+        spent in periods that are over, where a late charge counts in one."""
+        self._now_us = now_us
+        self._past = dict(past or {})
         self.found = {spend.spend_id: spend for spend in found}
         self.spends = {each: spend.at(now_us) for each, spend in self.found.items()}
         self._new = {spend.spend_id: spend for spend in new}
+        # Only these are written: a new day by itself, or a refusal, leaves nothing.
+        self.changed_ids: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self.spends or self._new)
 
-    def room(self, account_id: str, key_id: str) -> SpendRoom:
-        """Returns what the limits of an account and of one of its keys leave."""
+    def room(self, account_id: str, key_id: str, hour_us: int | None = None) -> SpendRoom:
+        """Returns what the limits of an account and of one of its keys leave to a charge that counts in an hour; None
+        is now."""
         found = (self.spends.get(spend_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
-        return SpendRoom(tuple(each for spend in found if spend is not None for each in spend.allowances()))
+        return SpendRoom(
+            tuple(each for spend in found if spend is not None for each in self._allowances(spend, hour_us))
+        )
+
+    def _allowances(self, spend: Spend, hour_us: int | None) -> list[Allowance]:
+        allowances = spend.allowances()
+        if not self._past or hour_us is None:
+            return allowances
+        past = {each.period: self._past.get(each) for each in past_periods(spend.spend_id, hour_us, self._now_us)}
+        return [
+            # What is held now is spent in a later period.
+            each
+            if (spent_nanos := past.get(each.period)) is None
+            else each._replace(spent_nanos=spent_nanos, held_nanos=0)
+            for each in allowances
+        ]
 
     def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         """Adds a charge, and a change of what is held, to the account and to the key."""
@@ -234,6 +286,11 @@ class SpendBook:
             for spends in (self.spends, self._new):
                 if (spend := spends.get(subject_id)) is not None:
                     spends[subject_id] = spend.after(charged_nanos, hour_us, held_change_nanos)
+                    self.changed_ids.add(subject_id)
+            if self._past and charged_nanos:
+                for past in past_periods(subject_id, hour_us, self._now_us):
+                    if past in self._past:
+                        self._past[past] += charged_nanos
 
     def set_limits(self, operation: SetSpendLimits) -> Spend:
         account_id, limits = operation.account_id, operation.limits
@@ -243,9 +300,11 @@ class SpendBook:
         spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
         self._new.pop(subject_id, None)
         self.spends[subject_id] = spend
+        self.changed_ids.add(subject_id)
         if operation.key_id == WHOLE_ACCOUNT:
             for each in [each for each in self.spends.values() if each.account_id == account_id and each.key_id]:
                 self.spends[each.spend_id] = with_limits(each, each.limits.within(limits), limits)
+                self.changed_ids.add(each.spend_id)
         return spend
 
 

@@ -36,6 +36,7 @@ from services.metering.store.spends import (
     UPDATE_SPENDS,
     changed_row,
     read_new_spends,
+    read_past_spends,
     read_spends,
 )
 from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
@@ -246,7 +247,9 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
     now_us = read_now_us(connection)
     spends = read_spends(connection, operations, found_accounts, found_holds)
     new_spends = read_new_spends(connection, operations, spends, now_us)
-    return BatchState(*found, prices, now_us, life_us, _count_live(connection, operations), spends, new_spends)
+    past_spends = read_past_spends(connection, operations, found_holds, now_us) if spends or new_spends else None
+    live_holds = _count_live(connection, operations)
+    return BatchState(*found, prices, now_us, life_us, live_holds, spends, new_spends, past_spends)
 
 
 def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
@@ -280,10 +283,12 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
         raise ConcurrentChange
     _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
     _put(connection, _ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
-    spends, found_spends = books.spend_book.spends, books.spend_book.found
-    _put(connection, INSERT_SPENDS, [astuple(spend) for each, spend in spends.items() if each not in found_spends])
+    spend_book = books.spend_book
+    changed = [spend for each, spend in spend_book.spends.items() if each in spend_book.changed_ids]
+    new_spends = [astuple(spend) for spend in changed if spend.spend_id not in spend_book.found]
+    _put(connection, INSERT_SPENDS, new_spends)
     changed_spends = [
-        changed_row(found, spends[each]) for each, found in found_spends.items() if spends[each] is not found
+        changed_row(spend_book.found[spend.spend_id], spend) for spend in changed if spend.spend_id in spend_book.found
     ]
     _put(connection, UPDATE_SPENDS, changed_spends)
     new_accounts = [

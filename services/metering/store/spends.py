@@ -6,13 +6,17 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
-from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve
+from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
+    PastPeriod,
     SetSpendLimits,
     Spend,
     day_start_us,
     month_start_us,
+    next_day_us,
+    next_month_us,
+    past_periods,
     spend_id,
 )
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
@@ -92,6 +96,32 @@ def _sum_up(connection: sa.Connection, account_id: str, key_id: str, now_us: int
         total_spent_nanos=total_nanos,
         held_nanos=held_nanos,
     )
+
+
+def read_past_spends(
+    connection: sa.Connection, operations: Iterable[Operation[Any]], found_holds: Iterable[Hold], now_us: int
+) -> dict[PastPeriod, int]:
+    """Sums up the past days and months that late charges count in. A request is rarely settled so late."""
+    settled_ids = {operation.request_id for operation in operations if isinstance(operation, Settle)}
+    late = [hold for hold in found_holds if hold.state == "swept" and hold.request_id in settled_ids]
+    sums: dict[PastPeriod, int] = {}
+    for hold in late:
+        for key_id in (WHOLE_ACCOUNT, hold.key_id) if hold.counted_hour_us is not None else ():
+            for past in past_periods(spend_id(hold.account_id, key_id), hold.counted_hour_us or 0, now_us):
+                if past not in sums:
+                    sums[past] = _sum_up_past(connection, hold.account_id, key_id, past)
+    return sums
+
+
+def _sum_up_past(connection: sa.Connection, account_id: str, key_id: str, past: PastPeriod) -> int:
+    end_us = next_day_us(past.start_us) if past.period == "day" else next_month_us(past.start_us)
+    hours = usage_hours.c
+    spent = [hours.account_id == account_id, hours.hour_us >= past.start_us, hours.hour_us < end_us]
+    if key_id != WHOLE_ACCOUNT:
+        spent.append(hours.key_id == key_id)
+    total = sa.cast(sa.func.coalesce(sa.func.sum(hours.cost_nanos), 0), sa.BigInteger)
+    nanos: int = connection.execute(sa.select(total).where(*spent)).scalar_one()
+    return nanos
 
 
 def changed_row(found: Spend, spend: Spend) -> Row:

@@ -174,13 +174,18 @@ def to_extend(request: pb.ExtendRequest) -> Extend:
 
 
 def from_extended(answer: Extended) -> pb.ExtendResponse:
-    return pb.ExtendResponse(
+    response = pb.ExtendResponse(
         extended=answer.extended,
         total_nanos=answer.total_nanos,
         held_nanos=answer.held_nanos,
         affordable_nanos=answer.affordable_nanos,
         balance_nanos=answer.balance_nanos,
     )
+    if answer.spend_limit is not None:
+        response.spend_limit.message = answer.spend_limit.message
+        if answer.spend_limit.retry_after_s is not None:
+            response.spend_limit.retry_after.FromMicroseconds(round(answer.spend_limit.retry_after_s * 1e6))
+    return response
 
 
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:

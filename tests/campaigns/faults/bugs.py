@@ -18,6 +18,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
+from services.metering.ledger.spend import Spend, SpendRoom
 from services.router.answers.grants import TokenAllowance
 
 _AGAIN_AFTER_S: Final = 0.05
@@ -235,6 +236,13 @@ def _never_ask_for_more(_: Any) -> Any:
     return cover_output
 
 
+def _release_nothing(was: Any) -> Any:
+    def after(self: Spend, charged_nanos: int, hour_us: int, held_change_nanos: int) -> Any:
+        return was(self, charged_nanos, hour_us, max(0, held_change_nanos))
+
+    return after
+
+
 def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[str, Bug]:
     return name, Bug(name, tuple(Change(*change) for change in changes))
 
@@ -257,6 +265,8 @@ BUGS: Final = dict(
         _bug("one journal copy", (Slot, "_write", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
+        _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
+        _bug("limit that counts what was released", (Spend, "after", _release_nothing)),
     ]
 )
 

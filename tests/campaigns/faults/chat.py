@@ -2,15 +2,22 @@
 
 import asyncio
 import json
+import re
+import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from services.router.providers.http.exchange import AFTER_ANSWER_S
 from tests.campaigns.faults.harnesses.parts import WORD, Part
 from tests.support.upstreams.openai import Recorded, Reply
 
 # Said by the provider, and by nobody's count: whoever charges by it has believed the provider.
 PROVIDER_PROMPT_TOKENS = 1_000
 PROVIDER_HIDDEN_TOKENS = 5
+
+
+_CUT_WORD = re.compile(rb'"content":"(?: rain)* (?:r|ra|rai)?"')
 
 
 class Tokens(NamedTuple):
@@ -23,6 +30,7 @@ class Customer(NamedTuple):
 
     account_id: str
     api_key: str
+    key_id: str = ""
 
 
 @dataclass
@@ -39,8 +47,9 @@ class Received:
 
     @property
     def tokens(self) -> int:
-        # Head, chunk sizes and JSON hold no such word of their own.
-        return self.raw.count(WORD.encode())
+        # Head, chunk sizes and JSON hold no such word of their own. Where the credit ends, a word may be cut: what is
+        # left of it is a token too.
+        return self.raw.count(WORD.encode()) + (_CUT_WORD.search(self.raw) is not None)
 
     @property
     def status(self) -> int | None:
@@ -94,6 +103,8 @@ class Chat:
         self.received = Received()
         # The provider's book: each time that it was asked, by whatever router.
         self.asked: list[Recorded] = []
+        # When each write of each stream was begun, by the request's id in memory.
+        self._written_at_s: defaultdict[int, list[float]] = defaultdict(list)
         self._moved = asyncio.Event()
 
     @property
@@ -117,6 +128,12 @@ class Chat:
     @property
     def sent_end(self) -> bool:
         return any(self._is_whole(recorded) or recorded.writes > self.part.pieces + 1 for recorded in self.asked)
+
+    @property
+    def usage_was_late(self) -> bool:
+        """Tells if the router may have stopped waiting for the usage, because this process was slow to send it. Then it
+        charges by its own count."""
+        return any(self._usage_took_s(recorded) >= AFTER_ANSWER_S for recorded in self.asked)
 
     @property
     def still_asked(self) -> bool:
@@ -159,6 +176,21 @@ class Chat:
         if self.part.leaves_after is not None and piece > self.part.leaves_after:
             return False
         return self.received.tokens >= min(piece - 1, self.part.pieces) * self.part.piece_tokens
+
+    def note_write(self, recorded: Recorded, at_s: float | None = None) -> None:
+        """Notes that a write of a stream begins."""
+        self._written_at_s[id(recorded)].append(time.monotonic() if at_s is None else at_s)
+
+    def _usage_took_s(self, recorded: Recorded) -> float:
+        """The longest time that the router can have waited: from before the finish reason was written until the usage
+        was, or until the router went away."""
+        # The role, the pieces, the finish reason, the usage, the end.
+        written_at_s, finish = self._written_at_s[id(recorded)], self.part.pieces + 1
+        if len(written_at_s) <= finish:
+            return 0.0
+        if len(written_at_s) > finish + 2:
+            return written_at_s[finish + 2] - written_at_s[finish]
+        return (recorded.aborted_at_s or time.monotonic()) - written_at_s[finish]
 
     def _is_whole(self, recorded: Recorded) -> bool:
         return not recorded.json.get("stream") and recorded.answered and self.part.status == 200

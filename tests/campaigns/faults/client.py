@@ -88,6 +88,8 @@ class Provider(Upstream):
         chat = self._chat_of(recorded)
         while chat is not None and not chat.may_write(recorded):
             await chat.moved()
+        if chat is not None:
+            chat.note_write(recorded)
 
     def _chat_of(self, recorded: Recorded) -> Chat | None:
         tag = TAG.search(recorded.body)

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from services.metering.ledger.holds import BEYOND_SPEND_LIMIT
 from services.metering.ledger.prices import Price, Usage
+from services.metering.ledger.spend import WHOLE_ACCOUNT
 from tests.campaigns.faults.chat import Chat, Tokens
 from tests.campaigns.faults.ledger import Account
 
@@ -31,6 +33,8 @@ class Circumstances:
     # Its journal went with it: only what metering knew before that, by account, is sure to be charged.
     journal_lost: bool = False
     checkpoints: Mapping[str, Tokens] = field(default_factory=dict)
+    # What a spend limit left, by account.
+    left_nanos: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -38,6 +42,8 @@ class Verdict:
     violations: list[Violation] = field(default_factory=list)
     # Requests that nobody pays for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
+    # Requests that the service counted itself, because the provider sent their usage too late.
+    late: int = 0
 
 
 def judge(
@@ -53,7 +59,9 @@ def judge(
         account, price = accounts[chat.customer.account_id], prices[chat.part.model]
         verdict.violations += _judge_ends(chat, account, seen)
         verdict.violations += _judge_amounts(chat, account, price, seen)
-        verdict.violations += _judge_answer(chat)
+        verdict.violations += _judge_limits(chat, account)
+        verdict.violations += _judge_answer(chat, prompt_tokens[chat.tag])
+        verdict.late += _is_late(chat, prompt_tokens[chat.tag])
         if seen.mark_missed and not verdict.free and _is_free(chat, account):
             verdict.free += 1
             continue
@@ -73,10 +81,10 @@ def _judge_ends(chat: Chat, account: Account, seen: Circumstances) -> list[Viola
     return found
 
 
-def _judge_answer(chat: Chat) -> list[Violation]:
+def _judge_answer(chat: Chat, prompt_tokens: int) -> list[Violation]:
     """Checks that a client who sees the end has all of it, and its usage."""
     received = chat.received
-    if received.ending != "done" or received.ended_early:
+    if received.ending != "done" or received.ended_early or _is_late(chat, prompt_tokens):
         return []
     if received.tokens == chat.part.tokens and received.usage == chat.provider_usage:
         return []
@@ -92,13 +100,36 @@ def _judge_amounts(chat: Chat, account: Account, price: Price, seen: Circumstanc
     if len(chat.asked) > 1:
         found.append(Violation("doubled", f"the provider was asked {len(chat.asked)} times", chat))
     cost_nanos = _cost(price, account.charged)
-    if account.charged_nanos != cost_nanos:
-        kind: Kind = "doubled" if account.charged_nanos > cost_nanos else "lost"
-        found.append(Violation(kind, f"{account.charged_nanos} nanos for tokens that cost {cost_nanos}", chat))
+    # Whatever it costs, no more than a limit leaves is charged, and no less.
+    due_nanos = min(cost_nanos, seen.left_nanos.get(chat.customer.account_id, cost_nanos))
+    if account.charged_nanos != due_nanos:
+        kind: Kind = "doubled" if account.charged_nanos > due_nanos else "lost"
+        of_limit = "" if due_nanos == cost_nanos else f", and a limit left {due_nanos}"
+        found.append(
+            Violation(kind, f"{account.charged_nanos} nanos for tokens that cost {cost_nanos}{of_limit}", chat)
+        )
     if "late_charge" in kinds and not seen.was_away:
         found.append(Violation("lost", "its credit was given up while it ran", chat))
-    if account.losses and not seen.edge_died:
+    if due_nanos < cost_nanos and -sum(entry.loss_nanos for entry in account.charges) != cost_nanos - due_nanos:
+        found.append(Violation("lost", "what a limit kept from being charged is not booked as a loss", chat))
+    if any(entry.reason != BEYOND_SPEND_LIMIT for entry in account.losses) and not seen.edge_died:
         found.append(Violation("lost", "a loss was booked, and no edge was killed", chat))
+    return found
+
+
+def _judge_limits(chat: Chat, account: Account) -> list[Violation]:
+    """Checks that no limit is exceeded, and that what limits count is what the ledger says."""
+    found: list[Violation] = []
+    for spend in account.spends:
+        charges = [each for each in account.charges_ever if spend.key_id in (WHOLE_ACCOUNT, each.key_id)]
+        starts_us = (spend.day_us, spend.month_us, 0)
+        charged = [sum(each.nanos for each in charges if each.hour_us >= start_us) for start_us in starts_us]
+        counted = [spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos]
+        if counted != charged or spend.held_nanos:
+            what = f"{charged} nanos of a day, a month and in all were charged, and its limits count {counted}"
+            found.append(Violation("lost", f"{what}, and {spend.held_nanos} held", chat))
+        over = [each for each in spend.allowances() if each.spent_nanos > each.limit_nanos]
+        found += [Violation("doubled", f"more was spent than a limit allows: {each}", chat) for each in over]
     return found
 
 
@@ -111,7 +142,9 @@ def _judge_tokens(
         return [Violation("doubled", told, chat)]
     if _cost(price, charged) < _cost(price, least):
         return [Violation("lost", told, chat)]
-    if charged not in (least, most) and not seen.journal_lost:
+    # Where a limit ends, a piece is cut.
+    is_cut = chat.customer.account_id in seen.left_nanos
+    if charged not in (least, most) and not seen.journal_lost and not is_cut:
         return [Violation("doubled", f"{told}, and nothing between", chat)]
     return []
 
@@ -128,7 +161,8 @@ def _bounds_with_journal(chat: Chat, prompt_tokens: int, seen: Circumstances) ->
     received = chat.received
     delivered = Tokens(prompt_tokens, received.tokens) if received.tokens else None
     if received.ending == "done":
-        right = delivered if received.ended_early else chat.provider_usage
+        by_count = received.ended_early or _is_late(chat, prompt_tokens)
+        right = delivered if by_count else chat.provider_usage
         return right, right
     if received.ending == "refused" or delivered is None:
         return None, None
@@ -138,6 +172,17 @@ def _bounds_with_journal(chat: Chat, prompt_tokens: int, seen: Circumstances) ->
         # Its end may have been sealed, and not told any more.
         return delivered, chat.provider_usage
     return delivered, Tokens(prompt_tokens, max(chat.sent_tokens, received.tokens))
+
+
+def _is_late(chat: Chat, prompt_tokens: int) -> bool:
+    """The provider's usage came too late, and the client has all of it and was told our count instead."""
+    received, whole = chat.received, chat.part.tokens
+    return (
+        chat.usage_was_late
+        and received.ending == "done"
+        and received.tokens == whole
+        and received.usage == Tokens(prompt_tokens, whole)
+    )
 
 
 def _is_free(chat: Chat, account: Account) -> bool:

@@ -5,16 +5,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.metering.auditor import audit
 from services.metering.ledger.records import CHARGES, Entry, Hold
-from services.metering.store.tables import accounts, holds, ledger
+from services.metering.ledger.spend import Spend
+from services.metering.store.tables import accounts, holds, ledger, spends
 from tests.campaigns.faults.chat import Tokens
 
 _ENTRY_COLUMNS = [column for column in ledger.c if column is not ledger.c.entry_id]
+
+
+class ChargeEver(NamedTuple):
+    key_id: str
+    hour_us: int
+    nanos: int
 
 
 @dataclass
@@ -25,6 +33,9 @@ class Account:
     held_nanos: int = 0
     holds: list[Hold] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    # Its spend limits with their counters, and its charges of all rounds.
+    spends: list[Spend] = field(default_factory=list)
+    charges_ever: list[ChargeEver] = field(default_factory=list)
 
     @property
     def charges(self) -> list[Entry]:
@@ -74,6 +85,14 @@ class LedgerReader:
             for row in connection.execute(sa.select(*_ENTRY_COLUMNS).where(ledger.c.request_id.in_(request_ids))):
                 entry = Entry(*row)
                 found[entry.account_id].entries.append(entry)
+            for row in connection.execute(sa.select(spends).where(spends.c.account_id.in_(account_ids))):
+                found[row.account_id].spends.append(Spend(*row))
+            charged = (ledger.c.account_id, ledger.c.key_id, ledger.c.hour_us, -ledger.c.customer_nanos)
+            of_accounts = ledger.c.account_id.in_(account_ids)
+            for account_id, *charge in connection.execute(
+                sa.select(*charged).where(of_accounts, ledger.c.kind.in_(CHARGES))
+            ):
+                found[account_id].charges_ever.append(ChargeEver(*charge))
         return found
 
     def live_holds(self) -> list[Hold]:

@@ -14,6 +14,7 @@ GROWING = (parts.OUTGROWS, parts.DENSE, parts.OUTGROWS, parts.DENSE, parts.STREA
 EVERYTHING = (parts.STREAM, parts.WHOLE, parts.FOLDED, parts.LEAVES, parts.CUT, parts.REFUSED, parts.DENSE, parts.SHORT)
 CHECKED = (parts.SLOW, parts.SLOW, parts.SLOW, parts.STREAM, parts.WHOLE)
 SLOW = (parts.SLOW, parts.SLOW, parts.SLOW)
+LIMITED = (parts.STREAM, parts.OUTGROWS, parts.WHOLE, parts.FOLDED, parts.OUTGROWS, parts.SHORT)
 
 How = Literal[
     # It comes to a named place in its code.
@@ -49,6 +50,8 @@ class Point:
     may_miss_mark: bool = False
     # Every request has an Idempotency-Key, and comes once more when everything is back.
     repeats: bool = False
+    # Spend limits leave the chats a part of what they cost, or a little more.
+    limited: bool = False
 
     @property
     def loses_journal(self) -> bool:
@@ -87,6 +90,10 @@ def _swept(step: str) -> Point:
 
 def _repeated(point: Point) -> Point:
     return replace(point, name=f"{point.name}, repeated", repeats=True)
+
+
+def _limited(point: Point) -> Point:
+    return replace(point, name=f"{point.name}, at a spend limit", limited=True)
 
 
 def _at_any_moment(process: str) -> Point:
@@ -140,4 +147,13 @@ POINTS = [
     _repeated(_metering("reserve", MIXED, 2)[-1]),
     _repeated(_metering("settle", MIXED, 3)[-1]),
     _repeated(_at_any_moment("everything")),
+    _limited(_edge("extended", LIMITED, 2)),
+    _limited(_edge("counted", LIMITED, 12)),
+    _limited(_edge("sealed", LIMITED, 4)),
+    _limited(_metering("reserve", LIMITED, 2)[-1]),
+    *[_limited(point) for point in _metering("extend", LIMITED, 2)[1:]],
+    *[_limited(point) for point in _metering("settle", LIMITED, 3)],
+    _limited(Point("edge, machine lost", "edge", SLOW, "machine lost")),
+    _limited(Point("edge, frozen for long", "edge", SLOW, "frozen")),
+    _limited(Point("everything, at any moment", "everything", LIMITED, "any moment", may_miss_mark=True)),
 ]

@@ -5,9 +5,11 @@ import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
-from services.metering.ledger.prices import Price, read_prices
+from services.metering.ledger.prices import Price, Usage, read_prices
+from services.metering.ledger.spend import PERIODS
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
 from tests.campaigns.faults.chat import Chat, Customer
@@ -23,6 +25,10 @@ from tests.support.service import WAIT_TIMEOUT_S
 # Enough for any cast, each with more than all its rounds cost.
 CUSTOMERS: Final = 8
 CREDIT_NANOS: Final = 5 * 10**9
+# Told by a service that is slow today, and charges nothing.
+BUSY: Final = 503
+# What a limit leaves a chat, of what it costs.
+LEFT: Final = (0.1, 1.3)
 
 _numbers = itertools.count(1)
 
@@ -42,6 +48,7 @@ class Outcome:
     accounts: Mapping[str, Account] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     free: int = 0
+    late: int = 0
     # The harness is not at rest, and not fit for another round.
     is_stuck: bool = False
 
@@ -77,6 +84,8 @@ class Stage:
         outcome = Outcome(point, seed, passes=dice.randint(1, point.most_passes))
         outcome.chats = self._cast(point, dice)
         harness.provider.expect(outcome.chats)
+        left_nanos = await self._limit(outcome.chats, dice) if point.limited else {}
+        began = datetime.now(UTC).date()
         died_before, since = harness.deaths(), first_request_id()
         reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._timeout_s))
@@ -102,30 +111,46 @@ class Stage:
             was_away=point.waits_for_sweep,
             journal_lost=point.loses_journal,
             checkpoints=reaper.checkpoints,
+            # Another day has room of its own.
+            left_nanos=left_nanos if datetime.now(UTC).date() == began else {},
         )
         await self._compare(outcome, since, seen)
         if point.repeats and not outcome.violations:
             await self._repeat(outcome)
         return outcome
 
+    async def _limit(self, chats: list[Chat], dice: random.Random) -> dict[str, int]:
+        """Sets a limit for each; returns what it leaves, by account."""
+        left_nanos = {}
+        for chat in chats:
+            usage = Usage(chat.provider_usage.prompt, 0, chat.provider_usage.completion)
+            nanos = round(self._prices[chat.part.model].cost_nanos(usage) * dice.uniform(*LEFT))
+            of_key, period = dice.random() < 0.5, dice.choice(PERIODS)
+            await self._harness.leave_to_spend(chat.customer, of_key=of_key, period=period, nanos=nanos)
+            left_nanos[chat.customer.account_id] = nanos
+        return left_nanos
+
     async def _repeat(self, outcome: Outcome) -> None:
-        """Checks that only what was not charged is served again."""
+        """Checks that only what was not charged is served again. A repeat that finds the service busy comes again."""
         charged = {name for name, account in outcome.accounts.items() if account.charges}
-        since = first_request_id()
-        repeats = [chat.again() for chat in outcome.chats]
-        self._harness.provider.expect(repeats)
-        await asyncio.gather(*(converse(chat, self._harness.address, WAIT_TIMEOUT_S) for chat in repeats))
-        try:
-            await self._quiet(repeats)
-        except Stuck as stuck:
-            outcome.violations.append(Violation("stuck", str(stuck)))
-            outcome.is_stuck = True
-        for chat in repeats:
-            if (chat.received.status == 409) != (chat.customer.account_id in charged):
-                kind: Kind = "doubled" if chat.customer.account_id in charged else "stuck"
-                outcome.violations.append(Violation(kind, f"its repeat got status {chat.received.status}", chat))
-        outcome.chats = repeats
-        await self._compare(outcome, since, Circumstances())
+        repeats = outcome.chats
+        async for _ in looks(self._timeout_s):
+            since = first_request_id()
+            repeats = [chat.again() for chat in repeats]
+            self._harness.provider.expect(repeats)
+            await asyncio.gather(*(converse(chat, self._harness.address, WAIT_TIMEOUT_S) for chat in repeats))
+            try:
+                await self._quiet(repeats)
+            except Stuck as stuck:
+                outcome.violations.append(Violation("stuck", str(stuck)))
+                outcome.is_stuck = True
+            outcome.violations += _judge_repeats(repeats, charged)
+            outcome.chats = repeats
+            await self._compare(outcome, since, Circumstances())
+            repeats = [chat for chat in repeats if chat.received.status == BUSY]
+            if not repeats or outcome.violations:
+                return
+        outcome.violations += [Violation("stuck", "its repeat was never served", chat) for chat in repeats]
 
     def _cast(self, point: Point, dice: random.Random) -> list[Chat]:
         parts = dice.sample(point.cast, len(point.cast))
@@ -168,6 +193,7 @@ class Stage:
         verdict = judge(outcome.chats, outcome.accounts, prompts, self._prices, seen)
         outcome.violations += verdict.violations
         outcome.free += verdict.free
+        outcome.late += verdict.late
         for chat in outcome.chats:
             account_id = chat.customer.account_id
             account = outcome.accounts[account_id]
@@ -176,6 +202,15 @@ class Stage:
                 kind: Kind = "lost" if off_nanos > 0 else "doubled"
                 outcome.violations.append(Violation(kind, f"the balance is {off_nanos:+} nanos off", chat))
             self._balances[account_id] = account.balance_nanos
+
+
+def _judge_repeats(repeats: list[Chat], charged: set[str]) -> list[Violation]:
+    found: list[Violation] = []
+    for chat in repeats:
+        is_charged, status = chat.customer.account_id in charged, chat.received.status
+        if status != BUSY and (status == 409) != is_charged:
+            found.append(Violation("doubled" if is_charged else "stuck", f"its repeat got status {status}", chat))
+    return found
 
 
 def _new_tag() -> str:

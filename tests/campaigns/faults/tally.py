@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.campaigns.faults.judge import Violation
 from tests.campaigns.faults.round import Outcome
 
-COLUMNS = ("point", "kills", "lost", "doubled", "stuck", "audit", "errors", "requests", "free", "missed")
+COLUMNS = ("point", "kills", "lost", "doubled", "stuck", "audit", "errors", "requests", "free", "late", "missed")
 
 
 @dataclass
@@ -26,6 +26,8 @@ class Tally:
     requests: int = 0
     # Requests that nobody paid for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
+    # Requests whose usage came too late from the provider, which is this process: the machine was that slow.
+    late: int = 0
     # Rounds in which nothing came to the point.
     missed: int = 0
 
@@ -38,6 +40,7 @@ class Tally:
         self.missed += not outcome.reached
         self.requests += len(outcome.chats)
         self.free += outcome.free
+        self.late += outcome.late
         for violation in outcome.violations:
             setattr(self, violation.kind, getattr(self, violation.kind) + 1)
 

@@ -6,11 +6,13 @@ import pytest
 
 from services.metering.ledger.prices import read_prices
 from services.metering.ledger.records import Entry, Hold
+from services.metering.ledger.spend import Spend
 from services.metering.settings import MeteringSettings
+from services.router.providers.http.exchange import AFTER_ANSWER_S
 from tests.campaigns.faults.chat import Chat, Customer, Tokens
 from tests.campaigns.faults.harnesses.parts import STREAM
 from tests.campaigns.faults.judge import Circumstances, judge
-from tests.campaigns.faults.ledger import Account
+from tests.campaigns.faults.ledger import Account, ChargeEver
 from tests.support.upstreams.openai import Recorded
 
 PROMPT_TOKENS = 60
@@ -27,6 +29,16 @@ def broken_after(received: int, sent: int) -> Chat:
     ended = asyncio.Event()
     ended.set()
     chat.asked.append(Recorded("POST", "/", {}, b'{"stream": true}', 1, 0.0, writes=1 + sent, ended=ended))
+    return chat
+
+
+def whole(told: Tokens, usage_after_s: float) -> Chat:
+    """A stream that was read to its end, with what its client was told and when its usage was sent."""
+    chat = broken_after(STREAM.tokens, sent=STREAM.tokens)
+    chat.received.raw += b'"usage":{"prompt_tokens":%d,"completion_tokens":%d} data: [DONE]' % told
+    [recorded] = chat.asked
+    for at_s in (*range(STREAM.pieces + 2), STREAM.pieces + 1 + usage_after_s / 2, STREAM.pieces + 1 + usage_after_s):
+        chat.note_write(recorded, at_s)
     return chat
 
 
@@ -92,3 +104,49 @@ def test_lost_journal_charges_at_least_the_checkpoint() -> None:
     )
     kinds = [verdict(broken_after(4, sent=4), books(Tokens(PROMPT_TOKENS, count)), seen) for count in (1, 2, 4, 5)]
     assert kinds == [["lost"], [], [], ["doubled"]]
+
+
+def test_a_count_of_ours_is_right_only_where_the_provider_was_too_late_with_its_own() -> None:
+    counted, told = Tokens(PROMPT_TOKENS, STREAM.tokens), Chat(STREAM, ANN, "chat-1").provider_usage
+    slow, quick = AFTER_ANSWER_S, AFTER_ANSWER_S - 0.1
+    assert verdict(whole(counted, slow), books(counted), Circumstances()) == []
+    assert verdict(whole(told, slow), books(told), Circumstances()) == []
+    assert verdict(whole(counted, quick), books(counted), Circumstances()) == ["doubled", "lost"]
+    # What the client is told is what is charged.
+    assert verdict(whole(counted, slow), books(told), Circumstances()) == ["doubled"]
+    assert verdict(whole(told, slow), books(counted), Circumstances()) == ["lost"]
+
+
+def limited(charged_nanos: int, *, lost_nanos: int = 0, counted_nanos: int | None = None, limit_nanos: int) -> Account:
+    """An account with a daily limit, and one charge."""
+    account = books(None)
+    usage = Chat(STREAM, ANN, "chat-1").provider_usage
+    account.entries.append(
+        Entry(
+            "charge", "request", ANN.account_id, -charged_nanos, 0,
+            revenue_nanos=charged_nanos + lost_nanos, loss_nanos=-lost_nanos, prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion, reason="beyond_spend_limit" if lost_nanos else None,
+        )
+    )  # fmt: skip
+    account.charges_ever.append(ChargeEver("key", 5, charged_nanos))
+    counted_nanos = charged_nanos if counted_nanos is None else counted_nanos
+    spent = {"day_spent_nanos": counted_nanos, "month_spent_nanos": counted_nanos, "total_spent_nanos": counted_nanos}
+    account.spends.append(Spend("", ANN.account_id, "", day_limit_nanos=limit_nanos, **spent))
+    return account
+
+
+def test_a_limit_is_charged_to_its_end_and_never_exceeded_and_counts_what_the_ledger_says() -> None:
+    chat = whole(Chat(STREAM, ANN, "chat-1").provider_usage, 0.0)
+    # The 1,000 and 11 tokens of the provider cost 102,310.
+    seen = Circumstances(left_nanos={ANN.account_id: 100_000})
+    assert verdict(chat, limited(100_000, lost_nanos=2_310, limit_nanos=100_000), seen) == []
+    assert verdict(chat, limited(102_310, limit_nanos=102_310), Circumstances()) == []
+    assert verdict(chat, limited(102_310, limit_nanos=100_000), seen) == ["doubled", "lost", "doubled"]
+    assert verdict(chat, limited(99_999, lost_nanos=2_311, limit_nanos=100_000), seen) == ["lost", "lost"]
+    assert verdict(chat, limited(102_310, counted_nanos=102_309, limit_nanos=102_310), Circumstances()) == ["lost"]
+
+
+def test_what_is_left_of_a_word_where_the_credit_ends_is_a_token() -> None:
+    received = Chat(STREAM, ANN, "chat-1").received
+    received.raw += b'HTTP/1.1 200 OK\r\n\r\ndata: {"content":" rain rain"} data: {"content":" rain ra"}'
+    assert received.tokens == 4

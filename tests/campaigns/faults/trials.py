@@ -81,6 +81,8 @@ TRIALS: Final = [
     Trial("one journal copy", _at("edge.torn")),
     Trial("two processes on one journal", _at("edge.counted", "edge.relayed"), edges=2),
     Trial("old journal pages after a reboot", _at("edge, machine rebooted"), settings=SHORT_LIVES),
+    Trial("settle beyond a spend limit", _at("metering.settle.read, at a spend limit")),
+    Trial("limit that counts what was released", _at("edge.sealed, at a spend limit")),
 ]
 
 

@@ -30,6 +30,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
 from services.metering.ledger.prices import CLASSES, Price
+from services.metering.ledger.spend import SpendLimits
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 
@@ -143,6 +144,35 @@ async def test_growth_that_other_requests_are_in_the_way_of_is_worth_a_retry(met
         assert grant.held_elsewhere is is_held
     assert hold.refusal(900, 1).reason is Reason.CREDITS_HELD
     assert hold.refusal(900, 1).retry_after_s
+    assert hold.refusal(1000, 1).reason is Reason.CREDITS_EXHAUSTED
+
+
+async def test_growth_that_a_spend_limit_ends_is_refused_as_that(metering_harness: MeteringHarness) -> None:
+    await metering_harness.give(10**9)
+    await metering_harness.limit(SpendLimits(day_nanos=cost(500, 0)))
+    daily = metering_harness.hold(1)
+    await daily.reserve(100, 10)
+    assert (await daily.grow(1000, 1, Usage())).last
+    refused = daily.refusal(1000, 1)
+    assert (refused.reason, refused.message[:21]) == (Reason.SPEND_LIMIT_SPENT, "This request costs mo")
+    assert daily.spend_limit_refusal == refused
+    daily.settle(Usage(prompt_tokens=300), pb.BASIS_COUNTED, pb.END_COMPLETE)
+    await metering_harness.metering.settled()
+    second = metering_harness.hold(2)
+    await second.reserve(100, 10)
+    await second.grow(400, 1, Usage())
+    refused = second.refusal(400, 1)
+    assert refused.reason is Reason.SPEND_LIMIT_EXCEEDED
+    assert refused.retry_after_s is not None
+    assert 0 < refused.retry_after_s <= 86_400
+
+
+async def test_growth_that_credit_ends_is_not_refused_as_a_spend_limit(metering_harness: MeteringHarness) -> None:
+    await metering_harness.give(cost(500, 0))
+    await metering_harness.limit(SpendLimits(day_nanos=cost(600, 0)))
+    hold = metering_harness.hold()
+    await hold.reserve(100, 10)
+    await hold.grow(1000, 1, Usage())
     assert hold.refusal(1000, 1).reason is Reason.CREDITS_EXHAUSTED
 
 

@@ -12,6 +12,7 @@ from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, Exte
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
+from services.metering.ledger.spend import SpendLimits
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import ANN, JOURNAL_SLOTS, OUTPUT_NANOS, cost
 
@@ -275,3 +276,18 @@ def test_client_that_disconnects_cancels_a_chat_only_until_its_result_is_known()
     cancelled_by_client = {stage for stage, following in STAGES_AFTER.items() if ChatStage.CLIENT_GONE in following}
     assert cancelled_by_client == {ChatStage.RESERVING, ChatStage.ROUTING, ChatStage.ANSWERING}
     assert all(ChatStage.ENDED in following for stage, following in STAGES_AFTER.items() if stage != ChatStage.ENDED)
+
+
+async def test_prompt_that_a_spend_limit_does_not_cover_is_refused_as_that(chat_harness: ChatHarness) -> None:
+    async def refuse(conversation: Conversing) -> None:
+        await conversation.send(pb.ChatResponse(need=pb.Need(prompt_tokens=5_000, output_tokens=1)))
+        assert (await conversation.receive()).grant.last
+        raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover the prompt.")
+
+    await chat_harness.metering.limit(SpendLimits(total_nanos=cost(1_000, 0)))
+    await chat_harness.add_routers(refuse)
+    with pytest.raises(LegatoError) as refused:
+        await chat_harness.chat().run()
+    assert refused.value.reason is Reason.SPEND_LIMIT_SPENT
+    assert refused.value.message == "The key's total spend limit is spent. Raise the limit to continue."
+    assert await charged(chat_harness) == 0

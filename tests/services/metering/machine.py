@@ -23,10 +23,10 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import SetSpendLimits
+from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
-from tests.services.metering.replicas import VERSIONS, Replicas
+from tests.services.metering.replicas import CLOCK, VERSIONS, Replicas
 from tests.services.metering.rows import broken_bounds, differences
 from tests.services.metering.samples import KEY
 
@@ -47,7 +47,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, replicas: Replicas) -> None:
         super().__init__()
         self._replicas = replicas
-        self._model = Model(VERSIONS)
+        CLOCK.go_to_the_end_of_a_month()
+        self._model = Model(VERSIONS, CLOCK.now_us)
         # The database goes on from example to example: each has accounts and requests of its own.
         self._example = next(_examples)
         self._accounts = [f"{self._example}-a1", f"{self._example}-a2"]
@@ -128,17 +129,19 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         operation=strategies.new_reserves, delivered=strategies.usages, next_one=strategies.new_reserves,
-        late=st.one_of(strategies.settles, strategies.of_requests),
+        late=st.one_of(strategies.settles, strategies.of_requests), days=st.sampled_from([0, 0, 1, 31]),
     )  # fmt: skip
     def find_the_journal_late(
-        self, operation: Reserve, delivered: Usage, next_one: Reserve, late: Operation[Any]
+        self, operation: Reserve, delivered: Usage, next_one: Reserve, late: Operation[Any], days: int
     ) -> None:
-        """Meanwhile another request may have got all of the credit."""
+        """Meanwhile another request may have got all of the credit, and another day may have begun."""
         self._top_up()
         self.lose_the_edge(operation, delivered)
         swept = self._history[-1]
         assert isinstance(swept, Reserve)
         self._ask_one(0, [replace(next_one, output_tokens=1_000)])
+        if days:
+            self.let_days_pass(days)
         self._ask(*_queues(0, [replace(late, request_id=swept.request_id, account_id=swept.account_id)]))
 
     @rule(
@@ -150,10 +153,23 @@ class Machine(RuleBasedStateMachine):
         for each in (end, late):
             self._ask_one(replica, [replace(each, request_id="0", account_id="own")])
 
-    @rule()
-    def let_a_day_pass(self) -> None:
-        self._replicas.let_a_day_pass(self._accounts)
-        self._model.let_a_day_pass()
+    @rule(
+        limits=strategies.limits, before=strategies.new_reserves, used=strategies.usages, days=strategies.days,
+        after=strategies.new_reserves,
+    )  # fmt: skip
+    def spend_on_both_sides_of_midnight(
+        self, limits: SpendLimits, before: Reserve, used: Usage, days: int, after: Reserve
+    ) -> None:
+        self._top_up()
+        self._ask_one(0, [SetSpendLimits("a1", before.key_id, limits), before])
+        self._ask_one(0, [Settle("0", "own", used, "provider", "complete")])
+        self.let_days_pass(days)
+        self._ask_one(0, [replace(after, key_id=before.key_id)])
+
+    @rule(days=strategies.days)
+    def let_days_pass(self, days: int) -> None:
+        CLOCK.let_days_pass(days)
+        self._model.let_days_pass(CLOCK.now_us)
         self._check([self._model])
 
     @rule(replica=strategies.replicas, back=st.integers(1, 6))

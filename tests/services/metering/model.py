@@ -6,6 +6,7 @@ anew whenever somebody asks, so there is nothing here that could be updated twic
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
@@ -37,12 +38,17 @@ from services.metering.ledger.records import (
 )
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 
+PERIODS = ("day", "month", "total")
+HOUR_US = 3_600_000_000
+
 
 class Refusal(NamedTuple):
     reason: Reason
     # Tokens were served that nobody reserved: somebody must look.
     alarms: bool = False
     original_request_id: str | None = None
+    # Of a spend limit.
+    retry_after_s: float | None = None
 
 
 @dataclass
@@ -56,7 +62,8 @@ class Request:
     overdue: bool = False
     # The last checkpoint while it is held; what was billed, or lost, afterwards.
     usage: Usage = field(default_factory=Usage)
-    counted: bool = False
+    # The hour in which usage counts it.
+    counted_hour_us: int | None = None
     charge_nanos: int = 0
     late_charge_nanos: int = 0
     loss_nanos: int = 0
@@ -78,18 +85,19 @@ class Claim:
 
 
 class Model:
-    def __init__(self, versions: Mapping[int, Mapping[str, Price]]) -> None:
+    def __init__(self, versions: Mapping[int, Mapping[str, Price]], now_us: int) -> None:
         self.requests: dict[str, Request] = {}
         # By kind and id: the account, and the amount.
         self.credits: dict[tuple[str, str], tuple[str, int]] = {}
         # By account and key.
         self.claims: dict[tuple[str, bytes], Claim] = {}
-        # By account and key, or "" for the whole account: how much may be spent in all; None: anything.
-        self.limits: dict[tuple[str, str], int | None] = {}
+        # By account and key, or "" for the whole account.
+        self.limits: dict[tuple[str, str], SpendLimits] = {}
+        self.now_us = now_us
         self._versions = versions
 
     def copy(self) -> "Model":
-        other = Model(self._versions)
+        other = Model(self._versions, self.now_us)
         other.requests = {request_id: replace(request) for request_id, request in self.requests.items()}
         other.credits = dict(self.credits)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
@@ -110,30 +118,41 @@ class Model:
         has_limits = any(owner == account_id for owner, _ in self.limits)
         return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id), has_limits)
 
-    def spent_nanos(self, account_id: str, key_id: str) -> int:
-        return sum(each.charged_nanos for each in self._requests_of(account_id) if key_id in ("", each.key_id))
+    def spent_nanos(self, account_id: str, key_id: str, period: str, at_us: int) -> int:
+        """Returns what was charged in the day or the month of a time, or at any time."""
+        return sum(
+            each.charged_nanos
+            for each in self._requests_of(account_id)
+            if key_id in ("", each.key_id)
+            and each.counted_hour_us is not None
+            and _begin(period, each.counted_hour_us) == _begin(period, at_us)
+        )
 
     def held_of_nanos(self, account_id: str, key_id: str) -> int:
         running = (each for each in self._requests_of(account_id) if each.state == "held")
         return sum(each.amount_nanos for each in running if key_id in ("", each.key_id))
 
-    def _limits_of(self, account_id: str, key_id: str) -> Iterator[tuple[int, int, int]]:
-        """Yields each limit that a request of the key has, with what is spent and held."""
+    def _limits_of(self, account_id: str, key_id: str, counted_us: int | None = None) -> "Iterator[Limit]":
+        """Yields each limit of a charge that counts at a time; None: now."""
+        at_us = self.now_us if counted_us is None else counted_us
         for owner in {"", key_id}:
-            limit_nanos = self.limits.get((account_id, owner))
-            if limit_nanos is not None:
-                yield limit_nanos, self.spent_nanos(account_id, owner), self.held_of_nanos(account_id, owner)
+            for period, limit_nanos in _by_period(self.limits.get((account_id, owner), SpendLimits())):
+                if limit_nanos is not None:
+                    is_now = _begin(period, at_us) == _begin(period, self.now_us)
+                    held_nanos = self.held_of_nanos(account_id, owner) if is_now else 0
+                    yield Limit(period, limit_nanos, self.spent_nanos(account_id, owner, period, at_us), held_nanos)
 
-    def room_nanos(self, account_id: str, key_id: str) -> int:
+    def room_nanos(self, account_id: str, key_id: str, counted_us: int | None = None) -> int:
         """Returns the free credit that no limit keeps a request of the key from."""
-        rooms = [max(0, limit - spent - held) for limit, spent, held in self._limits_of(account_id, key_id)]
+        limits = self._limits_of(account_id, key_id, counted_us)
+        rooms = [max(0, each.nanos - each.spent_nanos - each.held_nanos) for each in limits]
         return min([self.free_nanos(account_id), *rooms])
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
         """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
         totals: dict[tuple[str, str, str], list[int]] = {}
         for request in self.requests.values():
-            if request.counted:
+            if request.counted_hour_us is not None:
                 usage = request.usage
                 tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
                 added = (1, *tokens, request.charged_nanos, request.loss_nanos)
@@ -175,16 +194,21 @@ class Model:
         return self.account(operation.account_id)
 
     def _limit(self, operation: SetSpendLimits) -> SpendLimits | Refusal:
-        account_id, key_id, total_nanos = operation.account_id, operation.key_id, operation.limits.total_nanos
-        whole_nanos = self.limits.get((account_id, ""))
-        if key_id and None not in (total_nanos, whole_nanos) and (total_nanos or 0) > (whole_nanos or 0):
-            return Refusal(Reason.REQUEST_INVALID)
-        self.limits[account_id, key_id] = total_nanos
-        if not key_id and total_nanos is not None:
-            for each, nanos in self.limits.items():
-                if each[0] == account_id and nanos is not None:
-                    self.limits[each] = min(nanos, total_nanos)
-        return operation.limits
+        account_id, key_id, wanted = operation.account_id, operation.key_id, operation.limits
+        whole = self.limits.get((account_id, ""), SpendLimits())
+        for (_, mine), (_, most) in zip(_by_period(wanted), _by_period(whole), strict=True):
+            if key_id and mine is not None and most is not None and mine > most:
+                return Refusal(Reason.REQUEST_INVALID)
+        self.limits[account_id, key_id] = wanted
+        if not key_id:
+            for each, limits in self.limits.items():
+                if each[0] == account_id:
+                    pairs = zip(_by_period(limits), _by_period(wanted), strict=True)
+                    lowered = [
+                        mine if mine is None or most is None else min(mine, most) for (_, mine), (_, most) in pairs
+                    ]
+                    self.limits[each] = SpendLimits(*lowered)
+        return wanted
 
     def _reserve(
         self, operation: Reserve, request: Request | None, price_version: int, overdue: bool
@@ -224,10 +248,15 @@ class Model:
             return Refusal(Reason.CREDITS_EXHAUSTED)
         if self.free_nanos(account_id) < least_nanos:
             return Refusal(Reason.CREDITS_HELD)
-        if any(limit - spent < least_nanos for limit, spent, _ in self._limits_of(account_id, key_id)):
+        limits = list(self._limits_of(account_id, key_id))
+        over = [each for each in limits if each.nanos - each.spent_nanos < least_nanos]
+        if any(each.period == "total" or each.nanos < least_nanos for each in over):
             return Refusal(Reason.SPEND_LIMIT_SPENT)
+        if over:
+            end = max(_end(each.period, self.now_us) for each in over)
+            return Refusal(Reason.SPEND_LIMIT_EXCEEDED, retry_after_s=(end - _time(self.now_us)).total_seconds())
         if self.room_nanos(account_id, key_id) < least_nanos:
-            return Refusal(Reason.SPEND_LIMIT_EXCEEDED)
+            return Refusal(Reason.SPEND_LIMIT_EXCEEDED, retry_after_s=1)
         return None
 
     def _refusal_of_a_repeat(self, operation: Reserve) -> Refusal | None:
@@ -240,9 +269,13 @@ class Model:
             return Refusal(Reason.IDEMPOTENCY_KEY_REUSED)
         return Refusal(Reason.REQUEST_REPEATED, original_request_id=claim.request_id)
 
-    def let_a_day_pass(self) -> None:
+    def let_days_pass(self, now_us: int) -> None:
+        self.now_us = now_us
         for claim in self.claims.values():
             claim.old = True
+        for request in self.requests.values():
+            # One that was void before it was reserved has no deadline.
+            request.overdue = bool(request.price_version)
 
     def forget_old_claims(self) -> None:
         self.claims = {key: claim for key, claim in self.claims.items() if not claim.old}
@@ -255,7 +288,8 @@ class Model:
         granted = operation.total_nanos <= affordable_nanos
         if granted:
             request.amount_nanos = max(request.amount_nanos, operation.total_nanos)
-        unspent = [limit - spent for limit, spent, _ in self._limits_of(request.account_id, request.key_id)]
+        limits = self._limits_of(request.account_id, request.key_id)
+        unspent = [each.nanos - each.spent_nanos for each in limits]
         balance_nanos = min([self.balance_nanos(request.account_id), *(max(0, nanos) for nanos in unspent)])
         return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos, balance_nanos)
 
@@ -274,13 +308,15 @@ class Model:
             request.loss_bound_nanos = 0
         if request.state != "settled" and not checkpoint_says_more:
             due_nanos = cost_nanos - request.charged_nanos
-            free_nanos = self.room_nanos(request.account_id, request.key_id)
+            free_nanos = self.room_nanos(request.account_id, request.key_id, request.counted_hour_us)
             if request.state == "held":
                 request.charge_nanos = min(due_nanos, request.amount_nanos + free_nanos)
             else:
                 request.late_charge_nanos = min(due_nanos, free_nanos)
             request.loss_nanos = cost_nanos - request.charged_nanos
-            request.usage, request.basis, request.counted = operation.usage, operation.basis, True
+            request.usage, request.basis = operation.usage, operation.basis
+            if request.counted_hour_us is None:
+                request.counted_hour_us = self._hour_us()
         request.state = "settled"
         return Settled(request.charged_nanos, request.loss_nanos)
 
@@ -292,7 +328,7 @@ class Model:
             self._settle(
                 Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end), request
             )
-        elif request.state in ("held", "swept") and not request.counted:
+        elif request.state in ("held", "swept") and request.counted_hour_us is None:
             request.state, request.end = "void", operation.end
             request.usage, request.basis = operation.lost, None
             request.loss_nanos, request.loss_bound_nanos = self._cost_nanos(request, operation.lost), 0
@@ -305,8 +341,12 @@ class Model:
         request.charge_nanos = min(cost_nanos, request.amount_nanos)
         request.loss_nanos = cost_nanos - request.charge_nanos
         request.loss_bound_nanos = request.amount_nanos - request.charge_nanos
-        request.state, request.end, request.counted = "swept", "crashed", cost_nanos > 0
+        request.state, request.end = "swept", "crashed"
+        request.counted_hour_us = self._hour_us() if cost_nanos else None
         return Swept(True, request.charge_nanos, request.loss_bound_nanos)
+
+    def _hour_us(self) -> int:
+        return self.now_us - self.now_us % HOUR_US
 
     def _note_delivery(self, request: Request, delivered: Usage) -> None:
         if self._cost_nanos(request, delivered) > self._cost_nanos(request, request.usage):
@@ -323,3 +363,32 @@ class Model:
 
     def _requests_of(self, account_id: str) -> Iterator[Request]:
         return (request for request in self.requests.values() if request.account_id == account_id)
+
+
+class Limit(NamedTuple):
+    period: str
+    nanos: int
+    spent_nanos: int
+    held_nanos: int
+
+
+def _by_period(limits: SpendLimits) -> list[tuple[str, int | None]]:
+    return list(zip(PERIODS, (limits.day_nanos, limits.month_nanos, limits.total_nanos), strict=True))
+
+
+def _time(at_us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
+
+
+def _begin(period: str, at_us: int) -> tuple[int, ...]:
+    """Names the day or the month of a time; in all, there is one."""
+    at = _time(at_us)
+    return {"day": (at.year, at.month, at.day), "month": (at.year, at.month), "total": ()}[period]
+
+
+def _end(period: str, at_us: int) -> datetime:
+    """Returns the first midnight at which another day or month begins."""
+    midnight = _time(at_us).replace(hour=0, minute=0, second=0, microsecond=0)
+    while _begin(period, round(midnight.timestamp()) * 1_000_000) == _begin(period, at_us):
+        midnight += timedelta(days=1)
+    return midnight

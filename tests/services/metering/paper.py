@@ -7,8 +7,17 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
 from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, Spend, day_start_us, month_start_us, spend_id
+from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Settle
+from services.metering.ledger.spend import (
+    WHOLE_ACCOUNT,
+    PastPeriod,
+    SetSpendLimits,
+    Spend,
+    day_start_us,
+    month_start_us,
+    past_periods,
+    spend_id,
+)
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000
@@ -36,7 +45,8 @@ class Ledger:
         new = []
         if isinstance(operation, SetSpendLimits):
             new = [self.sum_up(operation.account_id, operation.key_id)]
-        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, self.spends.values(), new)
+        spends = self.spends.values(), new, self._sum_up_past(operation)
+        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, *spends)
         try:
             return books.apply(operation)
         finally:
@@ -63,6 +73,22 @@ class Ledger:
             total_spent_nanos=-sum(entry.customer_nanos for entry in spent),
             held_nanos=sum(hold.amount_nanos for hold in held),
         )
+
+    def _sum_up_past(self, operation: Operation[Any]) -> dict[PastPeriod, int]:
+        hold = self.holds.get(operation.request_id) if isinstance(operation, Settle) else None
+        if hold is None or hold.counted_hour_us is None:
+            return {}
+        sums: dict[PastPeriod, int] = {}
+        for key_id in (WHOLE_ACCOUNT, hold.key_id):
+            for past in past_periods(spend_id(hold.account_id, key_id), hold.counted_hour_us, self.now_us):
+                start_of = day_start_us if past.period == "day" else month_start_us
+                spent = (each for each in self.entries if each.account_id == hold.account_id and each.hour_us)
+                sums[past] = -sum(
+                    each.customer_nanos
+                    for each in spent
+                    if start_of(each.hour_us) == past.start_us and key_id in (WHOLE_ACCOUNT, each.key_id)
+                )
+        return sums
 
     def refusal_of(self, operation: Operation[Any]) -> Reason:
         before = (dict(self.accounts), dict(self.holds), dict(self.claims), list(self.entries))

@@ -6,19 +6,21 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any, Final
 
+import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
-from services.chassis.errors import LegatoError
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.holds import CLAIM_LIFE_US, UnmatchedSettlement
+from services.metering.ledger.holds import UnmatchedSettlement
 from services.metering.ledger.prices import Price, Prices
-from services.metering.ledger.records import Operation
-from services.metering.ledger.spend import Spend
+from services.metering.ledger.records import DAY_US, Extended, Operation
+from services.metering.ledger.spend import Spend, next_month_us
+from services.metering.store import books, reports
 from services.metering.store.prices import adopt_prices
-from services.metering.store.tables import claims
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model import Refusal
@@ -27,6 +29,25 @@ from tests.services.metering.samples import LIFE_S, PRICES
 
 DEARER: Final = {"forte": Price(4_000_000, 4_000_000, 20_000_000), "mezzo": Price(150_000, 30_000, 250_000)}
 VERSIONS: Final = {1: PRICES, 2: DEARER}
+
+
+class MovingClock:
+    """The database's clock, which stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        # The first of January 2026, in UTC.
+        self.now_us = 1_767_225_600_000_000
+
+    def let_days_pass(self, days: int) -> None:
+        self.now_us += days * DAY_US + 1
+
+    def go_to_the_end_of_a_month(self) -> None:
+        """To noon of the last day but one of some later month."""
+        self.now_us = next_month_us(next_month_us(self.now_us)) - 3 * DAY_US // 2
+
+
+# One for all databases: rules find it in place of their database's.
+CLOCK: Final = MovingClock()
 
 
 class Killed(BaseException):
@@ -63,6 +84,9 @@ class Replicas:
     def __init__(self, database_url: str) -> None:
         # The books were found to be wrong, and will be for ever.
         self.spoiled = False
+        self._clock = pytest.MonkeyPatch()
+        for module in (books, reports):
+            self._clock.setattr(module, "read_now_us", lambda connection: CLOCK.now_us)
         self._said = StringIO()
         log = Log("replicas", self._said)
         self._loop = asyncio.new_event_loop()
@@ -78,6 +102,7 @@ class Replicas:
         for replica in self.both:
             replica.database.close()
         self._loop.close()
+        self._clock.undo()
 
     def log_text(self) -> str:
         return self._said.getvalue()
@@ -115,13 +140,6 @@ class Replicas:
     async def _sweep(self, numbers: Sequence[int]) -> None:
         await asyncio.gather(*(self.both[number].sweep() for number in numbers))
 
-    def let_a_day_pass(self, account_ids: Sequence[str]) -> None:
-        """Ages claims; no other rows would notice."""
-        with self.database.transaction(writes=True) as connection:
-            a_day_ago = claims.c.claimed_at_us - CLAIM_LIFE_US - 1
-            older = sa.update(claims).where(claims.c.account_id.in_(account_ids)).values(claimed_at_us=a_day_ago)
-            connection.execute(older)
-
     def audit(self) -> list[str]:
         return self._loop.run_until_complete(audit(self.database))
 
@@ -132,10 +150,15 @@ class Replicas:
 
 def _told(answer: Any) -> Any:
     if isinstance(answer, LegatoError):
-        return Refusal(answer.reason, isinstance(answer, UnmatchedSettlement), answer.original_request_id)
+        retry_after_s = answer.retry_after_s if answer.reason is Reason.SPEND_LIMIT_EXCEEDED else None
+        alarms = isinstance(answer, UnmatchedSettlement)
+        return Refusal(answer.reason, alarms, answer.original_request_id, retry_after_s)
     if isinstance(answer, Spend):
         # What was spent is compared with the rows.
         return answer.limits
+    if isinstance(answer, Extended):
+        # Its reason is that of a refused Reserve.
+        return replace(answer, spend_limit=None)
     return answer
 
 

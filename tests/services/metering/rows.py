@@ -27,9 +27,9 @@ class Rows(NamedTuple):
     counters: list[dict[str, Any]]
     spends: list[Spend]
 
-    def requests(self) -> dict[str, Request]:
+    def requests(self, now_us: int) -> dict[str, Request]:
         """Each request as the model keeps it."""
-        return {hold.request_id: self._request(hold) for hold in self.holds}
+        return {hold.request_id: self._request(hold, now_us) for hold in self.holds}
 
     def totals(self) -> dict[tuple[str, str, str], list[int]]:
         """Sums as the model does, over all hours: one may end while a test runs."""
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
             totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * 6), added, strict=True)]
         return totals
 
-    def _request(self, hold: Hold) -> Request:
+    def _request(self, hold: Hold, now_us: int) -> Request:
         return Request(
             account_id=hold.account_id,
             key_id=hold.key_id,
@@ -48,9 +48,9 @@ class Rows(NamedTuple):
             state=hold.state,
             price_version=hold.price_version,
             amount_nanos=hold.amount_nanos,
-            overdue=(hold.deadline_at_us or 0) < (hold.reserved_at_us or 0),
+            overdue=hold.deadline_at_us is not None and hold.deadline_at_us < now_us,
             usage=hold.usage,
-            counted=hold.counted_hour_us is not None,
+            counted_hour_us=hold.counted_hour_us,
             charge_nanos=self._booked_nanos("charge", hold.request_id),
             late_charge_nanos=self._booked_nanos("late_charge", hold.request_id),
             loss_nanos=hold.loss_nanos,
@@ -83,13 +83,13 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
     pairs: list[tuple[str, Any, Any]] = [
         (each, found.get(each, AccountBalance(each)), model.account(each)) for each in account_ids
     ]
-    requests, totals, counters = rows.requests(), rows.totals(), model.counters()
+    requests, totals, counters = rows.requests(model.now_us), rows.totals(), model.counters()
     pairs += [(each, requests.get(each), model.requests.get(each)) for each in requests.keys() | model.requests.keys()]
     pairs += [(str(each), totals.get(each), counters.get(each)) for each in totals.keys() | counters.keys()]
     stored_claims = {(each.account_id, each.key_digest): (each.request_id, each.body_digest) for each in rows.claims}
     meant_claims = {key: (claim.request_id, claim.body_digest) for key, claim in model.claims.items()}
     pairs.append(("claims", stored_claims, meant_claims))
-    stored_limits = {(each.account_id, each.key_id): each.limits.total_nanos for each in rows.spends}
+    stored_limits = {(each.account_id, each.key_id): each.limits for each in rows.spends}
     pairs.append(("limits", stored_limits, model.limits))
     return [f"{name}: {stored} is stored, {meant} was meant" for name, stored, meant in pairs if stored != meant]
 
@@ -101,9 +101,12 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
             yield f"{account}: not covered"
     for spend in rows.spends:
         charges = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
-        spent_nanos = -sum(entry.customer_nanos for entry in charges if spend.key_id in ("", entry.key_id))
-        if spend.total_spent_nanos != spent_nanos:
-            yield f"{spend}: {spent_nanos} was charged"
+        charges = [entry for entry in charges if spend.key_id in ("", entry.key_id)]
+        counted = (spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos)
+        starts = (spend.day_us, spend.month_us, 0)
+        spent = tuple(-sum(entry.customer_nanos for entry in charges if entry.hour_us >= start) for start in starts)
+        if counted != spent:
+            yield f"{spend}: {spent} was charged"
     for hold in rows.holds:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):

@@ -1,7 +1,7 @@
 """Mistakes that the protocol rules out, each as a small patch: whoever checks the books must notice them.
 
-`RULES` and `STORE` are met by random stories. `RACES` need two replicas at the same place at the same time, so each
-patch also brings them together there. The other mistakes of the protocol's list are the edge's.
+`RULES`, `LIMITS` and `STORE` are met by random stories. `RACES` need two replicas at the same place at the same time,
+so each patch also brings them together there. The other mistakes of the protocol's list are the edge's.
 
 What cannot be had here, and why:
 
@@ -42,6 +42,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
+from services.metering.ledger.spend import Allowance, Spend, SpendBook, SpendRoom
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds
@@ -169,6 +170,39 @@ RULES: Final[dict[str, Patch]] = {
         (Reserve, one_more_at_once_than_allowed),
         (Reserve, sweep_that_frees_the_key),
         (Sweep, sweep_that_trusts_its_list),
+    )
+}
+
+
+def past_days_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late charge that counts yesterday meets only the limits of today."""
+    monkeypatch.setattr(books, "read_past_spends", lambda *asked: {})
+
+
+def days_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Spend, "at", lambda spend, now_us: spend)
+
+
+def holds_that_no_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Allowance, "free_nanos", Allowance.unspent_nanos)
+
+
+def key_whose_account_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = SpendBook.room
+
+    def of_the_key(book: SpendBook, account_id: str, key_id: str, hour_us: int | None = None) -> SpendRoom:
+        return SpendRoom(tuple(each for each in room(book, account_id, key_id, hour_us).allowances if each.is_of_key))
+
+    monkeypatch.setattr(SpendBook, "room", of_the_key)
+
+
+LIMITS: Final[dict[str, Patch]] = {
+    patch.__name__: patch
+    for patch in (
+        past_days_without_limits,
+        days_that_never_end,
+        holds_that_no_limit_counts,
+        key_whose_account_has_no_limit,
     )
 }
 

@@ -78,6 +78,8 @@ def _to_sweep(request: Named) -> Sweep:
 
 usages = st.builds(_to_usage, _tokens, _tokens, _tokens)
 replicas = st.sampled_from([1, 0])
+# From noon of the last day but one of a month.
+days = st.sampled_from([1, 1, 2, 31])
 grants = st.builds(Grant, st.sampled_from([f"g{n}" for n in range(1, 9)]), _accounts, st.integers(1, 300))
 adjusts = st.builds(
     Adjust, st.sampled_from([f"d{n}" for n in range(1, 9)]), _accounts, st.integers(-200, 100), st.just("a test")
@@ -98,7 +100,8 @@ voids = st.builds(
 sweeps = st.builds(_to_sweep, _known)
 of_requests: st.SearchStrategy[Operation[Any]] = st.one_of(settles, reserves, voids, extends, checkpoints, sweeps)
 _limited_keys = st.sampled_from(["", KEY, KEY, "key_b"])
-_limits = st.builds(lambda total: SpendLimits(total_nanos=total), st.one_of(st.none(), st.integers(0, 400)))
-spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, _limits)
+_limit = st.one_of(st.none(), st.integers(0, 400))
+limits = st.builds(SpendLimits, _limit, _limit, _limit)
+spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, limits)
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts, spend_limits)
 batches = st.lists(operations, min_size=1, max_size=3)

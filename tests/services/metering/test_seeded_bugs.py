@@ -13,7 +13,7 @@ from tests.services.metering.machine import Machine
 from tests.services.metering.model import Refusal
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
-from tests.services.metering.seeded_bugs import RACES, RULES, STORE, Patch
+from tests.services.metering.seeded_bugs import LIMITS, RACES, RULES, STORE, Patch
 from tests.services.metering.stories import tell_story
 from tests.support.servers.migrated import migrated_sqlite
 
@@ -31,7 +31,7 @@ class Impatient(Machine):
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("patch", [*RULES.values(), *STORE.values()], ids=[*RULES, *STORE])
+@pytest.mark.parametrize("patch", [*RULES.values(), *LIMITS.values(), *STORE.values()], ids=[*RULES, *LIMITS, *STORE])
 def test_bug_in_the_rules_or_the_store_is_caught(patch: Patch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS)
     with contextlib.closing(Replicas(url)) as replicas:

@@ -7,14 +7,16 @@ import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from cli.commands.accounts import create_account
 from cli.commands.keys import create_key
-from cli.connection import ServiceStubs
+from cli.connection import ServiceStubs, call_service
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
+from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, Spend, SpendLimits
 from tests.campaigns.faults.chat import Customer
 from tests.campaigns.faults.client import Provider
 from tests.campaigns.faults.ledger import LedgerReader
@@ -22,6 +24,17 @@ from tests.campaigns.faults.ledger import LedgerReader
 # In memory where that is to be had: what is killed here is processes, not machines.
 FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))
 LAST_LINES = 5
+# Of each customer in turn: limits that its credit never exceeds, so that they only count. Every other is of the key.
+ROOMY_LIMITS: Final[tuple[Callable[[int], SpendLimits], ...]] = (
+    lambda nanos: SpendLimits(),
+    lambda nanos: SpendLimits(),
+    lambda nanos: SpendLimits(day_nanos=nanos),
+    lambda nanos: SpendLimits(month_nanos=nanos),
+    lambda nanos: SpendLimits(total_nanos=nanos),
+    lambda nanos: SpendLimits(day_nanos=nanos, month_nanos=nanos, total_nanos=nanos),
+    lambda nanos: SpendLimits(month_nanos=nanos, total_nanos=nanos),
+    lambda nanos: SpendLimits(day_nanos=nanos, month_nanos=nanos),
+)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
 
 
@@ -134,8 +147,27 @@ class FaultHarness(ABC):
         for number in range(count):
             account, _ = create_account(self.services, f"customer {number}", credit_nanos)
             key = create_key(self.services, account.account_id, "faults", (), None)
-            made.append(Customer(account.account_id, key.api_key))
+            customer = Customer(account.account_id, key.api_key, key.key.key_id)
+            limits = ROOMY_LIMITS[number % len(ROOMY_LIMITS)](credit_nanos)
+            if limits.ListFields():
+                self._limit(customer, number % 2 == 0, limits)
+            made.append(customer)
         return made
+
+    async def leave_to_spend(self, customer: Customer, *, of_key: bool, period: str, nanos: int) -> None:
+        """Sets a limit of this customer, or of its key, that leaves so much; there is no other limit."""
+        await asyncio.to_thread(self._leave_to_spend, customer, of_key, period, nanos)
+
+    def _leave_to_spend(self, customer: Customer, of_key: bool, period: str, nanos: int) -> None:
+        self._limit(customer, not of_key, SpendLimits())
+        spend = self._limit(customer, of_key, SpendLimits())
+        spent_nanos: int = getattr(spend, f"{period}_spent_nanos")
+        self._limit(customer, of_key, SpendLimits(**{f"{period}_nanos": spent_nanos + nanos}))
+
+    def _limit(self, customer: Customer, of_key: bool, limits: SpendLimits) -> Spend:
+        key_id = customer.key_id if of_key else ""
+        request = SetSpendLimitsRequest(account_id=customer.account_id, key_id=key_id, limits=limits)
+        return call_service(self.services.spend_limits.SetSpendLimits, request).spend
 
     def remove(self) -> None:
         self.ledger.close()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle
+from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, SpendLimitReached
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
     SetSpendLimits,
@@ -96,6 +96,16 @@ def test_a_limit_in_all_is_refused_for_good() -> None:
     spend(ledger, 2, 1)
 
 
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_a_request_that_costs_more_than_a_whole_day_may_spend_is_not_told_to_wait(period: str) -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(day=9) if period == "day" else limit(month=9))
+    refused = refusal(ledger, reserve(1, output=1))
+    assert (refused.reason, refused.retry_after_s) == (Reason.SPEND_LIMIT_SPENT, None)
+    adjective = "daily" if period == "day" else "monthly"
+    assert refused.message == f"This request costs more than the key's {adjective} spend limit."
+
+
 def test_the_limit_that_lasts_longest_is_named() -> None:
     ledger = ledger_at_noon()
     ledger.apply(limit(day=50, total=50))
@@ -120,6 +130,7 @@ def test_a_request_holds_no_more_than_a_limit_leaves() -> None:
     assert (reserved.held_nanos, reserved.free_nanos) == (100, 0)
     extended = ledger.apply(extend(1, 101))
     assert (extended.extended, extended.affordable_nanos, extended.balance_nanos) == (False, 100, 100)
+    assert extended.spend_limit == SpendLimitReached("This request costs more than the key's daily spend limit.")
 
 
 def test_a_hold_grows_within_its_limit() -> None:
@@ -197,6 +208,32 @@ def test_a_late_charge_counts_in_the_day_of_the_request() -> None:
     ledger.apply(settle(1, completion=8))
     found = ledger.spends[spend_id(ACCOUNT, KEY)]
     assert (found.day_spent_nanos, found.total_spent_nanos) == (0, 80)
+
+
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_a_late_charge_stays_within_the_limit_of_the_day_and_the_month_that_it_counts_in(period: str) -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(day=100) if period == "day" else limit(month=100))
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(Checkpoint(request_id(1), ACCOUNT, Usage(0, 0, 2)))
+    ledger.past_the_deadline().apply(sweep(1))
+    # Its credit was released, and another request has used most of it.
+    spend(ledger, 2, 7)
+    ledger.now_us += DAY_US if period == "day" else 31 * DAY_US
+    settled = ledger.apply(settle(1, completion=8))
+    assert (settled.charged_nanos, settled.loss_nanos) == (20 + 10, 50)
+    assert ledger.entries[-1].reason == "beyond_spend_limit"
+
+
+def test_a_late_charge_needs_no_room_in_a_day_that_it_does_not_count_in() -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(day=100))
+    ledger.apply(reserve(1, output=10))
+    ledger.apply(Checkpoint(request_id(1), ACCOUNT, Usage(0, 0, 2)))
+    ledger.past_the_deadline().apply(sweep(1))
+    ledger.now_us += DAY_US
+    spend(ledger, 2, 10)
+    assert ledger.apply(settle(1, completion=8)).loss_nanos == 0
 
 
 @pytest.mark.parametrize("position", range(3))
