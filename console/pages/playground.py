@@ -11,6 +11,8 @@ from typing import Final
 from starlette.responses import JSONResponse, Response
 
 from console import usage
+from console.allowed_classes import may_use
+from console.grounding import read_account
 from console.snippets import conversation_snippets
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, time_of
@@ -80,11 +82,11 @@ WORDS: Final = {
 async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
-    models, balance = await asyncio.gather(_models(visit), usage.balance(visit))
+    models, balance, account = await asyncio.gather(_models(visit), usage.balance(visit), read_account(visit))
     programs = conversation_snippets(visit.console.api_url)
     return visit.render(
         "playground.html",
-        models=models,
+        models=[name for name in models if may_use(account, name)],
         balance=balance,
         snippets=programs,
         snippet_templates={program.language: program.template for program in programs},
