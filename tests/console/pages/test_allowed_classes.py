@@ -7,7 +7,7 @@ import pytest
 from tests.console.harness import ConsoleHarness
 
 KEY_ID = "key_0000000000000001"
-NEW = {"name": "Report", "scope": ["inference"], "expires": "90", "form_id": "f1"}
+NEW: dict[str, str | list[str]] = {"name": "Report", "scope": ["inference"], "expires": "90", "form_id": "f1"}
 
 
 def sent(console: ConsoleHarness, kind: str) -> Any:
