@@ -103,6 +103,10 @@ def advice(visit: Visit) -> dict[str, str]:
             "This account has no credit left. Nothing was sent to a model. Ask whoever runs the service to grant more."
         ),
         "credits_held": _("The rest of your credit is held for answers that are running. Wait until one has ended."),
+        "spend_limit_exceeded": _(
+            "A spend limit of this account is reached. Nothing was sent to a model. An owner can raise it on the page "
+            "Spend limits."
+        ),
         "rate_limit_exceeded": _("This account sends more than its limit allows. Wait a moment, then send it again."),
         "concurrency_limit_exceeded": _("Too many answers run at once. Wait until one has ended."),
         "saturated": _("All models of this class are busy. Wait a moment, or choose another class."),
