@@ -1,6 +1,6 @@
 """Parses and prints the values of options: limits, amounts of money, names of keys."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -9,7 +9,7 @@ from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 
 if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2 import Account, Key
+    from protos.auth.v1.auth_pb2 import Account, Key, UpdateAccountRequest, UpdateKeyRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -33,9 +33,40 @@ def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
     return add
 
 
+def put_limits(request: "UpdateAccountRequest | UpdateKeyRequest", limits: Mapping[str, int | None]) -> None:
+    for name, limit in limits.items():
+        if limit is not None:
+            setattr(request, name, limit)
+
+
 def own_limits(owner: "Account | Key") -> dict[str, int | None]:
     """Returns the limits; None if a default applies."""
     return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
+
+
+# The cheapest first.
+CLASSES = ("mezzo", "forte", "fortissimo")
+ALL_CLASSES = "all"
+
+
+def classes_option(help_text: str) -> Callable[[CommandT], CommandT]:
+    """Adds --classes; the command gets the names, [ALL_CLASSES], or None if not given."""
+    return click.option("--classes", type=OneOrMoreOf((*CLASSES, ALL_CLASSES)), help=help_text)
+
+
+def put_classes(request: "UpdateAccountRequest | UpdateKeyRequest", classes: Sequence[str] | None) -> None:
+    """Puts what was given by --classes into a request."""
+    if classes is None:
+        return
+    if ALL_CLASSES in classes:
+        request.allow_all_classes = True
+    else:
+        request.allowed_classes.class_ids.extend(dict.fromkeys(classes))
+
+
+def allowed_classes(owner: "Account | Key") -> list[str] | None:
+    """Returns the classes that an account or a key may use; None: all."""
+    return list(owner.allowed_classes.class_ids) if owner.HasField("allowed_classes") else None
 
 
 class UsdAmount(click.ParamType[int]):

@@ -27,6 +27,7 @@ from console.pages import (
     requests,
     security,
     sign_in,
+    spending,
     sso,
     usage,
 )
@@ -77,6 +78,9 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/keys/{key_id}", keys.show_one),
     PageRoute("POST", "/keys/{key_id}/name", keys.rename),
     PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
+    PageRoute("POST", "/keys/{key_id}/classes", keys.set_classes),
+    PageRoute("GET", "/keys/{key_id}/spend-limits", spending.show_key),
+    PageRoute("POST", "/keys/{key_id}/spend-limits", spending.set_key_limits),
     PageRoute("POST", "/keys/{key_id}/rotate", keys.rotate),
     PageRoute("POST", "/keys/{key_id}/revoke", keys.revoke),
     PageRoute("GET", "/usage", usage.show),
@@ -88,6 +92,8 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/credit.csv", credit.download),
     PageRoute("GET", "/credit/entries", credit.show_entries),
     PageRoute("POST", "/credit/verify", credit.verify),
+    PageRoute("GET", "/credit/limits", spending.show),
+    PageRoute("POST", "/credit/limits", spending.set_limits),
     PageRoute("GET", "/memory", memory.show),
     PageRoute("POST", "/memory", memory.add),
     PageRoute("POST", "/memory/search", memory.search),
@@ -124,6 +130,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/settings", account_settings.show),
     PageRoute("POST", "/settings/name", account_settings.rename),
     PageRoute("POST", "/settings/class", account_settings.set_class),
+    PageRoute("POST", "/settings/allowed-classes", account_settings.set_allowed_classes),
     PageRoute("POST", "/settings/grounding", account_settings.set_grounding),
     PageRoute("POST", "/settings/members/invite", account_settings.invite),
     PageRoute("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
@@ -138,6 +145,13 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/operator/accounts/{account_id}/keys", operator_accounts.show_keys, needs_operator=True),
     PageRoute("POST", "/operator/accounts/{account_id}/credit", operator_accounts.book, needs_operator=True),
     PageRoute("POST", "/operator/accounts/{account_id}/limits", operator_accounts.set_limits, needs_operator=True),
+    PageRoute("POST", "/operator/accounts/{account_id}/classes", operator_accounts.set_classes, needs_operator=True),
+    PageRoute(
+        "GET", "/operator/accounts/{account_id}/spend-limits", operator_accounts.show_spending, needs_operator=True
+    ),
+    PageRoute(
+        "POST", "/operator/accounts/{account_id}/spend-limits", operator_accounts.set_spending, needs_operator=True
+    ),
     PageRoute("POST", "/operator/accounts/{account_id}/suspend", operator_accounts.suspend, needs_operator=True),
     PageRoute("POST", "/operator/accounts/{account_id}/resume", operator_accounts.resume, needs_operator=True),
     PageRoute("GET", "/operator/keys", operator_keys.show, needs_operator=True),

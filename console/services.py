@@ -12,6 +12,7 @@ from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServic
 from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         UserServiceAsyncStub,
     )
     from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
+    from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
     from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
@@ -67,6 +69,7 @@ class MeteringStubs:
         self.channel = channel
         self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
         self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
+        self.spend_limits: SpendLimitServiceAsyncStub = SpendLimitServiceStub(channel)
         self.credit_admin: CreditAdminServiceAsyncStub = CreditAdminServiceStub(channel)
 
 

@@ -40,6 +40,9 @@ def ask(auth: grpc.Channel, meter: grpc.Channel, route: grpc.Channel, api_key: s
     opening = ChatOpen(
         request_id=request_id, account_id=account_id, model=CLASS, messages_json=messages, stream=True, grant=grant
     )
+    if caller.HasField("allowed_classes"):
+        # What the key may not use, the router refuses like an unknown model.
+        opening.allowed_classes.CopyFrom(caller.allowed_classes)
     chat = RouterServiceStub(route).Chat(iter([ChatRequest(open=opening)]))
     used, basis, end = Usage(), metering.BASIS_COUNTED, metering.END_UPSTREAM_CUT
     try:

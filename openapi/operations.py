@@ -78,7 +78,8 @@ OPERATIONS: Final = {
     ("GET", "/v1/models"): Operation(
         "listModels",
         "Models",
-        "List the classes",
+        "List the classes that the key may use",
+        "Without a limit of the key or its account these are all classes.",
         response=responses.ModelList,
         response_examples={"classes": examples.MODELS},
     ),
@@ -86,6 +87,7 @@ OPERATIONS: Final = {
         "getModel",
         "Models",
         "Describe a class",
+        "A class that the key may not use does not exist for it.",
         parameters=[_path("model_id", "The class.", "mezzo")],
         response=responses.Model,
         response_examples={"class": examples.MODEL},

@@ -9,7 +9,17 @@ from cli.commands.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
-from cli.values import LIMITS, USD, limit_options, own_limits
+from cli.values import (
+    CLASSES,
+    LIMITS,
+    USD,
+    allowed_classes,
+    classes_option,
+    limit_options,
+    own_limits,
+    put_classes,
+    put_limits,
+)
 from protos.auth.v1.auth_pb2 import (
     Account,
     CreateAccountRequest,
@@ -24,7 +34,6 @@ from services.chassis.money import format_usd
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_CLASS = "forte"
 PAGE_SIZE = 200
 # The grounding sources of chats without tools, each of which an account may switch off.
@@ -65,7 +74,9 @@ def list_(invocation: Invocation) -> None:
     found = list(every_account(invocation.services))
     balances = balances_of(invocation.services, [account.account_id for account in found])
     things = [describe(account, balances[account.account_id]) for account in found]
-    invocation.show_list(things, COLUMNS)
+    # The column of classes is shown only if an account does not have all.
+    narrowed = ["classes"] if any(thing["classes"] is not None for thing in things) else []
+    invocation.show_list(things, [*COLUMNS, *narrowed])
 
 
 @accounts.command()
@@ -82,6 +93,7 @@ def show(invocation: Invocation, account_id: str) -> None:
 @click.option(
     "--class", "preferred_class", type=click.Choice(CLASSES), help="The class that `auto` selects for this account."
 )
+@classes_option("The classes that its keys may use, such as mezzo,forte; `all` for all of them.")
 @limit_options("for each of the account's keys; 0 restores the service's default.")
 @grounding_options
 @takes_invocation
@@ -89,22 +101,26 @@ def set_(
     invocation: Invocation,
     account_id: str,
     preferred_class: str | None,
+    classes: list[str] | None,
     search: str | None,
     memory: str | None,
     attachments: str | None,
     **limits: int | None,
 ) -> None:
     """Change an account. The change is in effect everywhere when the command returns."""
-    if all(given is None for given in (preferred_class, search, memory, attachments, *limits.values())):
-        raise click.UsageError("nothing to change: give --class, a limit, --search, --memory or --attachments.")
+    if all(given is None for given in (preferred_class, classes, search, memory, attachments, *limits.values())):
+        raise click.UsageError(
+            "nothing to change: give --class, --classes, a limit, --search, --memory or --attachments."
+        )
     request = UpdateAccountRequest(
         account_id=account_id,
         preferred_class=preferred_class,
         search=_is_on(search),
         memory=_is_on(memory),
         attachments=_is_on(attachments),
-        **limits,
     )
+    put_limits(request, limits)
+    put_classes(request, classes)
     show_changed(invocation, call_service(invocation.services.accounts.UpdateAccount, request).account)
 
 
@@ -194,6 +210,8 @@ def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
         "account_id": account.account_id,
         "name": account.name,
         "class": account.preferred_class or DEFAULT_CLASS,
+        "classes": allowed_classes(account),
+        "auto_class": account.auto_class or account.preferred_class or DEFAULT_CLASS,
         "balance_usd": None if balance is None else format_usd(balance.balance_nanos),
         "balance_nanos": None if balance is None else balance.balance_nanos,
         "held_nanos": None if balance is None else balance.held_nanos,

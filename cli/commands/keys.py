@@ -8,7 +8,17 @@ import click
 from cli.connection import ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
-from cli.values import LIMITS, OneOrMoreOf, limit_options, own_limits
+from cli.values import (
+    ALL_CLASSES,
+    LIMITS,
+    OneOrMoreOf,
+    allowed_classes,
+    classes_option,
+    limit_options,
+    own_limits,
+    put_classes,
+    put_limits,
+)
 from protos.auth.v1.auth_pb2 import (
     CountKeysByPepperRequest,
     CreateKeyRequest,
@@ -58,11 +68,20 @@ def keys() -> None:
     show_default=True,
     help="Days until the key expires.",
 )
+@classes_option("The classes that the key may use, such as mezzo,forte.  [default: whatever the account may use]")
 @takes_invocation
-def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[list[str]], expires: str) -> None:
+def create(
+    invocation: Invocation,
+    account_id: str,
+    name: str,
+    scopes: Sequence[list[str]],
+    expires: str,
+    classes: list[str] | None,
+) -> None:
     """Create a key. It is shown now and never again."""
     names = [scope for some in scopes for scope in some]
-    made = create_key(invocation.services, account_id, name, names, None if expires == NEVER else int(expires))
+    days = None if expires == NEVER else int(expires)
+    made = create_key(invocation.services, account_id, name, names, days, classes or ())
     invocation.show({**describe(made.key), "api_key": made.api_key})
 
 
@@ -72,20 +91,23 @@ def create(invocation: Invocation, account_id: str, name: str, scopes: Sequence[
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's keys; the keys themselves are not stored."""
     things = [describe(key) for key in every_key(invocation.services, account_id)]
-    # The limits' columns are shown only if a key has one.
-    limits = [name for name in LIMITS if any(thing[name] is not None for thing in things)]
-    invocation.show_list(things, [*COLUMNS, *limits])
+    # The columns of classes and limits are shown only if a key has its own.
+    own = [name for name in ("classes", *LIMITS) if any(thing[name] is not None for thing in things)]
+    invocation.show_list(things, [*COLUMNS, *own])
 
 
 @keys.command("set")
 @click.argument("key_id")
+@classes_option("The classes that the key may use, such as mezzo,forte; `all` for whatever the account may use.")
 @limit_options("for this key only; 0 restores the account's limit.")
 @takes_invocation
-def set_(invocation: Invocation, key_id: str, **limits: int | None) -> None:
-    """Set a key's own limits. They are in effect everywhere when the command returns."""
-    if not any(limit is not None for limit in limits.values()):
-        raise click.UsageError("nothing to change: give a limit.")
-    request = UpdateKeyRequest(key_id=key_id, **limits)
+def set_(invocation: Invocation, key_id: str, classes: list[str] | None, **limits: int | None) -> None:
+    """Set a key's own limits and classes. They are in effect everywhere when the command returns."""
+    if all(given is None for given in (classes, *limits.values())):
+        raise click.UsageError("nothing to change: give a limit or --classes.")
+    request = UpdateKeyRequest(key_id=key_id)
+    put_limits(request, limits)
+    put_classes(request, classes)
     invocation.show(describe(call_service(invocation.services.keys.UpdateKey, request).key))
 
 
@@ -124,14 +146,22 @@ def peppers(invocation: Invocation) -> None:
 
 
 def create_key(
-    services: ServiceStubs, account_id: str, name: str, scopes: Sequence[str], expires_after_days: int | None
+    services: ServiceStubs,
+    account_id: str,
+    name: str,
+    scopes: Sequence[str],
+    expires_after_days: int | None,
+    classes: Sequence[str] = (),
 ) -> CreateKeyResponse:
+    """Creates a key; without `classes` it may use whatever the account may."""
     request = CreateKeyRequest(
         account_id=account_id,
         name=name,
         scopes=[SCOPES[scope] for scope in dict.fromkeys(scopes)],
         expires_after_days=expires_after_days,
     )
+    if classes and ALL_CLASSES not in classes:
+        request.allowed_classes.class_ids.extend(dict.fromkeys(classes))
     return call_service(services.keys.CreateKey, request, repeatable=False)
 
 
@@ -154,6 +184,8 @@ def describe(key: Key) -> dict[str, Any]:
         "account_id": key.account_id,
         "name": key.name,
         "scopes": scopes,
+        # None: whatever the account may use.
+        "classes": allowed_classes(key),
         "expires_at": rfc3339_of(key.expire_time) if key.HasField("expire_time") else None,
         "state": STATES.get(key.state, "unknown"),
         "created_at": rfc3339_of(key.create_time),

@@ -1,4 +1,4 @@
-"""Accounts, for operators: search, create, suspend, limits, credit, keys."""
+"""Accounts, for operators: search, create, suspend, limits, classes, spend limits, credit, keys."""
 
 import asyncio
 import secrets
@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from console import spend_limits
+from console.allowed_classes import CLASSES, classes_of_account, given_classes
 from console.pages.keys import LIMITS, LONGEST_NAME, limits_in, milliseconds_since
 from console.web.visit import Visit
 from console.words import TRANSLATIONS
@@ -69,6 +71,57 @@ async def set_limits(visit: Visit) -> Response:
             raise
         return await _one(visit, {error.param or "requests_per_minute": error.message}, 400)
     return visit.redirect(_path(visit), "account-changed", milliseconds_since(visit, began_s))
+
+
+async def set_classes(visit: Visit) -> Response:
+    allowed, problem = given_classes(visit, list(CLASSES))
+    if problem:
+        return await _one(visit, {"allowed": problem}, 400)
+    began_s = visit.console.clock.elapsed_s()
+    request = auth_pb2.UpdateAccountRequest(
+        account_id=_account_id(visit), allowed_classes=allowed, allow_all_classes=allowed is None
+    )
+    await visit.services.auth.change(lambda stubs: stubs.account_admin.UpdateAccount, request, visit.token)
+    return visit.redirect(_path(visit), "account-changed", milliseconds_since(visit, began_s))
+
+
+async def show_spending(visit: Visit) -> Response:
+    return await _spending(visit)
+
+
+async def set_spending(visit: Visit) -> Response:
+    limits, problems, typed = spend_limits.given_limits(visit)
+    if not problems:
+        # Before the audit log is written, as for credit.
+        visit.require_step_up()
+        noted = pb.RecordOperatorActionRequest(
+            action=pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id=_account_id(visit), object_id=_account_id(visit)
+        )
+        await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
+        problems = await spend_limits.set_limits(visit, _account_id(visit), spend_limits.WHOLE_ACCOUNT, limits)
+    if problems:
+        return await _spending(visit, problems, typed)
+    return visit.redirect(f"{_path(visit)}/spend-limits", "spend-limits-set")
+
+
+async def _spending(
+    visit: Visit, problems: dict[str, str] | None = None, typed: dict[str, str] | None = None
+) -> Response:
+    account, spends = await asyncio.gather(_account(visit), spend_limits.read_spends(visit, _account_id(visit)))
+    whole = None if spends is None else spends.get(spend_limits.WHOLE_ACCOUNT)
+    return visit.render(
+        "operator_spend_limits.html",
+        400 if problems else 200,
+        account=account,
+        is_known=spends is not None,
+        spend=whole,
+        meters=spend_limits.meters_of(whole),
+        limited_keys=sum(
+            1 for key_id, spend in (spends or {}).items() if key_id and spend_limits.limited_meters(spend)
+        ),
+        typed=typed,
+        problems=problems or {},
+    )
 
 
 async def suspend(visit: Visit) -> Response:
@@ -202,6 +255,8 @@ async def _one(
         roles_of=roles,
         more_members=bool(members.next_page_token),
         limit_titles=LIMITS,
+        all_classes=list(CLASSES),
+        allowed=classes_of_account(account),
         given=given or empty,
         problems=problems or {},
     )

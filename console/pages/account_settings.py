@@ -4,6 +4,7 @@ import asyncio
 
 from starlette.responses import Response
 
+from console.allowed_classes import CLASSES, classes_of_account, given_classes, may_use
 from console.web.visit import Visit
 from console.words import ROLES, TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
@@ -24,6 +25,16 @@ async def show(visit: Visit) -> Response:
 async def set_class(visit: Visit) -> Response:
     request = pb.AccountServiceUpdateAccountRequest(
         account_id=visit.who.account_id, preferred_class=visit.form.get("class")
+    )
+    return await _update(visit, request)
+
+
+async def set_allowed_classes(visit: Visit) -> Response:
+    allowed, problem = given_classes(visit, list(CLASSES))
+    if problem:
+        return await _page(visit, problem, 400)
+    request = pb.AccountServiceUpdateAccountRequest(
+        account_id=visit.who.account_id, allowed_classes=allowed, allow_all_classes=allowed is None
     )
     return await _update(visit, request)
 
@@ -135,7 +146,9 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
         account=account.account,
         members=members.members,
         invitations=members.invitations,
-        classes=classes,
+        classes=None if classes is None else [name for name in classes if may_use(account.account, name)],
+        all_classes=list(CLASSES),
+        allowed=classes_of_account(account.account),
     )
 
 

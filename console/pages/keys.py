@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console import usage
+from console import spend_limits, usage
+from console.allowed_classes import classes_of_account, classes_of_key, given_classes
+from console.allowed_classes import in_words as classes_in_words
+from console.grounding import read_account
 from console.snippets import snippets
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, in_words, time_of
@@ -49,14 +52,23 @@ class LimitInEffect:
 
 async def show(visit: Visit) -> Response:
     page_token = visit.request.query_params.get("page", "")
-    listed, costs = await asyncio.gather(_page_of_keys(visit, page_token), usage.usage_by_key(visit))
+    (listed, spends), costs = await asyncio.gather(_keys_and_spends(visit, page_token), usage.usage_by_key(visit))
     active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.key.state != auth_pb2.KEY_STATE_ACTIVE]
-    return visit.render("keys.html", active=active, past=past, costs=costs, next_page=listed.next_page_token)
+    return visit.render(
+        "keys.html",
+        active=active,
+        past=past,
+        costs=costs,
+        nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in spends.items()},
+        next_page=listed.next_page_token,
+    )
 
 
 async def show_new(visit: Visit) -> Response:
-    return _new(visit, {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}}, {})
+    offered = classes_of_account(await read_account(visit))
+    given = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
+    return _new(visit, given, {}, offered)
 
 
 async def create(visit: Visit) -> Response:
@@ -66,8 +78,13 @@ async def create(visit: Visit) -> Response:
         "scopes": form.all("scope"),
         "expires": form.get("expires"),
         "limits": {name: form.get(name) for name in LIMITS},
+        "classes": form.all("allowed"),
     }
+    offered = classes_of_account(await read_account(visit))
     limits, problems = limits_in(visit)
+    allowed, classes_problem = given_classes(visit, offered)
+    if classes_problem:
+        problems["allowed"] = classes_problem
     if len(given["name"]) > LONGEST_NAME:
         problems["name"] = _("At most 100 characters.")
     if not given["scopes"] or not set(given["scopes"]) <= SCOPES.keys():
@@ -75,7 +92,7 @@ async def create(visit: Visit) -> Response:
     if given["expires"] not in EXPIRIES:
         problems["expires"] = _("Choose when the key expires.")
     if problems:
-        return _new(visit, given, problems, 400)
+        return _new(visit, given, problems, offered, 400)
     has_all = set(given["scopes"]) == SCOPES.keys()
     request = pb.AccountServiceCreateKeyRequest(
         account_id=visit.who.account_id,
@@ -83,14 +100,17 @@ async def create(visit: Visit) -> Response:
         scopes=[] if has_all else [SCOPES[scope] for scope in given["scopes"]],
         expires_after_days=_days(given["expires"]),
         form_id=form.get("form_id"),
-        **{name: value for name, value in limits.items() if value},
+        allowed_classes=allowed,
     )
+    for name, limit in limits.items():
+        if limit:
+            setattr(request, name, limit)
     try:
         made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
-        return _new(visit, given, {error.param or "name": error.message}, 400)
+        return _new(visit, given, {_field_of(error, "name"): error.message}, offered, 400)
     return visit.render(
         "key_made.html",
         has_secret=True,
@@ -118,7 +138,9 @@ async def set_limits(visit: Visit) -> Response:
     if problems:
         return await _one(visit, problems, 400)
     began_s = visit.console.clock.elapsed_s()
-    request = pb.AccountServiceUpdateKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), **limits)
+    request = pb.AccountServiceUpdateKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit))
+    for name, limit in limits.items():
+        setattr(request, name, limit)
     try:
         await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateKey, request, visit.token)
     except LegatoError as error:
@@ -128,7 +150,31 @@ async def set_limits(visit: Visit) -> Response:
     return visit.redirect(_path(visit), "key-limits", milliseconds_since(visit, began_s))
 
 
+async def set_classes(visit: Visit) -> Response:
+    allowed, problem = given_classes(visit, classes_of_account(await read_account(visit)))
+    if problem:
+        return await _one(visit, {"allowed": problem}, 400)
+    began_s = visit.console.clock.elapsed_s()
+    request = pb.AccountServiceUpdateKeyRequest(
+        account_id=visit.who.account_id,
+        key_id=_key_id(visit),
+        allowed_classes=allowed,
+        allow_all_classes=allowed is None,
+    )
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateKey, request, visit.token)
+    except LegatoError as error:
+        if error.reason is not Reason.REQUEST_INVALID:
+            raise
+        return await _one(visit, {"allowed": error.message}, 400)
+    return visit.redirect(_path(visit), "key-classes", milliseconds_since(visit, began_s))
+
+
 async def rotate(visit: Visit) -> Response:
+    """Creates a key like another, with its spend limits too. Nobody has the secret before those hold: it is shown only
+    then, and if they cannot be set, the new key is revoked."""
+    if await spend_limits.read_spends(visit, visit.who.account_id, [_key_id(visit)]) is None:
+        return await _one(visit, {"rotate": _not_rotated()}, 503)
     expires = visit.form.get("expires")
     request = pb.RotateKeyRequest(
         account_id=visit.who.account_id,
@@ -137,6 +183,13 @@ async def rotate(visit: Visit) -> Response:
         form_id=visit.form.get("form_id"),
     )
     made = await visit.services.auth.change(lambda stubs: stubs.accounts.RotateKey, request, visit.token)
+    if made.api_key:
+        try:
+            await spend_limits.inherit(visit, made.key.key.key_id, _key_id(visit))
+        except LegatoError as error:
+            visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key.key_id, reason=error.reason)
+            await _revoke(visit, made.key.key.key_id)
+            return await _one(visit, {"rotate": _not_rotated()}, 503)
     old = await _find(visit, _key_id(visit))
     return visit.render(
         "key_made.html",
@@ -149,9 +202,20 @@ async def rotate(visit: Visit) -> Response:
 
 async def revoke(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
-    request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit))
-    await visit.services.auth.change(lambda stubs: stubs.accounts.RevokeKey, request, visit.token)
+    await _revoke(visit, _key_id(visit))
     return visit.redirect(_path(visit), "key-revoked", milliseconds_since(visit, began_s))
+
+
+async def _revoke(visit: Visit, key_id: str) -> None:
+    request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    await visit.services.auth.change(lambda stubs: stubs.accounts.RevokeKey, request, visit.token)
+
+
+def _not_rotated() -> str:
+    return _(
+        "Metering is not answering, so the new key could not be given the old one's spend limits. There is no new key; "
+        "the old one keeps working. Try again later."
+    )
 
 
 async def show_identify(visit: Visit) -> Response:
@@ -192,6 +256,16 @@ def new_form_id() -> str:
     return secrets.token_hex(16)
 
 
+async def _keys_and_spends(
+    visit: Visit, page_token: str
+) -> tuple[pb.AccountServiceListKeysResponse, spend_limits.Spends]:
+    """Returns keys, and what those with limits have spent; nothing if metering does not answer."""
+    listed = await _page_of_keys(visit, page_token)
+    key_ids = [each.key.key_id for each in listed.keys]
+    spends = await spend_limits.read_spends(visit, visit.who.account_id, key_ids) if key_ids else {}
+    return listed, spends or {}
+
+
 async def _page_of_keys(visit: Visit, page_token: str) -> pb.AccountServiceListKeysResponse:
     request = pb.AccountServiceListKeysRequest(
         account_id=visit.who.account_id, page_size=PAGE_SIZE, page_token=page_token
@@ -224,6 +298,9 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
         usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
         costs=costs,
         limits=[_limit(name, found.key, account.account) for name in LIMITS],
+        offered=classes_of_account(account.account),
+        classes=classes_of_key(found.key, account.account),
+        classes_words=classes_in_words(found.key, account.account),
         pair=pair,
         idle=_idle(visit, pair[0].key) if pair else "",
         problems=problems or {},
@@ -250,10 +327,22 @@ def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     return _("The old key has not been used for %(time)s.") % {"time": in_words(idle)}
 
 
-def _new(visit: Visit, given: dict[str, Any], problems: dict[str, str], status: int = 200) -> Response:
+def _new(
+    visit: Visit, given: dict[str, Any], problems: dict[str, str], offered: list[str], status: int = 200
+) -> Response:
     return visit.render(
-        "key_new.html", status, given=given, problems=problems, limit_titles=LIMITS, form_id=new_form_id()
+        "key_new.html",
+        status,
+        given=given,
+        problems=problems,
+        offered=offered,
+        limit_titles=LIMITS,
+        form_id=new_form_id(),
     )
+
+
+def _field_of(error: LegatoError, otherwise: str) -> str:
+    return "allowed" if error.param == "allowed_classes" else error.param or otherwise
 
 
 def limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:

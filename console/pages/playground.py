@@ -11,6 +11,8 @@ from typing import Final
 from starlette.responses import JSONResponse, Response
 
 from console import usage
+from console.allowed_classes import may_use
+from console.grounding import read_account
 from console.snippets import conversation_snippets
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, time_of
@@ -80,11 +82,11 @@ WORDS: Final = {
 async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
-    models, balance = await asyncio.gather(_models(visit), usage.balance(visit))
+    models, balance, account = await asyncio.gather(_models(visit), usage.balance(visit), read_account(visit))
     programs = conversation_snippets(visit.console.api_url)
     return visit.render(
         "playground.html",
-        models=models,
+        models=[name for name in models if may_use(account, name)],
         balance=balance,
         snippets=programs,
         snippet_templates={program.language: program.template for program in programs},
@@ -101,6 +103,10 @@ def advice(visit: Visit) -> dict[str, str]:
             "This account has no credit left. Nothing was sent to a model. Ask whoever runs the service to grant more."
         ),
         "credits_held": _("The rest of your credit is held for answers that are running. Wait until one has ended."),
+        "spend_limit_exceeded": _(
+            "A spend limit of this account is reached. Nothing was sent to a model. An owner can raise it on the page "
+            "Spend limits."
+        ),
         "rate_limit_exceeded": _("This account sends more than its limit allows. Wait a moment, then send it again."),
         "concurrency_limit_exceeded": _("Too many answers run at once. Wait until one has ended."),
         "saturated": _("All models of this class are busy. Wait a moment, or choose another class."),

@@ -6,6 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.allowed_classes import may_use
 from console.grounding import GroundingSources, read_account, read_sources, require_role
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, significant_places
@@ -49,10 +50,11 @@ async def preview(visit: Visit) -> Response:
         account_id=account.account_id,
         question=visit.form.get("question"),
         model=visit.form.get("class") or AUTO,
-        preferred_class=account.preferred_class,
+        preferred_class=account.auto_class or account.preferred_class,
         search=account.search,
         memory=account.memory,
         attachments=account.attachments,
+        allowed_classes=account.allowed_classes if account.HasField("allowed_classes") else None,
     )
     try:
         found = await visit.services.router.read(lambda stubs: stubs.grounding.PreviewGrounding, request, visit.token)
@@ -80,7 +82,10 @@ def _page(
         "preview.html",
         status,
         sources=sources,
-        classes=sorted(prices, key=lambda class_id: prices[class_id].input_nanos_per_million),
+        classes=sorted(
+            (class_id for class_id in prices if may_use(sources.account, class_id)),
+            key=lambda class_id: prices[class_id].input_nanos_per_million,
+        ),
         question=request.question if request else "",
         chosen=request.model if request else AUTO,
         found=found,

@@ -20,6 +20,8 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "key-renamed": ("good", _("The key has a new name.")),
     "key-revoked": ("good", _("Revoked. Every edge refuses the key since %(s).1f s after you clicked.")),
     "key-limits": ("good", _("The key's limits are in effect everywhere, after %(s).1f s.")),
+    "key-classes": ("good", _("What the key may use is in effect everywhere, after %(s).1f s.")),
+    "spend-limits-set": ("good", _("The spend limits hold for every request from now on.")),
     "signed-out": ("good", _("You are signed out, here and on the server.")),
     "sessions-ended": ("good", _("Sessions ended: %(n)d.")),
     "passkey-added": ("good", _("The passkey was added. Next time, sign in with it.")),

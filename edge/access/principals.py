@@ -150,6 +150,7 @@ def _invalid_key() -> LegatoError:
 
 def _principal(principal: pb.Principal) -> Principal:
     expires = principal.expire_time.ToMicroseconds() / 1e6 if principal.HasField("expire_time") else None
+    allowed = frozenset(principal.allowed_classes.class_ids) if principal.HasField("allowed_classes") else None
     return Principal(
         account_id=principal.account_id,
         key_id=principal.key_id,
@@ -164,4 +165,5 @@ def _principal(principal: pb.Principal) -> Principal:
         memory=principal.memory,
         attachments=principal.attachments,
         token_id=principal.credential_id,
+        allowed_classes=allowed,
     )

@@ -55,23 +55,30 @@ class Models:
         """Returns when the router has answered for the first time."""
         await self._heard.wait()
 
-    def list_object(self) -> dict[str, Any]:
-        return {"object": "list", "data": list(self._known().values())}
+    def list_object(self, principal: Principal) -> dict[str, Any]:
+        return {"object": "list", "data": list(self._usable(principal).values())}
 
-    def model_object(self, model_id: str) -> dict[str, Any]:
-        model = self._known().get(model_id)
+    def model_object(self, model_id: str, principal: Principal) -> dict[str, Any]:
+        model = self._usable(principal).get(model_id)
         if model is None:
             raise LegatoError(Reason.MODEL_NOT_FOUND, "There is no such model.", param="model")
         return model
 
     def class_for(self, model_id: str, principal: Principal) -> str:
         """Returns the class that serves a chat for `model_id`."""
-        known = self._known()
-        if model_id not in known:
-            raise LegatoError(
-                Reason.MODEL_UNKNOWN, f"There is no such model. Use one of {', '.join(known)}.", param="model"
-            )
+        usable = self._usable(principal)
+        if model_id not in usable:
+            hint = f" Use one of {', '.join(usable)}." if usable else ""
+            raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
         return principal.preferred_class if model_id == AUTO else model_id
+
+    def _usable(self, principal: Principal) -> dict[str, dict[str, Any]]:
+        """Returns the models that exist for this key: `auto`, if it may use any class, and those classes."""
+        known = self._known()
+        if principal.allowed_classes is None:
+            return known
+        usable = {model_id: model for model_id, model in known.items() if principal.may_use(model_id)}
+        return {AUTO: known[AUTO], **usable} if usable and AUTO in known else usable
 
     def _known(self) -> dict[str, dict[str, Any]]:
         if not self._objects:
@@ -93,12 +100,12 @@ class Models:
             await asyncio.sleep(REFRESH_EVERY_S)
 
 
-async def list_models(*, models: Models) -> dict[str, Any]:
-    return models.list_object()
+async def list_models(*, models: Models, principal: Principal) -> dict[str, Any]:
+    return models.list_object(principal)
 
 
-async def get_model(*, models: Models, model_id: str) -> dict[str, Any]:
-    return models.model_object(model_id)
+async def get_model(*, models: Models, model_id: str, principal: Principal) -> dict[str, Any]:
+    return models.model_object(model_id, principal)
 
 
 def _model_object(model: router.Model) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class Backends:
 
 
 def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: Grant) -> ChatOpen:
-    return ChatOpen(
+    opening = ChatOpen(
         request_id=request_id,
         account_id=principal.account_id,
         model=body.model,
@@ -196,3 +196,6 @@ def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: G
         memory=principal.memory,
         attachments=principal.attachments,
     )
+    if principal.allowed_classes is not None:
+        opening.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
+    return opening

@@ -7,7 +7,17 @@ from dataclasses import dataclass, fields, replace
 from typing import Final, Generic, TypeVar
 
 from services.auth import checks, keys
-from services.auth.records import Account, Key, KeyLimits, PepperUse, Position, Scope, to_micros
+from services.auth.records import (
+    ALL_CLASSES,
+    Account,
+    ClassAllowance,
+    Key,
+    KeyLimits,
+    PepperUse,
+    Position,
+    Scope,
+    to_micros,
+)
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
 from services.auth.users.audit import AuditLog
@@ -107,6 +117,7 @@ class AccountAdmin:
         limits: GivenLimits,
         grounding: Mapping[str, bool],
         name: str | None = None,
+        allowed_classes: ClassAllowance | None = None,
     ) -> Account:
         """Updates an account; None keeps a field, as does a switch missing in `grounding`. Returns when the change is
         in effect on every edge."""
@@ -122,6 +133,7 @@ class AccountAdmin:
                 preferred_class=account.preferred_class if preferred_class is None else preferred_class,
                 limits=change_limits(account.limits),
                 grounding=replace(account.grounding, **grounding),
+                allowed_classes=account.allowed_classes if allowed_classes is None else allowed_classes,
             )
 
         return await self._change("account.updated", account_id, change)
@@ -177,7 +189,12 @@ class KeyAdmin:
         self._sleep = sleep
 
     async def create(
-        self, account_id: str, name: str, scopes: Iterable[Scope | None] = (), expires_after_days: int | None = None
+        self,
+        account_id: str,
+        name: str,
+        scopes: Iterable[Scope | None] = (),
+        expires_after_days: int | None = None,
+        allowed_classes: ClassAllowance = ALL_CLASSES,
     ) -> IssuedKey:
         now, by = self._clock.now(), current_access.get()
         secret = keys.mint()
@@ -192,9 +209,13 @@ class KeyAdmin:
             revoked_at_us=None,
             pepper_version=digest.pepper_version,
             created_by=by.user_id if by else "",
+            allowed_classes=allowed_classes,
         )
 
         def add(connection: Connection) -> bool:
+            account = stored_accounts.lock_account(connection, account_id)
+            if account is not None:
+                checks.require_classes_within(allowed_classes, account.allowed_classes)
             is_added = stored_keys.add_key(connection, key, digest)
             if is_added:
                 self._audit.append(connection, "key.created", by, account_id=account_id, object_id=key.key_id)
@@ -231,10 +252,16 @@ class KeyAdmin:
             raise checks.not_found("key")
         return found
 
-    async def update(self, key_id: str, limits: GivenLimits) -> Key:
-        """Changes a key's limits; returns when that is in effect on every edge."""
+    async def update(self, key_id: str, limits: GivenLimits, allowed_classes: ClassAllowance | None = None) -> Key:
+        """Changes a key's limits, and the classes it may use unless they are None; returns when that is in effect on
+        every edge."""
         change_limits = limits.checked()
-        return await self._change("key.updated", key_id, lambda key: replace(key, limits=change_limits(key.limits)))
+
+        def change(key: Key) -> Key:
+            classes = key.allowed_classes if allowed_classes is None else allowed_classes
+            return replace(key, limits=change_limits(key.limits), allowed_classes=classes)
+
+        return await self._change("key.updated", key_id, change)
 
     async def revoke(self, key_id: str) -> Key:
         """Revokes a key; returns when every edge refuses it. If it is revoked already, its time is kept."""
@@ -255,7 +282,11 @@ class KeyAdmin:
         by = current_access.get()
 
         def apply(connection: Connection) -> Key | None:
+            before = stored_keys.find_key(connection, key_id)
             key = stored_keys.change_key(connection, key_id, change)
+            if key is not None and before is not None and key.allowed_classes != before.allowed_classes:
+                account = stored_accounts.find_account(connection, key.account_id)
+                checks.require_classes_within(key.allowed_classes, account.allowed_classes if account else ALL_CLASSES)
             if key is not None:
                 self._audit.append(connection, event, by, account_id=key.account_id, object_id=key_id)
             return key

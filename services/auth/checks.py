@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from services.auth.records import Position, Scope, to_micros
+from services.auth.records import CLASSES, ClassAllowance, Position, Scope, to_micros
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import LARGEST_LIMITS
 
 DEFAULT_CLASS: Final = "forte"
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 EXPIRY_DAYS: Final = (30, 90, 365)
 
 NAME_LENGTH_MOST: Final = 100
@@ -86,6 +85,21 @@ def preferred_class(given: str) -> str:
     if given not in CLASSES:
         raise _refusal("preferred_class", f"The preferred class must be one of: {', '.join(CLASSES)}.")
     return given
+
+
+def allowed_classes(given: Iterable[str]) -> ClassAllowance:
+    """Validates the classes that an account or a key may use."""
+    chosen = set(given)
+    if not chosen or not chosen <= set(CLASSES):
+        raise _refusal("allowed_classes", f"Allow at least one class, of: {', '.join(CLASSES)}.")
+    return ClassAllowance(tuple(class_id for class_id in CLASSES if class_id in chosen))
+
+
+def require_classes_within(of_key: ClassAllowance, of_account: ClassAllowance) -> None:
+    """Raises if a key would be given a class that its account may not use."""
+    beyond = [class_id for class_id in of_key.class_ids or () if class_id not in of_account]
+    if beyond:
+        raise _refusal("allowed_classes", f"The account may not use {', '.join(beyond)}, so its keys may not either.")
 
 
 def limit(param: str, given: int) -> int | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
+from typing import Final
 
 from services.auth.keys import StoredDigest
 
@@ -46,6 +47,38 @@ class KeyLimits:
 NO_LIMITS = KeyLimits()
 
 
+# The cheapest first.
+CLASSES: Final = ("mezzo", "forte", "fortissimo")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAllowance:
+    """The model classes that an account or a key may use."""
+
+    # In the order of CLASSES. None: all, those of later releases too.
+    class_ids: tuple[str, ...] | None = None
+
+    def within(self, outer: "ClassAllowance") -> "ClassAllowance":
+        """Returns what both allow, which may be nothing."""
+        if self.class_ids is None:
+            return outer
+        return ClassAllowance(tuple(class_id for class_id in self.class_ids if class_id in outer))
+
+    def auto_class(self, preferred_class: str) -> str:
+        """Returns what `auto` means: the most capable class that is allowed and not above the preferred one, or else
+        the cheapest. Where nothing is allowed there is no answer: the preferred class is refused like all others."""
+        if preferred_class in self or not self.class_ids:
+            return preferred_class
+        below = [class_id for class_id in CLASSES[: CLASSES.index(preferred_class)] if class_id in self]
+        return below[-1] if below else self.class_ids[0]
+
+    def __contains__(self, class_id: str) -> bool:
+        return self.class_ids is None or class_id in self.class_ids
+
+
+ALL_CLASSES: Final = ClassAllowance()
+
+
 @dataclass(frozen=True, slots=True)
 class GroundingPolicy:
     """The grounding that an account allows for plain chats, where the router is configured for it."""
@@ -60,13 +93,15 @@ class Account:
     account_id: str
     name: str
     created_at_us: int
-    # The class that `auto` selects for this account.
+    # The class that `auto` selects for this account, where it is allowed.
     preferred_class: str
     # The default for its keys.
     limits: KeyLimits = NO_LIMITS
     # None: not suspended.
     suspended_at_us: int | None = None
     grounding: GroundingPolicy = GroundingPolicy()
+    # What its keys may use.
+    allowed_classes: ClassAllowance = ALL_CLASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +127,8 @@ class Key:
     replaces_key_id: str | None = None
     # The user whose playground is counted under it; it has no secret. None: it is a key.
     playground_user_id: str | None = None
+    # Never more than the account's, which is applied when the key is used.
+    allowed_classes: ClassAllowance = ALL_CLASSES
 
     def state_at(self, now_us: int) -> KeyState:
         if self.revoked_at_us is not None:
@@ -117,7 +154,10 @@ class Holder:
 
     key: Key
     digest: StoredDigest
+    # The class that `auto` selects, one of the allowed.
     preferred_class: str
+    # What both the account and the key allow.
+    allowed_classes: ClassAllowance
     # The key's own limits, or else the account's.
     limits: KeyLimits
     is_suspended: bool

@@ -10,11 +10,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from protos.auth.v1 import users_pb2
+from protos.type.v1.class_allowance_pb2 import ClassAllowance as ClassAllowanceMessage
+from services.auth import checks
 from services.auth.admin import AccountAdmin, GivenLimits, KeyAdmin
 from services.auth.maintenance_servicer import to_maintenance
-from services.auth.records import Account, Key, KeyState, Scope, to_micros
+from services.auth.records import ALL_CLASSES, Account, ClassAllowance, Key, KeyState, Scope, to_micros
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import Registration
 from services.chassis.timing.deadlines import Clock
 
@@ -81,6 +84,7 @@ class AccountAdminServicer(pb_grpc.AccountAdminServiceServicer):
             request.preferred_class if request.HasField("preferred_class") else None,
             _given_limits(request),
             given_switches(request),
+            allowed_classes=given_classes(request),
         )
         return pb.UpdateAccountResponse(account=to_account(account))
 
@@ -102,6 +106,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             request.name,
             scopes_from_proto(request.scopes),
             request.expires_after_days if request.HasField("expires_after_days") else None,
+            classes_of_new_key(request),
         )
         return pb.CreateKeyResponse(key=to_key(issued.key, self._clock), api_key=issued.secret.reveal())
 
@@ -112,9 +117,8 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
         )
 
     async def UpdateKey(self, request: pb.UpdateKeyRequest, context: Context) -> pb.UpdateKeyResponse:
-        return pb.UpdateKeyResponse(
-            key=to_key(await self._keys.update(request.key_id, _given_limits(request)), self._clock)
-        )
+        key = await self._keys.update(request.key_id, _given_limits(request), given_classes(request))
+        return pb.UpdateKeyResponse(key=to_key(key, self._clock))
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
         return pb.RevokeKeyResponse(key=to_key(await self._keys.revoke(request.key_id), self._clock))
@@ -180,6 +184,7 @@ def _to_principal(verified: Verified) -> pb.Principal:
         memory=holder.grounding.memory,
         attachments=holder.grounding.attachments,
         credential_id=holder.token_id,
+        allowed_classes=_from_allowance(holder.allowed_classes),
     )
 
 
@@ -214,6 +219,8 @@ def to_account(account: Account) -> pb.Account:
         search=account.grounding.search,
         memory=account.grounding.memory,
         attachments=account.grounding.attachments,
+        allowed_classes=_from_allowance(account.allowed_classes),
+        auto_class=account.allowed_classes.auto_class(account.preferred_class),
     )
 
 
@@ -232,6 +239,7 @@ def to_key(key: Key, clock: Clock) -> pb.Key:
         concurrent_requests=key.limits.concurrent_requests,
         last_use_time=_to_timestamp(key.last_used_hour_us),
         pepper_version=key.pepper_version,
+        allowed_classes=_from_allowance(key.allowed_classes),
     )
 
 
@@ -246,6 +254,30 @@ def _given_limits(request: pb.UpdateAccountRequest | pb.UpdateKeyRequest) -> Giv
         request.tokens_per_minute if request.HasField("tokens_per_minute") else None,
         request.concurrent_requests if request.HasField("concurrent_requests") else None,
     )
+
+
+def classes_of_new_key(request: pb.CreateKeyRequest | users_pb2.AccountServiceCreateKeyRequest) -> ClassAllowance:
+    if not request.HasField("allowed_classes"):
+        return ALL_CLASSES
+    return checks.allowed_classes(request.allowed_classes.class_ids)
+
+
+def given_classes(
+    request: pb.UpdateAccountRequest
+    | pb.UpdateKeyRequest
+    | users_pb2.AccountServiceUpdateAccountRequest
+    | users_pb2.AccountServiceUpdateKeyRequest,
+) -> ClassAllowance | None:
+    """Returns what is to be allowed; None leaves it as it is."""
+    if request.HasField("allowed_classes"):
+        if request.allow_all_classes:
+            raise LegatoError(Reason.REQUEST_INVALID, "Allow all classes or some, not both.", param="allowed_classes")
+        return checks.allowed_classes(request.allowed_classes.class_ids)
+    return ALL_CLASSES if request.allow_all_classes else None
+
+
+def _from_allowance(allowance: ClassAllowance) -> ClassAllowanceMessage | None:
+    return None if allowance.class_ids is None else ClassAllowanceMessage(class_ids=allowance.class_ids)
 
 
 def given_switches(request: pb.UpdateAccountRequest | users_pb2.AccountServiceUpdateAccountRequest) -> dict[str, bool]:

@@ -13,6 +13,7 @@ from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.batch import Writer
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
+    InheritSpendLimits,
     SetSpendLimits,
     Spend,
     SpendLimits,
@@ -50,6 +51,19 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
             limits=SpendLimits(*(_limit(request.limits, name) for name in _LIMITS)),
         )
         return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
+
+    async def InheritSpendLimits(
+        self, request: pb.InheritSpendLimitsRequest, context: Context
+    ) -> pb.InheritSpendLimitsResponse:
+        account_id = checked_id(request.account_id, "account_id")
+        key_id = checked_id(request.key_id, "key_id")
+        replaced_key_id = checked_id(request.replaced_key_id, "replaced_key_id")
+        found = await self._database.read(partial(_list_now, account_id=account_id, key_ids=[replaced_key_id]))
+        if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
+            # A key without limits costs a chat nothing, and stays so.
+            return pb.InheritSpendLimitsResponse()
+        operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id)
+        return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
 
 
 def _list_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:

@@ -1,6 +1,7 @@
 """Serves one chat: class, character, model, relay."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ class Completions:
 
     async def preview(self, chat: ChatOpen) -> PromptPreview:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
-        class_id = resolve_class(chat.model, chat.preferred_class)
+        class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.characters[class_id]
         prompt = await _compose(chat, character)
         targets = self._models_of(class_id)
@@ -121,7 +122,7 @@ class Completions:
     async def _converse(
         self, chat: ChatOpen, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
     ) -> None:
-        story.class_id = resolve_class(chat.model, chat.preferred_class)
+        story.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.characters[story.class_id]
         story.character_version = character.version
         prompt = await _compose(chat, character)
@@ -240,12 +241,17 @@ async def _compose(chat: ChatOpen, character: Character) -> Prompt:
     )
 
 
-def resolve_class(model: str, preferred_class: str) -> str:
+def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = CLASSES) -> str:
+    """Returns the class that serves; one that is not allowed is refused like an unknown one."""
     class_id = model
     if model in ("", AUTO):
         class_id = preferred_class or DEFAULT_CLASS
-    if class_id not in CLASSES:
-        raise LegatoError(
-            Reason.MODEL_UNKNOWN, f"There is no such model. Use one of {', '.join((AUTO, *CLASSES))}.", param="model"
-        )
+    usable = [each for each in CLASSES if each in allowed]
+    if class_id not in usable:
+        hint = f" Use one of {', '.join((AUTO, *usable))}." if usable else ""
+        raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
     return class_id
+
+
+def _allowed(chat: ChatOpen) -> Collection[str]:
+    return chat.allowed_classes.class_ids if chat.HasField("allowed_classes") else CLASSES

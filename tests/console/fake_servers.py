@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, users_pb2_grpc
-from protos.metering.v1 import metering_pb2_grpc, statements_pb2_grpc
+from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, statements_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
 from tests.console.fake_operator_services import OperatorFakes
 from tests.console.fake_services import ACCESS_TOKEN, Fakes, is_for_operators
@@ -69,6 +69,9 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         )
         metering_pb2_grpc.add_MeteringServiceServicer_to_server(
             servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
+        )
+        spend_limits_pb2_grpc.add_SpendLimitServiceServicer_to_server(
+            servicer(spend_limits_pb2_grpc.SpendLimitServiceServicer, "SpendLimitService", fakes), server
         )
         statements_pb2_grpc.add_StatementServiceServicer_to_server(
             servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server

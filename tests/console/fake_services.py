@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fake_credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fake_grounding import GroundingFakes
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
+from tests.console.fake_spends import SpendFakes
 from tests.console.fake_statements import StatementFakes
 
 ACCOUNT_ID = "acct_0123456789abcdef"
@@ -25,7 +26,7 @@ SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(CredentialFakes, StatementFakes, GroundingFakes):
+class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Fakes(CredentialFakes, StatementFakes, GroundingFakes):
         self.invitations: list[pb.Invitation] = []
         self.forms: dict[str, pb.AccountKey] = {}
         self.reset_statements()
+        self.reset_spends()
         self.is_operator = False
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
@@ -112,6 +114,12 @@ class Fakes(CredentialFakes, StatementFakes, GroundingFakes):
                 row.key_id = self.keys[place].key.key_id
                 self.rows.append(row)
         self.fill_statements([each.key.key_id for each in self.keys[:4]], self.balance.balance_nanos)
+        self.add_spend("", day=5 * DOLLAR, month=100 * DOLLAR, day_spent=1_237_000_000, month_spent=84_600_000_000)
+        self.spends[""].total_spent_nanos, self.spends[""].held_nanos = 190 * DOLLAR, 8_400_000
+        first, second = (each.key.key_id for each in self.keys[:2])
+        self.add_spend(first, day=2 * DOLLAR, day_spent=310_000_000, month_spent=9 * DOLLAR, total_spent=30 * DOLLAR)
+        self.add_spend(second, day=DOLLAR, month=20 * DOLLAR, day_spent=DOLLAR, month_spent=7 * DOLLAR)
+        self.keys[1].key.allowed_classes.class_ids.extend(["mezzo", "forte"])
         self.passkeys = [
             pb.Passkey(
                 passkey_id="pk_1",
@@ -333,8 +341,11 @@ class Fakes(CredentialFakes, StatementFakes, GroundingFakes):
             name="Analytical Engines",
             preferred_class="forte",
             tokens_per_minute=200_000,
+            auto_class="forte" if self.allowed_classes is None else self.allowed_classes[0],
             **self.switches,  # type: ignore[arg-type]
         )
+        if self.allowed_classes is not None:
+            account.allowed_classes.class_ids.extend(self.allowed_classes)
         return pb.AccountServiceGetAccountResponse(account=account)
 
     def UpdateAccount(self, request: Any) -> Any:

@@ -120,14 +120,14 @@ class ConsoleHarness:
     def post(
         self,
         path: str,
-        fields: Mapping[str, str] | None = None,
+        fields: Mapping[str, str | list[str]] | None = None,
         session: str = "",
         headers: Mapping[str, str] | None = None,
         *,
         is_ours: bool = True,
     ) -> Answer:
         ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
-        return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}))
+        return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}, doseq=True))
 
     def send_file(
         self, path: str, session: str, content: bytes, name: str = "notes.txt", *, field: str = "document"

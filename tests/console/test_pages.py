@@ -101,7 +101,8 @@ def test_a_viewer_sees_settings_without_forms(console: ConsoleHarness) -> None:
 
 
 def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> None:
-    fields = {"name": "Report", "scope": "inference", "expires": "30", "form_id": "f1", "requests_per_minute": "60"}
+    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "30", "form_id": "f1"}
+    fields["requests_per_minute"] = "60"
     answer = console.post("/keys", fields, console.fakes.sign_in())
     assert answer.text.count(SECRET) == 4
     [request] = [request for request in console.fakes.requests if hasattr(request, "expires_after_days")]
@@ -112,7 +113,7 @@ def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> No
 
 
 def test_the_page_of_a_new_key_loaded_again_shows_it_no_more(console: ConsoleHarness) -> None:
-    fields = {"name": "Report", "scope": "inference", "expires": "never", "form_id": "f1"}
+    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "never", "form_id": "f1"}
     session = console.fakes.sign_in()
     first = console.post("/keys", fields, session, {"Accept-Encoding": "gzip"})
     assert SECRET in first.text
@@ -217,7 +218,7 @@ def test_showing_an_invitation_consumes_nothing_and_accepting_signs_in(console: 
 def test_what_grants_access_asks_again_who_it_is_and_then_goes_on(console: ConsoleHarness) -> None:
     console.fakes.is_fresh = False
     session = console.fakes.sign_in()
-    fields = {"name": "Report", "scope": "inference", "expires": "30", "form_id": "f1"}
+    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "30", "form_id": "f1"}
     asked = console.post("/keys", fields, session)
     assert asked.status == 403
     assert "Confirm that it is you" in asked.text

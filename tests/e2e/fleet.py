@@ -85,7 +85,10 @@ class Fleet:
         account, _ = create_account(self._services, f"test {secrets.token_hex(4)}", CREDIT_NANOS)
         made = create_key(self._services, account.account_id, "test", (), None)
         if limits:
-            call_service(self._services.keys.UpdateKey, UpdateKeyRequest(key_id=made.key.key_id, **limits))
+            request = UpdateKeyRequest(key_id=made.key.key_id)
+            for name, limit in limits.items():
+                setattr(request, name, limit)
+            call_service(self._services.keys.UpdateKey, request)
         return MadeKey(made.api_key, made.key)
 
     def audit(self) -> list[str]:

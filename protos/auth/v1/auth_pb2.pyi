@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -77,10 +78,13 @@ class Principal(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
-    """What `auto` means for this account."""
+    """What `auto` means for this key: of the allowed classes, the most capable that is not above the account's preferred
+    one, or else the cheapest.
+    """
     requests_per_minute: _builtins.int
     """The key's own limits, or else the account's. Absent: the service's own default."""
     tokens_per_minute: _builtins.int
@@ -99,6 +103,10 @@ class Principal(_message.Message):
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """Absent: never."""
 
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """What both the account and the key may use. Any other class is to be refused like an unknown model."""
+
     def __init__(
         self,
         *,
@@ -115,10 +123,11 @@ class Principal(_message.Message):
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
         credential_id: _builtins.str = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "credential_id", b"credential_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "credential_id", b"credential_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -359,6 +368,8 @@ class Account(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    AUTO_CLASS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     preferred_class: _builtins.str
@@ -370,11 +381,17 @@ class Account(_message.Message):
     """What its plain chats may be grounded in, where the router is configured for it. On, unless it was switched off."""
     memory: _builtins.bool
     attachments: _builtins.bool
+    auto_class: _builtins.str
+    """What `auto` means for a key without an allowance of its own: the preferred class, where it is allowed."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def suspend_time(self) -> _timestamp_pb2.Timestamp:
         """Absent: not suspended."""
+
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """What its keys may use."""
 
     def __init__(
         self,
@@ -390,10 +407,12 @@ class Account(_message.Message):
         search: _builtins.bool = ...,
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        auto_class: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "requests_per_minute", b"requests_per_minute", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "auto_class", b"auto_class", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "suspend_time", b"suspend_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -549,6 +568,8 @@ class UpdateAccountRequest(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     preferred_class: _builtins.str
     """Absent: unchanged."""
@@ -560,6 +581,12 @@ class UpdateAccountRequest(_message.Message):
     """Absent: unchanged."""
     memory: _builtins.bool
     attachments: _builtins.bool
+    allow_all_classes: _builtins.bool
+    """Allows all classes again, those of later releases too."""
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Absent: unchanged. At least one class."""
+
     def __init__(
         self,
         *,
@@ -571,10 +598,12 @@ class UpdateAccountRequest(_message.Message):
         search: _builtins.bool | None = ...,
         memory: _builtins.bool | None = ...,
         attachments: _builtins.bool | None = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        allow_all_classes: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attachments: _TypeAlias = _typing.Literal["attachments"]  # noqa: Y015
     _WhichOneofArgType__attachments: _TypeAlias = _typing.Literal["_attachments", b"_attachments"]  # noqa: Y015
@@ -722,6 +751,7 @@ class Key(_message.Message):
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     PEPPER_VERSION_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     name: _builtins.str
@@ -748,6 +778,10 @@ class Key(_message.Message):
     def last_use_time(self) -> _timestamp_pb2.Timestamp:
         """The hour in which the key was last accepted. Absent: never."""
 
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Of what the account may use: a class that the account may not use, the key may not either."""
+
     def __init__(
         self,
         *,
@@ -764,10 +798,11 @@ class Key(_message.Message):
         concurrent_requests: _builtins.int | None = ...,
         last_use_time: _timestamp_pb2.Timestamp | None = ...,
         pepper_version: _builtins.int = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "pepper_version", b"pepper_version", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "pepper_version", b"pepper_version", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -792,12 +827,17 @@ class CreateKeyRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AFTER_DAYS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     expires_after_days: _builtins.int
     """30, 90 or 365. Absent: the key never expires."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Absent: whatever the account may use. Otherwise at least one class, each of which the account may use."""
+
     def __init__(
         self,
         *,
@@ -805,10 +845,11 @@ class CreateKeyRequest(_message.Message):
         name: _builtins.str = ...,
         scopes: _abc.Iterable[Global___Scope.ValueType] | None = ...,
         expires_after_days: _builtins.int | None = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "expires_after_days", b"expires_after_days"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "allowed_classes", b"allowed_classes", "expires_after_days", b"expires_after_days"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "account_id", b"account_id", "expires_after_days", b"expires_after_days", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "expires_after_days", b"expires_after_days", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expires_after_days: _TypeAlias = _typing.Literal["expires_after_days"]  # noqa: Y015
     _WhichOneofArgType__expires_after_days: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days"]  # noqa: Y015
@@ -896,11 +937,19 @@ class UpdateKeyRequest(_message.Message):
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     requests_per_minute: _builtins.int
     """Absent: unchanged. 0: back to the account's."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
+    allow_all_classes: _builtins.bool
+    """Allows whatever the account may use."""
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Absent: unchanged. At least one class, each of which the account may use."""
+
     def __init__(
         self,
         *,
@@ -908,10 +957,12 @@ class UpdateKeyRequest(_message.Message):
         requests_per_minute: _builtins.int | None = ...,
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        allow_all_classes: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015

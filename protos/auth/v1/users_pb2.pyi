@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.auth.v1 import auth_pb2 as _auth_pb2
 from protos.type.v1 import access_token_pb2 as _access_token_pb2
+from protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -75,6 +76,7 @@ class _OperatorActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operat
     OPERATOR_ACTION_ADJUST_CREDIT: _OperatorAction.ValueType  # 2
     OPERATOR_ACTION_RELOAD_ROUTES: _OperatorAction.ValueType  # 3
     OPERATOR_ACTION_AUDIT_LEDGER: _OperatorAction.ValueType  # 4
+    OPERATOR_ACTION_SET_SPEND_LIMITS: _OperatorAction.ValueType  # 5
 
 class OperatorAction(_OperatorAction, metaclass=_OperatorActionEnumTypeWrapper): ...
 
@@ -83,6 +85,7 @@ OPERATOR_ACTION_GRANT_CREDIT: OperatorAction.ValueType  # 1
 OPERATOR_ACTION_ADJUST_CREDIT: OperatorAction.ValueType  # 2
 OPERATOR_ACTION_RELOAD_ROUTES: OperatorAction.ValueType  # 3
 OPERATOR_ACTION_AUDIT_LEDGER: OperatorAction.ValueType  # 4
+OPERATOR_ACTION_SET_SPEND_LIMITS: OperatorAction.ValueType  # 5
 Global___OperatorAction: _TypeAlias = OperatorAction  # noqa: Y015
 
 @_typing.final
@@ -1337,6 +1340,8 @@ class AccountServiceUpdateAccountRequest(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     preferred_class: _builtins.str
     """Absent: unchanged. Limits are the operators' to change."""
@@ -1344,6 +1349,12 @@ class AccountServiceUpdateAccountRequest(_message.Message):
     memory: _builtins.bool
     attachments: _builtins.bool
     name: _builtins.str
+    allow_all_classes: _builtins.bool
+    """Allows all classes again, those of later releases too."""
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """At least one class."""
+
     def __init__(
         self,
         *,
@@ -1353,10 +1364,12 @@ class AccountServiceUpdateAccountRequest(_message.Message):
         memory: _builtins.bool | None = ...,
         attachments: _builtins.bool | None = ...,
         name: _builtins.str | None = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        allow_all_classes: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "account_id", b"account_id", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attachments: _TypeAlias = _typing.Literal["attachments"]  # noqa: Y015
     _WhichOneofArgType__attachments: _TypeAlias = _typing.Literal["_attachments", b"_attachments"]  # noqa: Y015
@@ -1455,6 +1468,7 @@ class AccountServiceCreateKeyRequest(_message.Message):
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     FORM_ID_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     expires_after_days: _builtins.int
@@ -1467,6 +1481,10 @@ class AccountServiceCreateKeyRequest(_message.Message):
     """Chosen by the caller, at most 100 letters and digits. A second call with it creates nothing. Empty: no such check."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_auth_pb2.Scope.ValueType]: ...
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Absent: whatever the account may use. Otherwise at least one class, each of which the account may use."""
+
     def __init__(
         self,
         *,
@@ -1478,10 +1496,11 @@ class AccountServiceCreateKeyRequest(_message.Message):
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         form_id: _builtins.str = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -1634,12 +1653,20 @@ class AccountServiceUpdateKeyRequest(_message.Message):
     REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     requests_per_minute: _builtins.int
     """Absent: unchanged. 0: back to the account's. Not above the account's, nor above the service's."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
+    allow_all_classes: _builtins.bool
+    """Allows whatever the account may use."""
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """Absent: unchanged. At least one class, each of which the account may use."""
+
     def __init__(
         self,
         *,
@@ -1648,10 +1675,12 @@ class AccountServiceUpdateKeyRequest(_message.Message):
         requests_per_minute: _builtins.int | None = ...,
         tokens_per_minute: _builtins.int | None = ...,
         concurrent_requests: _builtins.int | None = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        allow_all_classes: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015

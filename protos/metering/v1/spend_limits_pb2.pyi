@@ -200,3 +200,52 @@ class SetSpendLimitsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetSpendLimitsResponse: _TypeAlias = SetSpendLimitsResponse  # noqa: Y015
+
+@_typing.final
+class InheritSpendLimitsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    REPLACED_KEY_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    """The new key."""
+    replaced_key_id: _builtins.str
+    """The key whose limits it gets."""
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        replaced_key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "replaced_key_id", b"replaced_key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InheritSpendLimitsRequest: _TypeAlias = InheritSpendLimitsRequest  # noqa: Y015
+
+@_typing.final
+class InheritSpendLimitsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def spend(self) -> Global___Spend:
+        """The new key's. Absent: the replaced key has no limits."""
+
+    def __init__(
+        self,
+        *,
+        spend: Global___Spend | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["spend", b"spend"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InheritSpendLimitsResponse: _TypeAlias = InheritSpendLimitsResponse  # noqa: Y015

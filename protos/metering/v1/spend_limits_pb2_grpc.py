@@ -46,6 +46,11 @@ class SpendLimitServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.FromString,
                 _registered_method=True)
+        self.InheritSpendLimits = channel.unary_unary(
+                '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
+                request_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class SpendLimitServiceServicer:
@@ -66,6 +71,13 @@ class SpendLimitServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InheritSpendLimits(self, request, context):
+        """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SpendLimitServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +90,11 @@ def add_SpendLimitServiceServicer_to_server(servicer, server):
                     servicer.SetSpendLimits,
                     request_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.SerializeToString,
+            ),
+            'InheritSpendLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.InheritSpendLimits,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -136,6 +153,33 @@ class SpendLimitService:
             '/legato.metering.v1.SpendLimitService/SetSpendLimits',
             protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_spend__limits__pb2.SetSpendLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InheritSpendLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
+            protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,8 @@ class SpendLimitServiceStub:
     ListSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.ListSpendLimitsRequest, _spend_limits_pb2.ListSpendLimitsResponse]
     SetSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.SetSpendLimitsRequest, _spend_limits_pb2.SetSpendLimitsResponse]
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
+    InheritSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]
+    """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
 
 @_typing.type_check_only
 class SpendLimitServiceAsyncStub(SpendLimitServiceStub):
@@ -49,6 +51,8 @@ class SpendLimitServiceAsyncStub(SpendLimitServiceStub):
     ListSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.ListSpendLimitsRequest, _spend_limits_pb2.ListSpendLimitsResponse]  # type: ignore[assignment]
     SetSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.SetSpendLimitsRequest, _spend_limits_pb2.SetSpendLimitsResponse]  # type: ignore[assignment]
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
+    InheritSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]  # type: ignore[assignment]
+    """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
 
 class SpendLimitServiceServicer(metaclass=_abc_1.ABCMeta):
     """How much an account, or one of its keys, may spend: in a day, in a month (both of the calendar, in UTC) and in all. Money is
@@ -69,5 +73,13 @@ class SpendLimitServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_spend_limits_pb2.SetSpendLimitsResponse, _abc.Awaitable[_spend_limits_pb2.SetSpendLimitsResponse]]:
         """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
+
+    @_abc_1.abstractmethod
+    def InheritSpendLimits(
+        self,
+        request: _spend_limits_pb2.InheritSpendLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_spend_limits_pb2.InheritSpendLimitsResponse, _abc.Awaitable[_spend_limits_pb2.InheritSpendLimitsResponse]]:
+        """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
 
 def add_SpendLimitServiceServicer_to_server(servicer: SpendLimitServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

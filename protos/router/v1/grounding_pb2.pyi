@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -509,6 +510,7 @@ class PreviewGroundingRequest(_message.Message):
     SEARCH_FIELD_NUMBER: _builtins.int
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     question: _builtins.str
     model: _builtins.str
@@ -517,6 +519,8 @@ class PreviewGroundingRequest(_message.Message):
     search: _builtins.bool
     memory: _builtins.bool
     attachments: _builtins.bool
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance: ...
     def __init__(
         self,
         *,
@@ -527,10 +531,11 @@ class PreviewGroundingRequest(_message.Message):
         search: _builtins.bool = ...,
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allowed_classes", b"allowed_classes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "attachments", b"attachments", "memory", b"memory", "model", b"model", "preferred_class", b"preferred_class", "question", b"question", "search", b"search"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "memory", b"memory", "model", b"model", "preferred_class", b"preferred_class", "question", b"question", "search", b"search"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

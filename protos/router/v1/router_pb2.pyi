@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 from protos.type.v1 import exchange_pb2 as _exchange_pb2
 from protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
@@ -154,6 +155,7 @@ class ChatOpen(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     TELLS_ACCEPTANCE_FIELD_NUMBER: _builtins.int
+    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -182,6 +184,10 @@ class ChatOpen(_message.Message):
     def grant(self) -> Global___Grant:
         """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
 
+    @_builtins.property
+    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
+        """What the key may use, as auth says. Any other class is refused like an unknown model."""
+
     def __init__(
         self,
         *,
@@ -201,10 +207,11 @@ class ChatOpen(_message.Message):
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
         tells_acceptance: _builtins.bool = ...,
+        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015

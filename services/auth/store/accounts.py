@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth.records import Account, GroundingPolicy, KeyLimits, Position
+from services.auth.records import Account, ClassAllowance, GroundingPolicy, KeyLimits, Position
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys, playground_tokens
 
@@ -78,7 +78,16 @@ def _to_values(account: Account) -> dict[str, Any]:
         "search": account.grounding.search,
         "memory": account.grounding.memory,
         "attachments": account.grounding.attachments,
+        "allowed_classes": from_allowance(account.allowed_classes),
     }
+
+
+def from_allowance(allowance: ClassAllowance) -> str | None:
+    return None if allowance.class_ids is None else ",".join(allowance.class_ids)
+
+
+def to_allowance(text: str | None) -> ClassAllowance:
+    return ClassAllowance(None if text is None else tuple(name for name in text.split(",") if name))
 
 
 def _to_account(row: sa.Row[Any]) -> Account:
@@ -90,4 +99,5 @@ def _to_account(row: sa.Row[Any]) -> Account:
         limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
         suspended_at_us=row.suspended_at_us,
         grounding=GroundingPolicy(row.search, row.memory, row.attachments),
+        allowed_classes=to_allowance(row.allowed_classes),
     )

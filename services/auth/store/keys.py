@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from services.auth.keys import StoredDigest
 from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
-from services.auth.store.accounts import behind, find_account, lock_account
+from services.auth.store.accounts import behind, find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
 
 
@@ -106,6 +106,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
             accounts.c.search,
             accounts.c.memory,
             accounts.c.attachments,
+            accounts.c.allowed_classes.label("account_allowed_classes"),
         )
         .select_from(epoch)
         .outerjoin(playground_tokens, playground_tokens.c.token_id == key_id)
@@ -124,10 +125,12 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     of_account = KeyLimits(
         row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests
     )
+    allowed_classes = key.allowed_classes.within(to_allowance(row.account_allowed_classes))
     holder = Holder(
         key=key,
         digest=digest,
-        preferred_class=row.preferred_class,
+        preferred_class=allowed_classes.auto_class(row.preferred_class),
+        allowed_classes=allowed_classes,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
         grounding=GroundingPolicy(row.search, row.memory, row.attachments),
@@ -170,6 +173,7 @@ def _to_values(key: Key) -> dict[str, Any]:
         "requests_per_minute": key.limits.requests_per_minute,
         "tokens_per_minute": key.limits.tokens_per_minute,
         "concurrent_requests": key.limits.concurrent_requests,
+        "allowed_classes": from_allowance(key.allowed_classes),
     }
 
 
@@ -188,4 +192,5 @@ def to_key(row: sa.Row[Any]) -> Key:
         created_by=row.created_by,
         replaces_key_id=row.replaces_key_id,
         playground_user_id=row.playground_user_id,
+        allowed_classes=to_allowance(row.allowed_classes),
     )

@@ -18,6 +18,8 @@ accounts = sa.Table(
     sa.Column("search", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("memory", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("attachments", sa.Boolean, nullable=False, server_default=sa.true()),
+    # Names separated by commas. None: all classes.
+    sa.Column("allowed_classes", sa.Text),
     sa.Index("accounts_by_age", "created_at_us", "account_id"),
 )
 
@@ -46,6 +48,8 @@ keys = sa.Table(
     sa.Column("form_id", sa.Text),
     # The user whose playground is counted under it; such a key has no secret. None: it is a key.
     sa.Column("playground_user_id", sa.Text),
+    # As of an account.
+    sa.Column("allowed_classes", sa.Text),
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
     sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
     sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),

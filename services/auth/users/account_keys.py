@@ -4,12 +4,12 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from services.auth import checks, keys
 from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, GivenLimits, IssuedKey, Page, Sleep, to_page
 from services.auth.keys import Peppers
-from services.auth.records import NO_LIMITS, Key, KeyLimits, Position, Scope, to_micros
+from services.auth.records import ALL_CLASSES, NO_LIMITS, ClassAllowance, Key, KeyLimits, Position, Scope, to_micros
 from services.auth.store import keys as stored
 from services.auth.store.accounts import lock_account
 from services.auth.users.audit import AuditLog
@@ -31,6 +31,16 @@ class ShownKey:
     may_change: bool
 
 
+class KeyTemplate(NamedTuple):
+    """What a new key is like."""
+
+    name: str
+    scopes: tuple[Scope, ...]
+    limits: KeyLimits
+    allowed_classes: ClassAllowance
+    replaces_key_id: str | None = None
+
+
 class AccountKeys:
     def __init__(
         self,
@@ -50,22 +60,27 @@ class AccountKeys:
         self._sleep = sleep
 
     async def create(
-        self, by: Access, name: str, scopes: Iterable[Scope | None], days: int | None, limits: GivenLimits, form_id: str
+        self,
+        by: Access,
+        name: str,
+        scopes: Iterable[Scope | None],
+        days: int | None,
+        limits: GivenLimits,
+        form_id: str,
+        allowed_classes: ClassAllowance = ALL_CLASSES,
     ) -> tuple[ShownKey, str]:
         """Returns a new key and its secret; the secret is empty if the form has created one before."""
-        checked, checked_scopes, change = checks.key_name(name), checks.scopes(scopes), limits.checked()
-
-        def like(connection: Connection) -> tuple[str, tuple[Scope, ...], KeyLimits, str | None]:
-            return checked, checked_scopes, change(NO_LIMITS), None
-
-        return await self._issue(by, "key.created", like, days, form_id)
+        template = KeyTemplate(
+            checks.key_name(name), checks.scopes(scopes), limits.checked()(NO_LIMITS), allowed_classes
+        )
+        return await self._issue(by, "key.created", lambda connection: template, days, form_id)
 
     async def rotate(self, by: Access, key_id: str, days: int | None, form_id: str) -> tuple[ShownKey, str]:
         """Returns a new key like an existing one, which stays valid."""
 
-        def like(connection: Connection) -> tuple[str, tuple[Scope, ...], KeyLimits, str | None]:
+        def like(connection: Connection) -> KeyTemplate:
             before = self._own(connection, by, key_id)
-            return before.name, before.scopes, before.limits, key_id
+            return KeyTemplate(before.name, before.scopes, before.limits, before.allowed_classes, key_id)
 
         return await self._issue(by, "key.rotated", like, days, form_id)
 
@@ -73,11 +88,17 @@ class AccountKeys:
         checked = checks.key_name(name)
         return await self._change(by, "key.renamed", key_id, lambda key: replace(key, name=checked), waits=False)
 
-    async def update(self, by: Access, key_id: str, limits: GivenLimits) -> ShownKey:
-        change = limits.checked()
-        return await self._change(
-            by, "key.updated", key_id, lambda key: replace(key, limits=change(key.limits)), waits=True
-        )
+    async def update(
+        self, by: Access, key_id: str, limits: GivenLimits, allowed_classes: ClassAllowance | None = None
+    ) -> ShownKey:
+        """Changes a key's limits, and the classes it may use unless they are None."""
+        change_limits = limits.checked()
+
+        def change(key: Key) -> Key:
+            classes = key.allowed_classes if allowed_classes is None else allowed_classes
+            return replace(key, limits=change_limits(key.limits), allowed_classes=classes)
+
+        return await self._change(by, "key.updated", key_id, change, waits=True)
 
     async def revoke(self, by: Access, key_id: str) -> ShownKey:
         """Revokes a key; returns when every edge refuses it."""
@@ -111,7 +132,7 @@ class AccountKeys:
         self,
         by: Access,
         action: str,
-        like: Callable[[Connection], tuple[str, tuple[Scope, ...], KeyLimits, str | None]],
+        like: Callable[[Connection], KeyTemplate],
         days: int | None,
         form_id: str,
     ) -> tuple[ShownKey, str]:
@@ -127,21 +148,25 @@ class AccountKeys:
             before = stored.find_key_of_form(connection, by.account_id, form_id) if form_id else None
             if before is not None:
                 return self._shown(connection, by, [before])[0], ""
-            name, scopes, limits, replaces = like(connection)
-            self._require_within(limits, account.limits)
+            template = like(connection)
+            self._require_within(template.limits, account.limits)
+            if template.replaces_key_id is None:
+                # A rotated key stays what it is: what the account no longer allows, it cannot use either way.
+                checks.require_classes_within(template.allowed_classes, account.allowed_classes)
             digest = self._peppers.digest(secret)
             key = Key(
                 key_id=secret.key_id,
                 account_id=by.account_id,
-                name=name,
-                scopes=scopes,
+                name=template.name,
+                scopes=template.scopes,
                 created_at_us=to_micros(now),
                 expires_at_us=expires_at_us,
                 revoked_at_us=None,
                 pepper_version=digest.pepper_version,
-                limits=limits,
+                limits=template.limits,
                 created_by=by.user_id,
-                replaces_key_id=replaces,
+                replaces_key_id=template.replaces_key_id,
+                allowed_classes=template.allowed_classes,
             )
             stored.add_key(connection, key, digest, form_id or None)
             shown = self._shown(connection, by, [key])[0]
@@ -163,6 +188,8 @@ class AccountKeys:
                 raise checks.not_found("key")
             if after.limits != before.limits:
                 self._require_within(after.limits, account.limits)
+            if after.allowed_classes != before.allowed_classes:
+                checks.require_classes_within(after.allowed_classes, account.allowed_classes)
             shown = self._shown(connection, by, [after])[0]
             self._audit.append(connection, action, by, account_id=by.account_id, object_id=key_id)
             return shown

@@ -8,7 +8,14 @@ import grpc.aio
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.admin import AccountAdmin, GivenLimits
-from services.auth.servicer import given_switches, scopes_from_proto, to_account, to_key
+from services.auth.servicer import (
+    classes_of_new_key,
+    given_classes,
+    given_switches,
+    scopes_from_proto,
+    to_account,
+    to_key,
+)
 from services.auth.users.account_keys import AccountKeys, ShownKey
 from services.auth.users.members import Members
 from services.auth.users.playground import PlaygroundTokens
@@ -54,6 +61,7 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
             GivenLimits(),
             given_switches(request),
             request.name if request.HasField("name") else None,
+            given_classes(request),
         )
         return pb.AccountServiceUpdateAccountResponse(account=to_account(account))
 
@@ -62,8 +70,9 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
     ) -> pb.AccountServiceCreateKeyResponse:
         days = request.expires_after_days if request.HasField("expires_after_days") else None
         scopes = scopes_from_proto(request.scopes)
+        limits, classes = _given_limits(request), classes_of_new_key(request)
         key, secret = await self._keys.create(
-            required_access(), request.name, scopes, days, _given_limits(request), request.form_id
+            required_access(), request.name, scopes, days, limits, request.form_id, classes
         )
         return pb.AccountServiceCreateKeyResponse(key=self._to_key(key), api_key=secret)
 
@@ -79,7 +88,7 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
     async def UpdateKey(
         self, request: pb.AccountServiceUpdateKeyRequest, context: Context
     ) -> pb.AccountServiceUpdateKeyResponse:
-        key = await self._keys.update(required_access(), request.key_id, _given_limits(request))
+        key = await self._keys.update(required_access(), request.key_id, _given_limits(request), given_classes(request))
         return pb.AccountServiceUpdateKeyResponse(key=self._to_key(key))
 
     async def RevokeKey(

@@ -49,6 +49,7 @@ _ACTION_NAMES: dict[int, str] = {
     pb.OPERATOR_ACTION_ADJUST_CREDIT: "credit.adjustment_requested",
     pb.OPERATOR_ACTION_RELOAD_ROUTES: "routes.reload_requested",
     pb.OPERATOR_ACTION_AUDIT_LEDGER: "ledger.audit_requested",
+    pb.OPERATOR_ACTION_SET_SPEND_LIMITS: "spend_limits.change_requested",
 }
 
 

@@ -73,7 +73,12 @@ RULES: Final[dict[str, AccessRule]] = {
     **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
     **_rules(
         "metering.v1.SpendLimitService",
-        {_READER: "ListSpendLimits", _recent(replace(_OWNER, or_operator=True)): "SetSpendLimits"},
+        {
+            _READER: "ListSpendLimits",
+            _recent(replace(_OWNER, or_operator=True)): "SetSpendLimits",
+            # For whoever rotates a key. It can only limit a key that has no limits.
+            _recent(_MEMBER): "InheritSpendLimits",
+        },
     ),
     **_rules(
         "metering.v1.StatementService",

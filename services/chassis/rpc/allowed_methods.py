@@ -100,7 +100,7 @@ _OF_OPERATORS: Final = {
     *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
-_SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits")
+_SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits InheritSpendLimits")
 _CONSOLE: Final = (
     _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _GROUNDING | _LISTING_MODELS | _HEALTH
 )

@@ -216,6 +216,12 @@ class SetSpendLimits(Operation[Spend], frozen=True):
     limits: SpendLimits
 
 
+class InheritSpendLimits(SetSpendLimits, frozen=True):
+    """Gives a key that replaces another the limits of that one, unless it has, or had, limits itself."""
+
+    replaced_key_id: str
+
+
 def spend_id(account_id: str, key_id: str) -> str:
     return f"{account_id}/{key_id}"
 
@@ -296,7 +302,13 @@ class SpendBook:
         account_id, limits = operation.account_id, operation.limits
         whole = self.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
         subject_id = spend_id(account_id, operation.key_id)
-        spend = self.spends.get(subject_id) or self._new[subject_id]
+        known = self.spends.get(subject_id)
+        if isinstance(operation, InheritSpendLimits):
+            if known is not None:
+                return known
+            replaced = self.spends.get(spend_id(account_id, operation.replaced_key_id))
+            limits = SpendLimits() if replaced is None else replaced.limits
+        spend = known or self._new[subject_id]
         spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
         self._new.pop(subject_id, None)
         self.spends[subject_id] = spend

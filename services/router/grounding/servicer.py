@@ -116,6 +116,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
             search=request.search,
             memory=request.memory,
             attachments=request.attachments,
+            allowed_classes=request.allowed_classes if request.HasField("allowed_classes") else None,
         )
         return _to_preview(await self._preview(chat), self._config)
 

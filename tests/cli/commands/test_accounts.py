@@ -41,6 +41,8 @@ def test_an_account_is_made_with_its_credit() -> None:
         "account_id": "acct_1",
         "name": "Ada",
         "class": "forte",
+        "classes": None,
+        "auto_class": "forte",
         "balance_usd": "5.00",
         "balance_nanos": 5_000_000_000,
         "held_nanos": 0,
@@ -292,3 +294,21 @@ def test_misuse_is_one_line_and_exit_code_2(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("legato: ")
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "allowed", "all_again"), [("mezzo,forte", ["mezzo", "forte"], False), ("all", [], True)]
+)
+def test_an_account_is_limited_to_classes_and_back(given: str, allowed: list[str], all_again: bool) -> None:
+    changed = account()
+    changed.allowed_classes.class_ids.extend(["mezzo", "forte"])
+    changed.auto_class = "mezzo"
+    far_end = play(
+        ("auth", "AccountAdminService.UpdateAccount", auth_pb2.UpdateAccountResponse(account=changed)),
+        ("metering", "MeteringService.GetBalance", metering_pb2.GetBalanceResponse(balance=balance())),
+    )
+    shown = json.loads(far_end.run("accounts", "set", "acct_1", "--classes", given, "--json").stdout)
+    assert (shown["classes"], shown["auto_class"]) == (["mezzo", "forte"], "mezzo")
+    request = far_end.requests[0]
+    assert (list(request.allowed_classes.class_ids), request.allow_all_classes) == (allowed, all_again)
+    assert not request.HasField("requests_per_minute")

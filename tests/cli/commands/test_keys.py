@@ -32,6 +32,7 @@ def test_a_new_key_is_shown_with_its_secret() -> None:
         "account_id": "acct_1",
         "name": "laptop",
         "scopes": ["inference"],
+        "classes": None,
         "expires_at": "2026-12-15T08:00:00Z",
         "state": "active",
         "created_at": "2026-11-15T08:00:00Z",
@@ -177,3 +178,23 @@ def test_a_key_is_shown_with_its_owner() -> None:
     shown = json.loads(far_end.run("keys", "show", "key_1", "--json").stdout)
     assert (shown["account_id"], shown["account_name"], shown["created_by"]) == ("acct_1", "Acme", "user_a")
     assert far_end.requests[0].key_id == "key_1"
+
+
+def test_a_key_is_made_for_some_classes() -> None:
+    made = key()
+    made.allowed_classes.class_ids.append("mezzo")
+    far_end = play(("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(key=made, api_key="sk")))
+    shown = json.loads(far_end.run("keys", "create", "--account", "acct_1", "--classes", "mezzo", "--json").stdout)
+    assert shown["classes"] == ["mezzo"]
+    assert list(far_end.requests[0].allowed_classes.class_ids) == ["mezzo"]
+
+
+def test_a_key_may_use_all_of_the_accounts_classes_again() -> None:
+    far_end = play(("auth", "KeyAdminService.UpdateKey", auth_pb2.UpdateKeyResponse(key=key())))
+    assert json.loads(far_end.run("keys", "set", "key_1", "--classes", "all", "--json").stdout)["classes"] is None
+    assert far_end.requests[0].allow_all_classes
+
+
+@pytest.mark.parametrize("classes", ["piano", "auto", "", "mezzo,gpt-4"])
+def test_only_classes_on_offer_can_be_allowed(classes: str) -> None:
+    assert play().run("keys", "set", "key_1", "--classes", classes).exit_code == 2

@@ -41,6 +41,7 @@ _without_metering = failing(
     "MeteringService.GetBalance",
     "StatementService.ListRequests",
     "StatementService.ListLedgerDays",
+    "SpendLimitService.ListSpendLimits",
 )
 
 
@@ -56,6 +57,11 @@ def _suspend(fakes: Fakes) -> None:
 def _become_viewer(fakes: Fakes) -> None:
     fakes.fill()
     fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+
+
+def _narrow(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.allowed_classes = ["mezzo", "fortissimo"]
 
 
 def _grow_stale(fakes: Fakes) -> None:
@@ -101,6 +107,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key": (KEY, _rotate),
     "key-without-metering": (KEY, _without_metering),
     "key-new": ("/keys/new", Fakes.fill),
+    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
     "playground": ("/playground", Fakes.fill),
     "playground-viewer": ("/playground", _become_viewer),
@@ -120,6 +127,8 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "credit-none": ("/credit", _nothing),
     "credit-without-metering": ("/credit", _without_metering),
     "entries": ("/credit/entries", Fakes.fill),
+    "spend-limits": ("/credit/limits", Fakes.fill),
+    "spend-limits-without-metering": ("/credit/limits", _without_metering),
     "memory": ("/memory", _fill_grounding),
     "memory-none": ("/memory", _nothing),
     "memory-off": ("/memory", _switch_off_grounding),
@@ -144,6 +153,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "confirm-all-ways": ("/security/password", _grow_stale_with_all_ways),
     "sign-in-provider-away": ("/sign-in/sso", failing("SignInMethodService.StartOidcSignIn")),
     "settings": ("/settings", Fakes.fill),
+    "settings-narrowed": ("/settings", _narrow),
     "settings-viewer": ("/settings", _become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
     "audit-log": ("/settings/audit-log", Fakes.fill),
@@ -208,6 +218,12 @@ def _mistype_a_limit(page: Page) -> None:
     page.get_by_text("A whole number, or nothing.").first.wait_for()
 
 
+def _mistype_a_spend_limit(page: Page) -> None:
+    page.get_by_label("Dollars a day").fill("five")
+    page.get_by_role("button", name="Set the spend limits").click()
+    page.get_by_text("An amount in dollars such as 5.00, or nothing.").first.wait_for()
+
+
 def _create_the_first_key(page: Page) -> None:
     page.get_by_role("button", name="Create a key and insert it").click()
     page.get_by_text("Your key is in the examples below").wait_for()
@@ -246,6 +262,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "first-key-made": ("/", _nothing, _create_the_first_key),
     "key-made": ("/keys/new", Fakes.fill, _create_a_key),
     "key-new-mistyped": ("/keys/new", Fakes.fill, _mistype_a_limit),
+    "spend-limits-mistyped": ("/credit/limits", Fakes.fill, _mistype_a_spend_limit),
     "key-revoked": (KEY, Fakes.fill, _revoke),
     "recovery-codes": ("/security", Fakes.fill, _make_recovery_codes),
     "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
@@ -257,6 +274,11 @@ OPERATOR_ACCOUNT: Final = "/operator/accounts/acct_0000000000000001"
 
 
 def _fill_operator(fakes: Fakes) -> None:
+    fakes.operator.fill()
+
+
+def _fill_operator_with_limits(fakes: Fakes) -> None:
+    fakes.fill()
     fakes.operator.fill()
 
 
@@ -278,6 +300,7 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "account": (OPERATOR_ACCOUNT, _fill_operator),
     "account-suspended-without-metering": ("/operator/accounts/acct_0000000000000004", _break_operator),
     "account-keys": (f"{OPERATOR_ACCOUNT}/keys", _fill_operator),
+    "account-spend-limits": (f"{OPERATOR_ACCOUNT}/spend-limits", _fill_operator_with_limits),
     "whose-key": ("/operator/keys", _fill_operator),
     "key": ("/operator/keys/key_0000000000000001", _fill_operator),
     "users": ("/operator/users", _fill_operator),

@@ -306,3 +306,16 @@ def test_the_audit_log_is_filtered_and_its_chain_checked(console: ConsoleHarness
     answer = console.post("/operator/audit-log/verify", session=session).text
     assert "The chain is broken" in answer
     assert "909" in answer
+
+
+def test_an_operator_sets_what_an_account_may_use_and_spend(console: ConsoleHarness, session: str) -> None:
+    assert console.post(f"{ACCOUNT}/classes", {"allowed": ["mezzo"]}, session).status == 303
+    assert list(console.fakes.requests[-1].allowed_classes.class_ids) == ["mezzo"]
+    assert console.post(f"{ACCOUNT}/classes", {"allowed": []}, session).status == 400
+    answer = console.post(f"{ACCOUNT}/spend-limits", {"day": "5", "month": "", "total": ""}, session)
+    assert answer.headers["location"] == f"{ACCOUNT}/spend-limits"
+    assert console.fakes.spends[""].limits.day_nanos == 5 * DOLLAR
+    noted = console.fakes.operator.recorded[0]
+    assert (noted.action, noted.account_id) == (pb.OPERATOR_ACTION_SET_SPEND_LIMITS, ACCOUNT.rpartition("/")[2])
+    assert "0 % spent" in console.get(f"{ACCOUNT}/spend-limits", session).text
+    assert console.post(f"{ACCOUNT}/spend-limits", {"day": "x", "month": "", "total": ""}, session).status == 400

@@ -44,6 +44,26 @@ def test_unknown_model_is_not_found(client: openai.OpenAI, model: str) -> None:
     assert raised.value.request_id
 
 
+def test_a_narrowed_account_has_no_other_models(service: Service, client: openai.OpenAI, account: str) -> None:
+    """Its key gets for another class exactly what it gets for one that does not exist, and `auto` is one of its own."""
+    service.legato("accounts", "set", account, "--classes", "mezzo,fortissimo")
+    assert [model.id for model in client.models.list()] == ["auto", "mezzo", "fortissimo"]
+    refusals = []
+    for model in ("forte", "gpt-4"):
+        with pytest.raises(openai.NotFoundError) as looked_up:
+            client.models.retrieve(model)
+        with pytest.raises(openai.BadRequestError) as asked:
+            client.chat.completions.create(model=model, messages=QUESTION)
+        refusals.append((looked_up.value.body, asked.value.body))
+    assert refusals[0] == refusals[1]
+    assert "forte," not in str(refusals[0])
+    assert client.chat.completions.create(messages=QUESTION, model="auto").model == "mezzo"
+    service.legato("accounts", "set", account, "--class", "fortissimo")
+    assert client.chat.completions.create(messages=QUESTION, model="auto").model == "fortissimo"
+    service.legato("accounts", "set", account, "--classes", "all")
+    assert client.chat.completions.create(messages=QUESTION, model="forte").model == "forte"
+
+
 def test_usage_adds_up_what_the_account_used(
     service: Service, client: openai.OpenAI, account: str, api_key: str
 ) -> None:

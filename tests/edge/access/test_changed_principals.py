@@ -39,6 +39,19 @@ async def test_changed_class_holds_when_the_call_returns(real_time_harness: Auth
     assert (await harness.principals.authenticate(bearer(created.api_key))).preferred_class == "mezzo"
 
 
+async def test_narrowed_classes_hold_when_the_call_returns(real_time_harness: AuthHarness) -> None:
+    harness = real_time_harness
+    created = await harness.new_key()
+    principal = await harness.principals.authenticate(bearer(created.api_key))
+    assert principal.may_use("fortissimo")
+    await harness.leased()
+    request = pb.UpdateAccountRequest(account_id=created.key.account_id)
+    request.allowed_classes.class_ids.append("mezzo")
+    await harness.update_account(request)
+    principal = await harness.principals.authenticate(bearer(created.api_key))
+    assert (principal.allowed_classes, principal.preferred_class) == (frozenset({"mezzo"}), "mezzo")
+
+
 async def test_limits_of_a_key_hold_when_the_call_returns(real_time_harness: AuthHarness) -> None:
     harness = real_time_harness
     created = await harness.new_key()

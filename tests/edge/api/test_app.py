@@ -29,7 +29,7 @@ class FailingModels:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def list_object(self) -> Any:
+    def list_object(self, principal: Any) -> Any:
         raise self._error
 
 

@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.message import Message
 
 from protos.auth.v1 import auth_pb2 as pb
+from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from tests.services.auth.client import DAY_S, AuthClient, refusal_of
@@ -205,9 +206,10 @@ async def test_update_that_cannot_be_made_changes_nothing(client: AuthClient) ->
 async def test_limit_that_cannot_be_is_refused_by_name(client: AuthClient, param: str) -> None:
     account = await client.create_account()
     created = await client.create_key(account.account_id)
-    limits: dict[str, int] = {param: -1}
+    request = pb.UpdateKeyRequest(key_id=created.key.key_id)
+    setattr(request, param, -1)
     with pytest.raises(LegatoError) as caught:
-        await client.update_key(pb.UpdateKeyRequest(key_id=created.key.key_id, **limits))
+        await client.update_key(request)
     assert (caught.value.reason, caught.value.param) == (Reason.REQUEST_INVALID, param)
 
 
@@ -218,3 +220,53 @@ async def test_keys_are_counted_by_pepper(client: AuthClient) -> None:
     await client.revoke_key(created[0].key.key_id)
     response = await client.keys.CountKeysByPepper(pb.CountKeysByPepperRequest())
     assert list(response.counts) == [pb.PepperCount(pepper_version=1, keys=2)]
+
+
+def only(*class_ids: str) -> ClassAllowance:
+    return ClassAllowance(class_ids=class_ids)
+
+
+async def test_a_key_may_use_what_both_its_account_and_itself_allow(client: AuthClient) -> None:
+    account = await client.create_account()
+    created = await client.create_key(account.account_id)
+    assert not (await client.verify(created.api_key)).principal.HasField("allowed_classes")
+    key_id, account_id = created.key.key_id, account.account_id
+    await client.update_key(pb.UpdateKeyRequest(key_id=key_id, allowed_classes=only("fortissimo", "forte")))
+    narrowed = await client.update_account(
+        pb.UpdateAccountRequest(account_id=account_id, allowed_classes=only("forte", "mezzo"))
+    )
+    assert (narrowed.allowed_classes, narrowed.auto_class) == (only("mezzo", "forte"), "forte")
+    principal = (await client.verify(created.api_key)).principal
+    assert (principal.allowed_classes, principal.preferred_class) == (only("forte"), "forte")
+    await client.update_account(pb.UpdateAccountRequest(account_id=account_id, allowed_classes=only("mezzo")))
+    principal = (await client.verify(created.api_key)).principal
+    assert principal.HasField("allowed_classes")
+    assert not principal.allowed_classes.class_ids
+    await client.update_account(pb.UpdateAccountRequest(account_id=account_id, allow_all_classes=True))
+    await client.update_key(pb.UpdateKeyRequest(key_id=key_id, allow_all_classes=True))
+    assert not (await client.verify(created.api_key)).principal.HasField("allowed_classes")
+
+
+async def test_a_key_is_not_given_a_class_that_its_account_may_not_use(client: AuthClient) -> None:
+    account = await client.create_account()
+    created = await client.create_key(account.account_id)
+    await client.update_account(
+        pb.UpdateAccountRequest(account_id=account.account_id, allowed_classes=only("mezzo", "forte"))
+    )
+    beyond = only("forte", "fortissimo")
+    create = pb.CreateKeyRequest(account_id=account.account_id, allowed_classes=beyond)
+    update = pb.UpdateKeyRequest(key_id=created.key.key_id, allowed_classes=beyond)
+    for call in (client.keys.CreateKey(create), client.keys.UpdateKey(update)):
+        with pytest.raises(LegatoError) as caught, errors_of("auth"):
+            await call
+        assert (caught.value.reason, caught.value.param) == (Reason.REQUEST_INVALID, "allowed_classes")
+    assert not (await client.update_key(pb.UpdateKeyRequest(key_id=created.key.key_id))).HasField("allowed_classes")
+
+
+@pytest.mark.parametrize("class_ids", [[], ["piano"], ["auto"], ["mezzo", "gpt-4"]])
+async def test_only_classes_on_offer_can_be_allowed(client: AuthClient, class_ids: list[str]) -> None:
+    account = await client.create_account()
+    request = pb.UpdateAccountRequest(account_id=account.account_id, allowed_classes=only(*class_ids))
+    with pytest.raises(LegatoError) as caught:
+        await client.update_account(request)
+    assert (caught.value.reason, caught.value.param) == (Reason.REQUEST_INVALID, "allowed_classes")

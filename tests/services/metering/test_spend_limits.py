@@ -106,6 +106,13 @@ async def test_limits_are_set_and_listed_by_rpc(
         listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT))
         assert list(listed.spends) == [spend]
         assert not (await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id="acct_other"))).spends
+        inherit = pb.InheritSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id="key_free")
+        assert not (await stub.InheritSpendLimits(inherit)).HasField("spend")
+        inherit.replaced_key_id = KEY
+        for _ in range(2):
+            inherited = (await stub.InheritSpendLimits(inherit)).spend
+            assert (inherited.key_id, inherited.limits, inherited.total_spent_nanos) == ("key_new", wanted, 0)
+        assert await audit(database) == []
         for wrong in (-1, 10**18):
             request.limits.day_nanos = wrong
             assert await _refused(stub, request) is Reason.REQUEST_INVALID

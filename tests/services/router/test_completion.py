@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Grant
+from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange import RpcCall
@@ -327,3 +328,21 @@ async def test_one_line_is_logged_for_a_chat_and_nothing_of_what_was_said(
     assert [line["end"] for line in ended] == ["complete", "refused", "refused", "upstream_cut"]
     first = ended[0]
     assert (first["request_id"], first["class_id"], first["model_name"]) == ("0" * 32, "forte", "main-model")
+
+
+@pytest.mark.parametrize("model", ["fortissimo", "piano", "gpt-4"])
+async def test_a_class_that_the_key_may_not_use_is_refused_like_an_unknown_one(
+    model: str, router: Router, upstream: Upstream
+) -> None:
+    allowance = ClassAllowance(class_ids=["mezzo", "forte"])
+    refusal = await refusal_of(router, model=model, allowed_classes=allowance)
+    assert (refusal.reason, refusal.param) == (Reason.MODEL_UNKNOWN, "model")
+    assert refusal.message == "There is no such model. Use one of auto, mezzo, forte."
+    assert not upstream.requests
+
+
+async def test_a_key_that_may_use_no_class_is_refused_whatever_it_asks_for(router: Router, upstream: Upstream) -> None:
+    for model in ("auto", "forte"):
+        refusal = await refusal_of(router, model=model, allowed_classes=ClassAllowance())
+        assert (refusal.reason, refusal.message) == (Reason.MODEL_UNKNOWN, "There is no such model.")
+    assert not upstream.requests

@@ -5,6 +5,7 @@ import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
+from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
@@ -99,11 +100,20 @@ async def test_a_form_that_is_sent_twice_creates_one_key(console: Console) -> No
 async def test_a_rotated_key_names_the_one_it_replaces_and_is_like_it(console: Console) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
-    before = await create_key(console, account_id, token, scopes=[auth_pb2.SCOPE_USAGE], requests_per_minute=7)
+    allowance = ClassAllowance(class_ids=["mezzo", "fortissimo"])
+    before = await create_key(
+        console, account_id, token, scopes=[auth_pb2.SCOPE_USAGE], requests_per_minute=7, allowed_classes=allowance
+    )
+    # What the account does not allow any more, it cannot use, but that is no reason to refuse a rotation.
+    narrowed = pb.AccountServiceUpdateAccountRequest(
+        account_id=account_id, allowed_classes=ClassAllowance(class_ids=["mezzo"])
+    )
+    await console.call(console.account.UpdateAccount, narrowed, token)
     request = pb.RotateKeyRequest(account_id=account_id, key_id=before.key.key_id)
     after = (await console.call(console.account.RotateKey, request, token)).key
     assert after.replaces_key_id == before.key.key_id
     assert (list(after.key.scopes), after.key.requests_per_minute) == ([auth_pb2.SCOPE_USAGE], 7)
+    assert after.key.allowed_classes == allowance
     identify = pb.IdentifyKeyRequest(account_id=account_id, key_id=before.key.key_id)
     found = (await console.call(console.account.IdentifyKey, identify, token)).key
     assert found.key.state == auth_pb2.KEY_STATE_ACTIVE
@@ -118,6 +128,23 @@ async def test_a_key_of_another_account_is_not_found(console: Console) -> None:
     assert await console.reason(console.account.RevokeKey, revoke, token) is Reason.NOT_FOUND
     identify = pb.IdentifyKeyRequest(account_id=own, key_id=key_id)
     assert await console.reason(console.account.IdentifyKey, identify, token) is Reason.NOT_FOUND
+
+
+async def test_a_key_is_given_no_class_that_its_account_may_not_use(console: Console) -> None:
+    account_id = await console.create_account()
+    _, token = await console.signed_in(account_id)
+    narrowed = pb.AccountServiceUpdateAccountRequest(
+        account_id=account_id, allowed_classes=ClassAllowance(class_ids=["mezzo", "forte"])
+    )
+    await console.call(console.account.UpdateAccount, narrowed, token)
+    key = await create_key(console, account_id, token, allowed_classes=ClassAllowance(class_ids=["forte"]))
+    widened = pb.AccountServiceUpdateKeyRequest(
+        account_id=account_id, key_id=key.key.key_id, allowed_classes=ClassAllowance(class_ids=["fortissimo"])
+    )
+    assert await console.reason(console.account.UpdateKey, widened, token) is Reason.REQUEST_INVALID
+    other = pb.AccountServiceUpdateKeyRequest(account_id=account_id, key_id=key.key.key_id, allow_all_classes=True)
+    changed = await console.call(console.account.UpdateKey, other, token)
+    assert not changed.key.key.HasField("allowed_classes")
 
 
 async def test_a_key_gets_no_higher_limit_than_its_account(console: Console) -> None:

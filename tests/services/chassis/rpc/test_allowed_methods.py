@@ -173,7 +173,9 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StatementService": dict.fromkeys(
         ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
-    "legato.metering.v1.SpendLimitService": dict.fromkeys(["ListSpendLimits", "SetSpendLimits"], OWNERS),
+    "legato.metering.v1.SpendLimitService": dict.fromkeys(
+        ["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS
+    ),
     "grpc.health.v1.Health": {"Check": READERS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }

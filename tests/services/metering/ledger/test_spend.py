@@ -12,6 +12,7 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, SpendLimitReached
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
+    InheritSpendLimits,
     SetSpendLimits,
     SpendLimits,
     month_start_us,
@@ -320,3 +321,22 @@ def test_nothing_is_spent_beyond_a_limit_whatever_comes(
                 was = earlier[limit_after.period]
                 # Only a limit that was lowered is ever exceeded, and then not by anything new.
                 assert used_nanos <= max(limit_after.limit_nanos, was.spent_nanos + was.held_nanos)
+
+
+def test_a_key_that_replaces_another_inherits_its_limits_and_counts_its_own_spending() -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(day=100, total=500))
+    spend(ledger, 1, 10)
+    inherited = ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    assert (inherited.limits, inherited.total_spent_nanos) == (SpendLimits(100, None, 500), 0)
+    assert ledger.spends[spend_id(ACCOUNT, KEY)].limits == SpendLimits(100, None, 500)
+
+
+def test_a_key_with_limits_of_its_own_inherits_none() -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(day=100))
+    ledger.apply(SetSpendLimits(ACCOUNT, "key_new", SpendLimits(day_nanos=7)))
+    for _ in range(2):
+        assert ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)).limits == SpendLimits(7)
+    ledger.apply(SetSpendLimits(ACCOUNT, "key_new", SpendLimits()))
+    assert ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)).limits == SpendLimits()
