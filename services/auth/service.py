@@ -10,7 +10,7 @@ from services.auth.maintenance import MaintenanceAdmin
 from services.auth.maintenance_servicer import register_maintenance_admin
 from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
-from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
+from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
 from services.auth.users.account_keys import AccountKeys
 from services.auth.users.account_servicer import register_account
 from services.auth.users.audit import AuditLog
@@ -75,6 +75,9 @@ class AuthService:
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
     ) -> None:
         async def read_changes(since_epoch: int) -> Changes:
+            row = await database.read_row(READ_EPOCH)
+            if row is not None and (unchanged := unchanged_since(row, since_epoch)) is not None:
+                return unchanged
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 
         self._database = database
