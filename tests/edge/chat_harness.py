@@ -120,7 +120,7 @@ class ChatHarness:
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
-        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte", [])
+        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte")
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(
             admitted,
