@@ -79,7 +79,9 @@ class ChatHarness:
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.admission = Admission(
-            AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
+            AdmitRequest(tokens=self.admitted_tokens),
+            AdmitResponse(limit_requests=60, limit_tokens=1000),
+            self.corrections.append,
         )
         # Cleared while the client does not read, and how often somebody waited for it: the harness is the BodyWriter.
         self.waits = 0
