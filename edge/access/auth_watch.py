@@ -19,6 +19,8 @@ from services.chassis.timing.deadlines import Clock
 
 WATCHED = 2
 PING_EVERY_S = 0.2
+# How often a watcher looks for a further replica while another one watches the only one there is.
+LOOK_EVERY_S = 1.0
 # Timeout after which a silent watch is reopened on another connection or another replica.
 SILENCE_S = 2.0
 # The echo of an older ping is of no use.
@@ -51,6 +53,8 @@ class Watch:
         self._last_ping_no = 0
         self._heard = asyncio.Event()
         self._watchers: list[asyncio.Task[None]] = []
+        # How many of them have a replica.
+        self._watching = 0
 
     def start(self) -> None:
         self._watchers = [asyncio.create_task(self._keep_watching()) for _ in range(WATCHED)]
@@ -68,8 +72,12 @@ class Watch:
         while True:
             replica = self._auth.unwatched()
             if replica is not None:
-                await self._watch(replica)
-            await asyncio.sleep(PING_EVERY_S)
+                self._watching += 1
+                try:
+                    await self._watch(replica)
+                finally:
+                    self._watching -= 1
+            await asyncio.sleep(LOOK_EVERY_S if replica is None and self._watching else PING_EVERY_S)
 
     async def _watch(self, replica: AuthReplica) -> None:
         """Reads and pings until the stream ends. The lease then expires by itself."""

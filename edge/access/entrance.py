@@ -1,6 +1,5 @@
 """Authenticates and admits requests of every endpoint."""
 
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,7 +10,7 @@ from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import Principal, Scope
 from edge.billing.metering import Metering
 from edge.metrics import StepTimer
-from edge.wire.requests import Headers, HttpScope, announced_tokens, guess_tokens
+from edge.wire.requests import BODY, Headers, HttpScope, announced_tokens, guess_tokens
 from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
@@ -19,6 +18,8 @@ from services.chassis.load.admission import Permit
 
 # Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
+
+SMALL_BODY_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,12 @@ class Entrance:
         """Returns a permit for the chat: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
         return self._saturation.acquire_permit(principal.key_id)
 
-    def charge_request(self, principal: Principal, scope: HttpScope) -> Awaitable[Admission]:
-        """Charges a chat to the key's rate limits; raises RATE_LIMITED."""
-        return self._metering.admit(principal, announced_tokens(scope))
+    async def charge_request(self, principal: Principal, scope: HttpScope) -> Admission:
+        """Charges a chat to the key's rate limits; raises RATE_LIMITED. A small body that has arrived costs no more to
+        check than to refuse: then the admission is pending, and asked for with the hold."""
+        if BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES:
+            return self._metering.prepare_admission(principal, announced_tokens(scope))
+        return await self._metering.admit(principal, announced_tokens(scope))
 
     async def charge_body(self, admitted: AdmittedRequest, body_bytes: int) -> None:
         """Charges a body of unknown length by its actual size, before it is processed; raises RATE_LIMITED."""

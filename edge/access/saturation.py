@@ -19,7 +19,7 @@ LATENESS_TOLERATED_S: Final = 0.05
 RESERVE_TOLERATED_S: Final = 0.25
 SAMPLE_EACH_S: Final = 0.05
 # With so few chats that none can be refused: a wakeup costs an idle process more than the sample itself.
-SAMPLE_WITH_FEW_CHATS_EACH_S: Final = 0.25
+SAMPLE_WITH_FEW_CHATS_EACH_S: Final = 0.5
 # The shortest round of measurement, and the time after which an unconfirmed limit ends.
 ROUND_S: Final = 0.5
 LIFETIME_S: Final = 1.5

@@ -208,8 +208,13 @@ class ChatEndpoint:
                 chat = await self._open(scope, receive, response.send, request_id, admitted)
                 await chat.run(scope[WHEN_GONE])
         except LegatoError as error:
-            step_timer.refused(error)
-            response.put_headers(await self._rates(scope, error, admission))
+            refusal = error if admission is None else await self._charge_refused(admission, error)
+            step_timer.refused(refusal)
+            response.put_headers(await self._rates(scope, refusal, admission))
+            raise refusal from None
+        except BaseException:
+            if admission is not None and admission.is_pending and not admission.is_asked_for:
+                self.metering.admit_later(admission)
             raise
         finally:
             if admission is not None:
@@ -217,9 +222,19 @@ class ChatEndpoint:
                 admission.use(0)
             step_timer.close()
 
+    async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
+        """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
+        or the error."""
+        if admission.is_pending and error.reason not in (Reason.RATE_LIMITED, Reason.UNAVAILABLE):
+            try:
+                await self.metering.admit_pending(admission)
+            except LegatoError as refusal:
+                return refusal
+        return error
+
     async def _rates(self, scope: HttpScope, error: LegatoError, admission: Admission | None) -> Headers:
         """Returns the rate headers of a refused chat, after what it did not use was given back."""
-        if admission is None:
+        if admission is None or admission.is_pending:
             return await self.entrance.rates(scope, error)
         if error.reason in TAKES_NOTHING:
             admission.give_back()
@@ -250,7 +265,6 @@ class ChatEndpoint:
                 f"{COMPLETION_PREFIX}{request_id}",
                 created_s,
                 class_id,
-                admitted.admission.headers,
             ),
             routers=self.routers,
             saturation=self.saturation,

@@ -4,6 +4,7 @@ from edge.backends.auth import Principal
 from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.billing.metering import Metering
 from edge.wire.requests import BYTES_PER_TOKEN
+from edge.wire.responses import Admission
 from protos.metering.v1 import metering_pb2 as pb
 from protos.router.v1.router_pb2 import Grant
 from protos.type.v1.usage_pb2 import Usage
@@ -52,6 +53,7 @@ NOTABLE_PROMPT_TOKENS = 2048
 
 REFUSALS = frozenset(
     {
+        Reason.RATE_LIMITED,
         Reason.CREDITS_EXHAUSTED,
         Reason.CREDITS_HELD,
         Reason.SPEND_LIMIT_EXCEEDED,
@@ -98,8 +100,10 @@ class ChatHold:
         claim: pb.IdempotencyClaim | None = None,
         *,
         whole: bool = False,
+        admission: Admission | None = None,
     ) -> Grant:
-        """Holds credit for the prompt and a first slice of output; raises one of REFUSALS.
+        """Holds credit for the prompt and a first slice of output; raises one of REFUSALS. A pending admission is asked
+        for with it.
 
         Holds all of the output if the answer is `whole` and the account can well afford it: then the provider may be
         asked for one whole answer, which cannot be stopped when the credit ends."""
@@ -120,6 +124,7 @@ class ChatHold:
                     concurrent_requests=self._principal.concurrent_requests,
                 ),
                 self._note_repeat,
+                admission,
             )
         except LegatoError as error:
             if error.reason in REFUSALS and not self._asked_again:

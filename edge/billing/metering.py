@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
 from edge.wire.requests import Headers
-from edge.wire.responses import Admission, LastRates, rate_headers
+from edge.wire.responses import Admission, LastRates, rate_headers, told_rate
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
@@ -179,6 +180,19 @@ class Metering:
         self._last_rates.note(principal.key_id, rate)
         return Admission(request, rate, self._correct)
 
+    def prepare_admission(self, principal: Principal, tokens: int) -> Admission:
+        """Returns a pending admission, to be asked for together with the hold: that spares a client one round trip."""
+        return Admission(_question(principal, tokens), None, self._correct)
+
+    async def admit_pending(self, admission: Admission) -> None:
+        """Asks for an admission whose request was refused before there was a hold; raises RATE_LIMITED."""
+        asked = admission.asked
+        self._confirm(admission, await self._call("Admit", asked, pb.AdmitResponse, asked.account_id))
+
+    def admit_later(self, admission: Admission) -> None:
+        """Does the same in the background, for a client that has left."""
+        self._send_later(self._admit_departed(admission))
+
     async def take_tokens(self, principal: Principal, admission: Admission, tokens: int) -> None:
         """Takes the actual tokens of a request that has more than estimated. Gives back first what was taken for it, so
         that it does not block itself. Raises RATE_LIMITED; then nothing is taken."""
@@ -204,9 +218,40 @@ class Metering:
         rate = self._last_rates.recall(principal.key_id)
         return None if rate is None else rate_headers(rate)
 
-    def reserve(self, request: pb.ReserveRequest, on_repeat: Callable[[], None]) -> Awaitable[pb.ReserveResponse]:
-        """Holds credit. `on_repeat` is called before a retry after a lost answer."""
-        return self._call("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+    def reserve(
+        self, request: pb.ReserveRequest, on_repeat: Callable[[], None], admission: Admission | None = None
+    ) -> Awaitable[pb.ReserveResponse]:
+        """Holds credit. `on_repeat` is called before a retry after a lost answer. A pending admission is asked for with
+        it, and no longer pending afterwards; it still is after RATE_LIMITED, or if the answer was lost."""
+        if admission is None or not admission.is_pending:
+            return self._call("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+        return self._with_retries(request.account_id, partial(self._reserve_with, admission, request), on_repeat)
+
+    async def _reserve_with(
+        self, admission: Admission, request: pb.ReserveRequest, replica: MeteringReplica
+    ) -> pb.ReserveResponse:
+        if admission.is_pending:
+            request.admission.CopyFrom(admission.asked)
+            admission.is_asked_for = True
+        else:
+            # The first attempt was admitted, though nothing could be held.
+            request.ClearField("admission")
+        try:
+            response: pb.ReserveResponse = await replica.call("Reserve", request, pb.ReserveResponse, ASK_TIMEOUT_S)
+        except LegatoError as error:
+            if error.reason is not Reason.RATE_LIMITED and (rate := told_rate(error)) is not None:
+                self._confirm(admission, rate)
+            raise
+        if response.HasField("rate"):
+            self._confirm(admission, response.rate)
+        elif admission.is_pending:
+            # Metering is of an earlier version, which admits in a call of its own.
+            self.admit_later(admission)
+        return response
+
+    def _confirm(self, admission: Admission, rate: pb.AdmitResponse) -> None:
+        self._last_rates.note(admission.asked.key_id, rate)
+        admission.confirm(rate)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
         return self._call("Extend", request, pb.ExtendResponse, request.account_id)
@@ -260,9 +305,22 @@ class Metering:
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
         """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
-        task = asyncio.create_task(self._send_correction(correction))
+        self._send_later(self._send_correction(correction))
+
+    def _send_later(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(sending)
         self._corrections.add(task)
         task.add_done_callback(self._corrections.discard)
+
+    async def _admit_departed(self, admission: Admission) -> None:
+        try:
+            await self.admit_pending(admission)
+        except LegatoError as error:
+            if error.reason is not Reason.RATE_LIMITED:
+                self._log.warning("correction.lost", key_id=admission.asked.key_id, error=error.reason.value)
+        else:
+            # It has used no tokens.
+            admission.use(0)
 
     async def _send_correction(self, correction: pb.CorrectRequest) -> None:
         try:

@@ -167,7 +167,11 @@ class Chat:
         prompt_tokens = guess_prompt_tokens(
             body.messages_json, body.tools_json, body.tool_choice_json, body.parameters_json
         )
-        grant = await hold.reserve(prompt_tokens, body.max_tokens, self._claim, whole=not body.stream)
+        admission = self._admitted.admission
+        grant = await hold.reserve(
+            prompt_tokens, body.max_tokens, self._claim, whole=not body.stream, admission=admission
+        )
+        self._reply.put_headers(admission.headers)
         self._saturation.note_reserve(step_timer.end_step(self._metrics.reserve) - self._began_at_s)
         self._enter(ChatStage.ROUTING)
         if body.stream:

@@ -27,6 +27,10 @@ class Reply(Protocol):
     # Some of the answer was written to the client's socket.
     delivered: bool
 
+    def put_headers(self, headers: Headers) -> None:
+        """Adds headers, which are not sent yet."""
+        ...
+
     def record_start(self, started: router.Started) -> None:
         """Adds its figures to the headers, if not sent yet."""
         ...
@@ -60,15 +64,16 @@ class Reply(Protocol):
 class StreamedReply:
     is_streamed = True
 
-    def __init__(
-        self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str, headers: Headers
-    ) -> None:
+    def __init__(self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str) -> None:
         self.is_open = False
         self.delivered = False
         self._send = send
         self._writer = writer
-        self._headers = headers
+        self._headers: Headers = []
         self._chunks = Chunks(completion_id, created_s, class_id)
+
+    def put_headers(self, headers: Headers) -> None:
+        self._headers = [*self._headers, *headers]
 
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
@@ -121,13 +126,14 @@ class WholeReply:
     is_open = False
     can_write = True
 
-    def __init__(
-        self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str, headers: Headers
-    ) -> None:
+    def __init__(self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str) -> None:
         self.delivered = False
         self._send = send
-        self._headers = headers
+        self._headers: Headers = []
         self._folded = Folded(completion_id, created_s, class_id)
+
+    def put_headers(self, headers: Headers) -> None:
+        self._headers = [*self._headers, *headers]
 
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]

@@ -22,19 +22,35 @@ class Admission:
     """One request that the rate limits admitted, until its actual use is known. Each correction is sent once."""
 
     def __init__(
-        self, asked: pb.AdmitRequest, rate: pb.AdmitResponse, correct: Callable[[pb.CorrectRequest], None]
+        self, asked: pb.AdmitRequest, rate: pb.AdmitResponse | None, correct: Callable[[pb.CorrectRequest], None]
     ) -> None:
-        """Takes `correct`, which sends without waiting."""
+        """Takes `correct`, which sends without waiting. Without a `rate` it is pending: still to be asked for."""
         self._asked = asked
         self._rate = rate
         self._correct = correct
         self._taken_tokens = asked.tokens
         self._is_used = False
         self._is_given_back = False
+        # A call that asks for it is under way, or its answer was lost.
+        self.is_asked_for = False
+
+    @property
+    def asked(self) -> pb.AdmitRequest:
+        return self._asked
+
+    @property
+    def is_pending(self) -> bool:
+        return self._rate is None
+
+    def confirm(self, rate: pb.AdmitResponse) -> None:
+        """Ends the waiting: the limits have admitted it."""
+        self._rate = rate
 
     @property
     def headers(self) -> Headers:
-        """The rate headers, including what was given back so far."""
+        """The rate headers, including what was given back so far; none while it is pending."""
+        if self._rate is None:
+            return []
         if not (self._is_used or self._is_given_back):
             return rate_headers(self._rate)
         tokens = self._asked.tokens - self._taken_tokens
@@ -42,7 +58,7 @@ class Admission:
 
     def use(self, tokens: int) -> None:
         """Reports the tokens used in all: takes or gives back the difference to what was taken."""
-        if self._is_used or self._is_given_back:
+        if self._rate is None or self._is_used or self._is_given_back:
             return
         self._is_used = True
         if self._rate.limit_tokens and tokens != self._taken_tokens:
@@ -51,12 +67,17 @@ class Admission:
 
     def give_back(self) -> None:
         """Gives back all that a refused request has taken."""
-        if not self._is_given_back:
+        if not (self.is_pending or self._is_given_back):
             self._correct(self.withdraw())
 
     def is_short_of(self, tokens: int) -> bool:
         """Returns whether a token limit applies and more tokens are needed than were taken."""
-        return bool(self._rate.limit_tokens) and tokens > self._taken_tokens and not self._is_given_back
+        return (
+            self._rate is not None
+            and bool(self._rate.limit_tokens)
+            and tokens > self._taken_tokens
+            and not self._is_given_back
+        )
 
     def withdraw(self) -> pb.CorrectRequest:
         """Marks all as given back and returns the correction to send."""
@@ -163,6 +184,14 @@ def duration(milliseconds: int) -> bytes:
     return f"{minutes}m{seconds}s".encode() if minutes else f"{seconds}s".encode()
 
 
+def told_rate(error: LegatoError) -> AdmitResponse | None:
+    """Returns what is left of the rate limits, if the error tells."""
+    if "limit_requests" not in error.figures:
+        return None
+    known = AdmitResponse.DESCRIPTOR.fields_by_name
+    return AdmitResponse(**{name: error.figures.get(name, 0) for name in known})
+
+
 class Response:
     """Sends one response, with headers that it has whatever it says."""
 
@@ -241,8 +270,7 @@ def error_headers(error: LegatoError) -> Headers:
         headers.append((b"retry-after-ms", b"%d" % max(1, math.ceil(error.retry_after_s * 1000))))
     if error.reason is Reason.RATE_LIMITED:
         # Both rate limits are reported, also the one that was not hit: nothing was taken from either.
-        known = AdmitResponse.DESCRIPTOR.fields_by_name
-        headers += rate_headers(AdmitResponse(**{name: error.figures.get(name, 0) for name in known}))
+        headers += rate_headers(told_rate(error) or AdmitResponse())
     if error.original_request_id is not None:
         headers.append((b"x-original-request-id", error.original_request_id.encode()))
     if _is_hopeless(error):

@@ -8,9 +8,10 @@ from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.maintenance_servicer import register_maintenance_admin
+from services.auth.origins import parse_origins
 from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
-from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
+from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
 from services.auth.users.account_keys import AccountKeys
 from services.auth.users.account_servicer import register_account
 from services.auth.users.audit import AuditLog
@@ -21,7 +22,7 @@ from services.auth.users.members import Members
 from services.auth.users.oidc import OidcClient, OidcIssuer
 from services.auth.users.oidc_sign_in import OidcSignIn
 from services.auth.users.own_user import OwnUser
-from services.auth.users.passkeys import Passkeys, parse_origins
+from services.auth.users.passkeys import Passkeys
 from services.auth.users.password_sign_in import PasswordSignIn
 from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.servicer import register_users
@@ -75,6 +76,9 @@ class AuthService:
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
     ) -> None:
         async def read_changes(since_epoch: int) -> Changes:
+            row = await database.read_row(READ_EPOCH)
+            if row is not None and (unchanged := unchanged_since(row, since_epoch)) is not None:
+                return unchanged
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 
         self._database = database

@@ -2,21 +2,23 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from services.auth.keys import parse_peppers
+from services.auth.origins import parse_origins
 from services.auth.records import KeyLimits
-from services.auth.service import ConsoleOptions
 from services.auth.users.encryption import parse_encryption_key
 from services.auth.users.oidc import parse_oidc_client
-from services.auth.users.passkeys import parse_origins
 from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import ConsoleRole, OperationsListen, PostgresAddress, SecondsOrZero, check_all
+
+if TYPE_CHECKING:
+    from services.auth.service import ConsoleOptions
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +82,10 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def console(self) -> ConsoleOptions:
+    def console(self) -> "ConsoleOptions":
+        # `legato up` checks all settings before it starts a process, and needs nothing of what this imports.
+        from services.auth.service import ConsoleOptions
+
         mail_server = parse_mail_server(self.smtp_url, self.mail_from)
         limits = (self.requests_per_minute, self.tokens_per_minute, self.concurrent_requests)
         return ConsoleOptions(

@@ -55,6 +55,8 @@ class _Waiting(NamedTuple):
     operation: Operation[Any]
     reply: Callable[[Any], Any]
     future: "asyncio.Future[Any]"
+    # What the caller is told in place of a refusal.
+    refuse: Callable[[LegatoError], LegatoError] | None
 
 
 class Writer:
@@ -105,13 +107,19 @@ class Writer:
         """The accounts that another session keeps locked while operations wait for them."""
         return self._locked.count
 
-    def submit(self, operation: Operation[AnswerT], reply: Callable[[AnswerT], ReplyT]) -> "asyncio.Future[ReplyT]":
-        """Queues an operation; the future resolves to `reply` of the answer, once that is durable."""
+    def submit(
+        self,
+        operation: Operation[AnswerT],
+        reply: Callable[[AnswerT], ReplyT],
+        refuse: Callable[[LegatoError], LegatoError] | None = None,
+    ) -> "asyncio.Future[ReplyT]":
+        """Queues an operation; the future resolves to `reply` of the answer, once that is durable, or fails with
+        `refuse` of the error."""
         future: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         if len(self._waiting) >= WAITING_MOST:
-            future.set_exception(unavailable("Metering"))
+            future.set_exception(unavailable("Metering") if refuse is None else refuse(unavailable("Metering")))
             return future
-        waiting = _Waiting(operation, reply, future)
+        waiting = _Waiting(operation, reply, future, refuse)
         if operation.account_id in self._locked:
             # Queued behind the account's waiting operations.
             self._set_aside(waiting)
@@ -298,7 +306,7 @@ class Writer:
             # The caller left; its operation is written all the same.
             return
         if isinstance(outcome, LegatoError):
-            waiting.future.set_exception(outcome)
+            waiting.future.set_exception(outcome if waiting.refuse is None else waiting.refuse(outcome))
         else:
             waiting.future.set_result(waiting.reply(outcome))
 

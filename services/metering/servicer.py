@@ -1,11 +1,12 @@
 """Implements metering's RPCs. Those of a chat are also served on the exchange, by the same functions."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from typing import Any
 
 import grpc.aio
+from msgspec.structs import asdict
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
@@ -18,8 +19,8 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import AccountBalance, Reserved
-from services.metering.limits import Limiter, RateLimits, UnpaidPrompts
+from services.metering.ledger.records import AccountBalance, Reserve, Reserved
+from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_usage
 from services.metering.store.reports import read_balances, read_request
 from services.metering.wire import credits, operations, reports
@@ -82,9 +83,28 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
         return self._limiter.charge(operations.to_correction(request, self._default_limits), operations.from_correction)
 
-    def reserve(self, request: pb.ReserveRequest) -> "asyncio.Future[pb.ReserveResponse]":
+    def reserve(self, request: pb.ReserveRequest) -> Awaitable[pb.ReserveResponse]:
+        operation = operations.to_reserve(request, self._default_limits)
+        if not request.HasField("admission"):
+            return self._writer.submit(operation, partial(self._to_response, request))
+        admission = operations.to_admission(request.admission, self._default_limits)
+        charged = self._limiter.charge(admission, _as_it_is)
+        if not charged.done():
+            return self._reserve_when_admitted(request, operation, charged)
+        return self._reserve_admitted(request, operation, charged.result())
+
+    async def _reserve_when_admitted(
+        self, request: pb.ReserveRequest, operation: Reserve, charged: "asyncio.Future[RateAllowance]"
+    ) -> pb.ReserveResponse:
+        return await self._reserve_admitted(request, operation, await charged)
+
+    def _reserve_admitted(
+        self, request: pb.ReserveRequest, operation: Reserve, allowance: RateAllowance
+    ) -> "asyncio.Future[pb.ReserveResponse]":
         return self._writer.submit(
-            operations.to_reserve(request, self._default_limits), partial(self._to_response, request)
+            operation,
+            partial(self._to_response, request, allowance=allowance),
+            partial(_refusal_of_admitted, allowance=allowance),
         )
 
     def extend(self, request: pb.ExtendRequest) -> "asyncio.Future[pb.ExtendResponse]":
@@ -98,8 +118,12 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             operations.to_void(request, charges_prompt=self._is_due(request)), operations.from_voided
         )
 
-    def _to_response(self, request: pb.ReserveRequest, answer: Reserved) -> pb.ReserveResponse:
+    def _to_response(
+        self, request: pb.ReserveRequest, answer: Reserved, allowance: RateAllowance | None = None
+    ) -> pb.ReserveResponse:
         response = operations.from_reserved(answer)
+        if allowance is not None:
+            response.rate.CopyFrom(operations.from_allowance(allowance))
         unpaid = self._unpaid_prompts
         response.has_habit_of_leaving = unpaid is not None and unpaid.is_over_limit(request.account_id)
         return response
@@ -168,6 +192,22 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         if hold is None:
             raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
         return reports.from_hold(hold)
+
+
+def _as_it_is(allowance: RateAllowance) -> RateAllowance:
+    return allowance
+
+
+def _refusal_of_admitted(error: LegatoError, allowance: RateAllowance) -> LegatoError:
+    """Returns a refusal that also tells what is left of the rate limits. A new one: several may share the error."""
+    return LegatoError(
+        error.reason,
+        error.message,
+        param=error.param,
+        retry_after_s=error.retry_after_s,
+        original_request_id=error.original_request_id,
+        figures={**error.figures, **asdict(allowance)},
+    )
 
 
 class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):

@@ -11,14 +11,17 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
+from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import Sweep, Swept
 from services.metering.store.books import forget_claims
-from services.metering.store.reports import Overdue, find_overdue
+from services.metering.store.reports import Overdue, any_overdue, find_overdue
 
 SWEEP_MOST: Final = 256
 # Small enough for batches in between not to be delayed noticeably.
 FORGET_MOST: Final = 256
+# Claims live for a day.
+FORGET_EVERY_S: Final = 60.0
 
 
 class Sweeper:
@@ -27,16 +30,21 @@ class Sweeper:
         self._writer = writer
         self._interval_s = interval_s
         self._log = log
+        self._clock = SystemClock()
         # Since the process started.
         self.swept = 0
 
     async def run(self) -> None:
         """Sweeps periodically until cancelled. A pass that fails is retried at the next interval."""
+        forget_at_s = 0.0
         while True:
             try:
-                await self.sweep()
-                while await self.forget() == FORGET_MOST:
-                    pass
+                if await self._is_any_overdue():
+                    await self.sweep()
+                if self._clock.elapsed_s() >= forget_at_s:
+                    while await self.forget() == FORGET_MOST:
+                        pass
+                    forget_at_s = self._clock.elapsed_s() + FORGET_EVERY_S
             except Exception as error:
                 self._log.failure("sweep.failed", error)
             await asyncio.sleep(self._interval_s)
@@ -52,6 +60,10 @@ class Sweeper:
             if len(overdue) < SWEEP_MOST:
                 return swept
             last = overdue[-1]
+
+    async def _is_any_overdue(self) -> bool:
+        query = any_overdue(is_sqlite=self._database.is_sqlite)
+        return await self._database.read_row(query) is not None
 
     async def _find(self, last: Overdue | None) -> list[Overdue]:
         return await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST, last))

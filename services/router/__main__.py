@@ -23,6 +23,7 @@ from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states
+from services.router.prompts.tokens import open_vocabulary
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment
 from services.router.routing.model_states import ModelStates, ProviderPool
@@ -37,6 +38,8 @@ STOP_GRACE_S = 0.5
 async def main() -> None:
     settings, grounding_settings = load(RouterSettings), load(GroundingSettings)
     found = load_routes(settings.routes, timeouts=settings.timeouts)
+    # Before the first chat waits for it.
+    open_vocabulary()
     log = open_log("router", debug=settings.debug)
     listen = settings.router_listen or private_listen(settings.data, "router")
     socket = socket_path(settings.data, settings.local_model_socket)

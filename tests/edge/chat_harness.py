@@ -79,7 +79,9 @@ class ChatHarness:
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.admission = Admission(
-            AdmitRequest(tokens=self.admitted_tokens), AdmitResponse(limit_tokens=1000), self.corrections.append
+            AdmitRequest(tokens=self.admitted_tokens),
+            AdmitResponse(limit_requests=60, limit_tokens=1000),
+            self.corrections.append,
         )
         # Cleared while the client does not read, and how often somebody waited for it: the harness is the BodyWriter.
         self.waits = 0
@@ -120,7 +122,7 @@ class ChatHarness:
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
-        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte", [])
+        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte")
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(
             admitted,

@@ -368,6 +368,7 @@ class ReserveRequest(_message.Message):
     CLAIM_FIELD_NUMBER: _builtins.int
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     WHOLE_OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
+    ADMISSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     key_id: _builtins.str
@@ -387,6 +388,12 @@ class ReserveRequest(_message.Message):
     def claim(self) -> Global___IdempotencyClaim:
         """Where the client names its request, so that a repeat of it is not served again."""
 
+    @_builtins.property
+    def admission(self) -> Global___AdmitRequest:
+        """Taken from the rate limits first, as by Admit; if that is refused, nothing is held. A later refusal has what is left
+        of the limits in its figures: the caller gives back what it does not use. Absent: the caller has asked already.
+        """
+
     def __init__(
         self,
         *,
@@ -399,10 +406,11 @@ class ReserveRequest(_message.Message):
         claim: Global___IdempotencyClaim | None = ...,
         concurrent_requests: _builtins.int | None = ...,
         whole_output_tokens: _builtins.int = ...,
+        admission: Global___AdmitRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "claim", b"claim", "concurrent_requests", b"concurrent_requests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "admission", b"admission", "claim", b"claim", "concurrent_requests", b"concurrent_requests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "whole_output_tokens", b"whole_output_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "account_id", b"account_id", "admission", b"admission", "claim", b"claim", "class_id", b"class_id", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "whole_output_tokens", b"whole_output_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -442,6 +450,7 @@ class ReserveResponse(_message.Message):
     PRICE_FIELD_NUMBER: _builtins.int
     FREE_NANOS_FIELD_NUMBER: _builtins.int
     HAS_HABIT_OF_LEAVING_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     held_nanos: _builtins.int
     free_nanos: _builtins.int
     """What the account has beyond all its holds."""
@@ -451,6 +460,10 @@ class ReserveResponse(_message.Message):
     """
     @_builtins.property
     def price(self) -> Global___Price: ...
+    @_builtins.property
+    def rate(self) -> Global___AdmitResponse:
+        """Where an admission was asked for."""
+
     def __init__(
         self,
         *,
@@ -458,10 +471,11 @@ class ReserveResponse(_message.Message):
         price: Global___Price | None = ...,
         free_nanos: _builtins.int = ...,
         has_habit_of_leaving: _builtins.bool = ...,
+        rate: Global___AdmitResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["price", b"price"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["price", b"price", "rate", b"rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_nanos", b"free_nanos", "has_habit_of_leaving", b"has_habit_of_leaving", "held_nanos", b"held_nanos", "price", b"price"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_nanos", b"free_nanos", "has_habit_of_leaving", b"has_habit_of_leaving", "held_nanos", b"held_nanos", "price", b"price", "rate", b"rate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -16,7 +16,6 @@ from services.auth.users.store import codes as stored_codes
 from services.auth.users.store import passkeys as stored
 from services.auth.users.store import users as stored_users
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.settings import SettingsError
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -25,16 +24,6 @@ CHALLENGE_VALID_US: Final = 300_000_000
 PASSKEYS_MOST: Final = 20
 SITE_NAME: Final = "Legato"
 CREDENTIAL_BYTES_MOST: Final = 20_000
-
-
-def parse_origins(setting: str) -> list[str]:
-    """Parses LEGATO_CONSOLE_URL: the consoles' origins, comma-separated."""
-    origins = [origin.strip().rstrip("/") for origin in setting.split(",") if origin.strip()]
-    for origin in origins:
-        parts = urlsplit(origin)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query:
-            raise SettingsError("LEGATO_CONSOLE_URL must be origins like https://console.example.ca, comma-separated")
-    return origins
 
 
 class PasskeyRefused(Exception):

@@ -157,8 +157,8 @@ class ClientCall(Generic[ResponseT]):
 
 # Interval of heartbeats, and how many of ours may go unanswered before the other side counts as lost. Heartbeats are
 # counted rather than time, so that our own stall is not taken for the other side's silence.
-ALIVE_EVERY_S = 0.5
-SILENT_SIGNS = 4
+ALIVE_EVERY_S = 1.0
+SILENT_SIGNS = 2
 RECONNECT_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 

@@ -22,7 +22,7 @@ from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import Span, Tracer
 
 # A client silent for so many heartbeat intervals is gone. Clients allow us fewer: they have other replicas to go to.
-SILENT_SIGNS: Final = 10
+SILENT_SIGNS: Final = 5
 
 
 class Session:

@@ -28,6 +28,9 @@ def channel_options() -> list[tuple[str, Any]]:
         ("grpc.max_reconnect_backoff_ms", 1000),
         # Two channels to one address get two connections: nothing queues behind a big prompt.
         ("grpc.use_local_subchannel_pool", 1),
+        # Probing for a larger window answers many messages with a ping, and wakes several threads on both sides. The
+        # default window is enough between our processes.
+        ("grpc.http2.bdp_probe", 0),
         # gRPC reads proxy settings from the environment; services are never behind a proxy.
         ("grpc.enable_http_proxy", 0),
     ]

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import read_now_us
+from services.chassis.database.database import NOW_US_POSTGRESQL, NOW_US_SQLITE, read_now_us
 from services.metering.ledger.records import AccountBalance, Hold
 from services.metering.store.tables import accounts, holds, usage_hours
 
@@ -90,6 +90,12 @@ class Overdue(NamedTuple):
     request_id: str
     account_id: str
     deadline_at_us: int
+
+
+def any_overdue(*, is_sqlite: bool) -> str:
+    """Returns a query that has a row if a hold is past its deadline."""
+    now_us = NOW_US_SQLITE if is_sqlite else NOW_US_POSTGRESQL
+    return f"SELECT 1 FROM holds WHERE state = 'held' AND deadline_at_us < {now_us} LIMIT 1"  # noqa: S608 - no values
 
 
 def find_overdue(connection: sa.Connection, most: int, after: Overdue | None = None) -> list[Overdue]:

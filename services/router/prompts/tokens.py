@@ -23,9 +23,12 @@ CHARACTERS_PER_TEXT = 32
 LONGEST_WORD_CHARACTERS = 64
 
 
-def _open_vocabulary() -> Any:
-    """Loads the tokenizer's extension module directly: its package would first load all its vocabularies into Python
-    objects, which takes a second and as much memory again."""
+@cache
+def open_vocabulary() -> Any:
+    """Loads the tokenizer, once, which takes some 70 MB: not every process that reads the routes counts tokens.
+
+    Loads its extension module directly: its package would first load all its vocabularies into Python objects, which
+    takes a second and as much memory again."""
     package = importlib.util.find_spec("bpe_openai")
     spec = package and PathFinder.find_spec("bpe_openai._bindings", package.submodule_search_locations)
     if spec is None or spec.loader is None:
@@ -35,12 +38,9 @@ def _open_vocabulary() -> Any:
     return bindings.tokenizer_for_encoding("o200k_base")
 
 
-_vocabulary = _open_vocabulary()
-
-
 def count(text: str) -> int:
     """Counts a text that is known to be short, such as a piece of an answer."""
-    return int(_vocabulary.count(text))
+    return int(open_vocabulary().count(text))
 
 
 class RunningCount:

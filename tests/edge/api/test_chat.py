@@ -61,22 +61,8 @@ def our_frames(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-async def test_few_frames_lie_between_the_front_door_and_the_exchange(
-    chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def edge_with(entrance: Any, chat_harness: ChatHarness, log: Log) -> Edge:
     clock, metrics, metering = SystemClock(), ChatMetrics(Registry()), chat_harness.metering.metering
-    await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
-    entrance = cast(Any, OpenEntrance(chat_harness))
-    frames: list[list[str]] = []
-    call = ExchangeClient.call
-
-    def noted(self: ExchangeClient, method: str, *question: Any) -> Any:
-        if method == "Reserve":
-            # Without this one, which stands where the exchange's own does.
-            frames.append(list(our_frames(sys._getframe(1))))
-        return call(self, method, *question)
-
-    monkeypatch.setattr(ExchangeClient, "call", noted)
     chat = ChatEndpoint(
         entrance=entrance,
         models=cast(Any, OneModel()),
@@ -91,7 +77,7 @@ async def test_few_frames_lie_between_the_front_door_and_the_exchange(
         log=log,
         metrics=metrics,
     )
-    app = Edge(
+    return Edge(
         entrance=entrance,
         chat=chat,
         models=cast(Any, None),
@@ -101,8 +87,10 @@ async def test_few_frames_lie_between_the_front_door_and_the_exchange(
         log=log,
         metrics=metrics,
     )
-    given = b'{"model":"forte","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
-    scope = {
+
+
+def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
+    return {
         "type": "http",
         "method": "POST",
         "path": "/v1/chat/completions",
@@ -112,7 +100,49 @@ async def test_few_frames_lie_between_the_front_door_and_the_exchange(
         WHEN_GONE: lambda tell: None,
         BODY_WRITER: chat_harness,
     }
+
+
+async def test_few_frames_lie_between_the_front_door_and_the_exchange(
+    chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
+    entrance = cast(Any, OpenEntrance(chat_harness))
+    frames: list[list[str]] = []
+    call = ExchangeClient.call
+
+    def noted(self: ExchangeClient, method: str, *question: Any) -> Any:
+        if method == "Reserve":
+            # Without this one, which stands where the exchange's own does.
+            frames.append(list(our_frames(sys._getframe(1))))
+        return call(self, method, *question)
+
+    monkeypatch.setattr(ExchangeClient, "call", noted)
+    app = edge_with(entrance, chat_harness, log)
+    given = b'{"model":"forte","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    scope = scope_of(given, chat_harness)
     await app(scope, cast(Any, None), chat_harness._send)
     assert chat_harness.text == "Hello"
     [found] = frames
     assert len(found) + 1 <= MOST_FRAMES, found
+
+
+class LimitingEntrance(OpenEntrance):
+    """Leaves it to metering who may come in, with the hold."""
+
+    async def charge_request(self, principal: Any, scope: Any) -> Any:
+        return self._chat_harness.metering.metering.prepare_admission(ANN, 1)
+
+    async def rates(self, scope: Any, error: Any) -> list[Any]:
+        return []
+
+
+async def test_mistaken_requests_count_towards_the_rate_limit_and_are_refused_by_it_first(
+    chat_harness: ChatHarness, log: Log
+) -> None:
+    app = edge_with(LimitingEntrance(chat_harness), chat_harness, log)
+    statuses = []
+    for _ in range(5):
+        await app(scope_of(b'{"model":"forte"}', chat_harness), cast(Any, None), chat_harness._send)
+        statuses.append(chat_harness.status)
+    # The limit of three requests, by a clock that stands still.
+    assert statuses == [400, 400, 400, 429, 429]

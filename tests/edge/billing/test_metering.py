@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from edge.billing.metering import RETRY_FOR_S
 from edge.wire.requests import Headers
 from edge.wire.responses import error_headers
+from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN, MeteringHarness
 
@@ -168,3 +170,67 @@ async def test_request_that_is_no_longer_than_announced_asks_nobody_again(meteri
     admission = await metering_harness.metering.admit(ANN, 100)
     await metering_harness.shut()
     await metering_harness.metering.take_tokens(ANN, admission, 100)
+
+
+async def test_pending_admission_is_taken_together_with_the_hold(metering_harness: MeteringHarness) -> None:
+    await metering_harness.give(10**9)
+    admission = metering_harness.metering.prepare_admission(ANN, 100)
+    assert (admission.is_pending, admission.headers) == (True, [])
+    await metering_harness.hold().reserve(100, 10, admission=admission)
+    assert not admission.is_pending
+    assert left(admission.headers) == (2, 900)
+    admission.use(250)
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 750)
+
+
+async def test_pending_admission_that_is_refused_leaves_neither_a_hold_nor_a_slot(
+    metering_harness: MeteringHarness,
+) -> None:
+    before = await metering_harness.balance()
+    for _ in range(3):
+        await metering_harness.metering.admit(ANN, 0)
+    admission = metering_harness.metering.prepare_admission(ANN, 1)
+    with pytest.raises(LegatoError) as refused:
+        await metering_harness.hold().reserve(100, 10, admission=admission)
+    assert refused.value.reason is Reason.RATE_LIMITED
+    assert left(error_headers(refused.value)) == (0, 1_000)
+    assert not metering_harness.journal.taken
+    assert await metering_harness.balance() == before
+
+
+async def test_admitted_request_that_cannot_be_held_gives_back_what_it_took(metering_harness: MeteringHarness) -> None:
+    admission = metering_harness.metering.prepare_admission(ANN, 100)
+    with pytest.raises(LegatoError) as refused:
+        await metering_harness.hold().reserve(100, 10, admission=admission)
+    assert refused.value.reason is Reason.CREDITS_EXHAUSTED
+    assert left(admission.headers) == (2, 900)
+    admission.give_back()
+    await metering_harness.metering.settled()
+    assert left(await metering_harness.metering.rates(ANN)) == (2, 900)
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (2, 1_000)
+
+
+async def test_retried_hold_takes_one_request_from_the_limits(
+    metering_harness: MeteringHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database was away when the first attempt had been admitted."""
+    await metering_harness.give(10**9)
+    commit, failures = metering_harness._writer._commit, [DatabaseUnavailable()]
+
+    async def fail_once(operations: Any, **how: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await commit(operations, **how)
+
+    monkeypatch.setattr(metering_harness._writer, "_commit", fail_once)
+    monkeypatch.setattr(metering_harness._writer, "_write_one_by_one", metering_harness._writer._write_what_is_free)
+    admission = metering_harness.metering.prepare_admission(ANN, 100)
+    await metering_harness.hold().reserve(100, 10, admission=admission)
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 900)
+
+
+async def test_client_that_leaves_before_its_hold_is_charged_a_request(metering_harness: MeteringHarness) -> None:
+    metering_harness.metering.admit_later(metering_harness.metering.prepare_admission(ANN, 100))
+    await metering_harness.metering.settled()
+    assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 1_000)

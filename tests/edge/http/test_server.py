@@ -5,6 +5,9 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
+from edge.http import server as server_module
 from edge.http.server import HttpServer
 from tests.edge.hello import hello
 
@@ -94,3 +97,11 @@ async def test_idle_connections_are_closed_at_the_end() -> None:
         server.should_exit = True
         assert await used.is_closed()
         assert await unused.is_closed()
+
+
+async def test_server_ends_as_soon_as_it_is_told_however_seldom_it_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "DATE_EVERY_S", 3600.0)
+    async with server_to_end() as (port, server), connected(port) as client:
+        assert b"\r\ndate: " in await client.begin()
+        await client.end()
+        assert not server.should_exit

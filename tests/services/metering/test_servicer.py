@@ -237,3 +237,30 @@ async def test_nothing_but_the_calls_of_a_chat_travels_on_the_exchange(
     refusal = await refusal_of(exchange.call(method, request, pb.GrantCreditsResponse, 10))
     await exchange.close()
     assert refusal.reason is Reason.REQUEST_INVALID
+
+
+def admitted(number: int = 1) -> pb.ReserveRequest:
+    """Takes the only request that the key's limit allows for now."""
+    admission = pb.AdmitRequest(
+        key_id=KEY, account_id=ACCOUNT, requests_per_minute=15, tokens_per_minute=100, tokens=40
+    )
+    return reserve(number, admission=admission)
+
+
+async def test_hold_asks_for_its_admission_too(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    rate = (await ask("Reserve", admitted())).rate
+    assert (rate.limit_requests, rate.remaining_requests, rate.remaining_tokens) == (15, 0, 60)
+
+
+async def test_request_that_the_rate_limits_refuse_holds_nothing(ask: Ask, admin: Any) -> None:
+    await grant(admin, 1_000)
+    await ask("Reserve", admitted(1))
+    assert (await refusal_of(ask("Reserve", admitted(2)))).reason is Reason.RATE_LIMITED
+    assert (await ask("Reserve", reserve(3))).free_nanos == 1_000 - 2 * 110
+
+
+async def test_admitted_request_whose_hold_is_refused_is_told_what_is_left_of_its_limits(ask: Ask) -> None:
+    refusal = await refusal_of(ask("Reserve", admitted()))
+    assert refusal.reason is Reason.CREDITS_EXHAUSTED
+    assert (refusal.figures["remaining_requests"], refusal.figures["remaining_tokens"]) == (0, 60)

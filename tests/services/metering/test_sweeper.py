@@ -76,9 +76,11 @@ class Stubborn(Writer):
 
     stuck = frozenset({request_id(1), request_id(2)})
 
-    def submit(self, operation: Operation[Any], reply: Callable[[Any], Any]) -> "asyncio.Future[Any]":
+    def submit(
+        self, operation: Operation[Any], reply: Callable[[Any], Any], refuse: Any = None
+    ) -> "asyncio.Future[Any]":
         if not isinstance(operation, Sweep) or operation.request_id not in self.stuck:
-            return super().submit(operation, reply)
+            return super().submit(operation, reply, refuse)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.set_exception(internal_error())
         return future

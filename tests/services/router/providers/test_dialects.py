@@ -123,7 +123,7 @@ async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | typ
     async def send(message: MutableMapping[str, Any]) -> None:
         written.append(message)
 
-    reply: Reply = kind(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte", [])
+    reply: Reply = kind(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte")
     for response in responses:
         if response.contents or response.tool_calls:
             await reply.prepare()
