@@ -8,8 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from services.chassis.database.database import Database, read_now_us
@@ -27,7 +26,7 @@ from services.metering.ledger.closings import (
     close_account,
     close_month,
 )
-from services.metering.ledger.months import Month, month_of, months_before
+from services.metering.ledger.months import Month, RetentionPolicy, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.store import closings as closing_store
 from services.metering.store import partitions, pruning
@@ -44,17 +43,6 @@ RENEW_AFTER_S: Final = 60.0
 # All holds are looked at, so not in every pass.
 HOLDS_EVERY_S: Final = 6 * 3600.0
 MONTHS_AHEAD: Final = 3
-
-
-class RetentionPolicy(NamedTuple):
-    """How long rows are kept; 0: for ever."""
-
-    close_after_days: int = 5
-    holds_days: int = 90
-    ledger_months: int = 0
-    usage_months: int = 0
-    # Where entries are archived before they are pruned; None: they are not.
-    archive: Path | None = None
 
 
 ResultT = TypeVar("ResultT")
@@ -105,6 +93,7 @@ class Retention:
     async def run_pass(self) -> bool:
         """Does everything that is due; returns False if another process is at it."""
         if not await self._lease():
+            self.last_pass_s = time.time()
             return False
         await self.create_partitions()
         await self.close_months()
@@ -123,6 +112,14 @@ class Retention:
         self.months_ahead = await self._database.write(
             lambda connection: partitions.create_partitions_ahead(connection, read_now_us(connection), MONTHS_AHEAD)
         )
+
+    async def try_to_create_partitions(self) -> None:
+        """Logs a failure: there may be partitions for some months yet."""
+        try:
+            await self.create_partitions()
+        except Exception as error:
+            self.months_ahead = 0
+            self._log.failure("retention.failed", error)
 
     async def close_months(self) -> None:
         """Closes all months that are due, the oldest first, if the audit finds nothing."""

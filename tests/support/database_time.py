@@ -1,12 +1,14 @@
 """Moves the time that databases tell, so that months pass within a test."""
 
+import time
+from datetime import UTC, datetime
 from typing import Final
 
 import pytest
 
 from services.chassis.database import database
 
-_DAY_US: Final = 24 * 3_600_000_000
+_DAY_S: Final = 24 * 3600
 
 
 class DatabaseTime:
@@ -15,9 +17,19 @@ class DatabaseTime:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
         self._queries = {name: str(getattr(database, name)) for name in ("_SQLITE", "_POSTGRESQL")}
-        self.ahead_us = 0
+        self._ahead_s = 0
 
-    def pass_days(self, days: float) -> None:
-        self.ahead_us += round(days * _DAY_US)
+    def pass_s(self, seconds: int) -> None:
+        self._ahead_s += seconds
         for name, query in self._queries.items():
-            self._monkeypatch.setattr(database, name, f"{query} + {self.ahead_us}")
+            self._monkeypatch.setattr(database, name, f"{query} + {self._ahead_s}000000")
+
+    def pass_days(self, days: int) -> None:
+        self.pass_s(days * _DAY_S)
+
+    def begin_month(self) -> None:
+        """Goes on to half past noon of the tenth day of the next month, whichever day is today."""
+        now = datetime.fromtimestamp(time.time() + self._ahead_s, UTC)
+        months = now.year * 12 + now.month
+        then = datetime(months // 12, months % 12 + 1, 10, 12, 30, tzinfo=UTC)
+        self.pass_s(round((then - now).total_seconds()))

@@ -1,6 +1,7 @@
-"""Calendar months in UTC: the periods that are closed, archived and pruned."""
+"""Calendar months in UTC, which are closed, archived and pruned, and the policy for that."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from services.metering.ledger.records import DAY_US
@@ -40,3 +41,14 @@ def months_before(at_us: int, count: int) -> Month:
     for _ in range(count):
         month = month.previous
     return month
+
+
+class RetentionPolicy(NamedTuple):
+    """How long rows are kept; 0: for ever."""
+
+    close_after_days: int = 5
+    holds_days: int = 90
+    ledger_months: int = 0
+    usage_months: int = 0
+    # Where entries are archived before they are pruned; None: they are not.
+    archive: Path | None = None

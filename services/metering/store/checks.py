@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.prices import MILLION
-from services.metering.ledger.records import CHARGES
+from services.metering.ledger.records import BILLED, CHARGES
 from services.metering.store.closings import OpenPeriod, read_open_period, read_retention
 from services.metering.store.tables import (
     account_closings,
@@ -25,7 +25,6 @@ from services.metering.store.tables import (
     usage_hours,
 )
 
-_BILLED: Final = (*CHARGES, "loss")
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
@@ -99,7 +98,7 @@ def rows_of_account(account_id: str) -> BookRows:
         for table in (accounts, account_closings, claims, ledger, usage_hours, spends)
     )
     its_entries = its_ledger.where(_IS_OPEN)
-    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(_BILLED), _IS_OPEN)
+    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(BILLED), _IS_OPEN)
     is_crossing = sa.and_(holds.c.request_id.in_(_CROSSING_IDS), holds.c.account_id == account_id)
     is_booked = sa.or_(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)), is_crossing)
     booked = sa.select(holds).where(is_booked, holds.c.request_id.not_in(_PRUNED_IDS))
@@ -163,7 +162,7 @@ def _is_charge(entries: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def _is_billed(entries: sa.FromClause) -> sa.ColumnElement[bool]:
-    return entries.c.kind.in_(_BILLED)
+    return entries.c.kind.in_(BILLED)
 
 
 def _is_its_price(entries: sa.FromClause) -> sa.ColumnElement[bool]:

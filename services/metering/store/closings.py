@@ -146,19 +146,24 @@ def read_account_closings(
     return (AccountClosing(*row) for row in connection.execute(query))
 
 
-def read_account_closing(connection: sa.Connection, account_id: str, ends_us: int) -> AccountClosing | None:
-    """Returns an account in the last closed month that ends at a time or before; None if it is in none."""
-    query = (
-        sa.select(account_closings)
-        .join(closings, closings.c.month_us == account_closings.c.month_us)
-        .where(account_closings.c.account_id == account_id, closings.c.ends_us <= ends_us)
-        .where(
-            closings.c.month_us
-            == sa.select(sa.func.max(closings.c.month_us)).where(closings.c.ends_us <= ends_us).scalar_subquery()
-        )
-    )
-    row = connection.execute(query).one_or_none()
-    return None if row is None else AccountClosing(*row)
+class Opening(NamedTuple):
+    """An account at the end of a closed month, or before everything."""
+
+    # Entries recorded from here on are not included.
+    at_us: int
+    account: AccountClosing
+
+
+def read_opening(connection: sa.Connection, account_id: str, at_us: int) -> Opening:
+    """Returns an account at the end of the last closed month that ends at a time or before."""
+    query = sa.select(closings.c.month_us, closings.c.ends_us).where(closings.c.ends_us <= at_us)
+    closed = connection.execute(query.order_by(closings.c.month_us.desc()).limit(1)).one_or_none()
+    if closed is None:
+        return Opening(0, AccountClosing(0, account_id))
+    month_us, ends_us = closed
+    its_own = (account_closings.c.month_us == month_us, account_closings.c.account_id == account_id)
+    row = connection.execute(sa.select(account_closings).where(*its_own)).one_or_none()
+    return Opening(ends_us, AccountClosing(month_us, account_id) if row is None else AccountClosing(*row))
 
 
 def delete_drafts(connection: sa.Connection, month: Month, most: int) -> int:
