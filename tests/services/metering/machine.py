@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -156,9 +157,27 @@ class Machine(RuleBasedStateMachine):
         self._model.let_a_day_pass()
         self._check([self._model])
 
+    @rule(policy=strategies.policies, killed_at=strategies.failpoints_of_retention)
+    def let_a_month_pass(self, policy: RetentionPolicy, killed_at: str) -> None:
+        """It is closed, and what the policy does not keep is pruned, though the process may be killed on the way."""
+        self._replicas.let_a_month_pass()
+        self._model.let_a_month_pass()
+        self._check([self._model])
+        if not self._replicas.retain(policy, killed_at):
+            if violations := self._replicas.audit():
+                self._fail("\n".join(violations))
+            self._replicas.retain(policy, "")
+        if policy.holds_days:
+            self._model.prune_requests()
+        self._check([self._model])
+        # Nobody repeats a request after so long: those from before are not named again.
+        self._newest += 10
+        self._history.clear()
+
     @rule(replica=strategies.replicas, back=st.integers(1, 6))
     def repeat(self, replica: int, back: int) -> None:
-        self._ask(*_queues(replica, self._history[-back:][:1]))
+        if self._history:
+            self._ask(*_queues(replica, self._history[-back:][:1]))
 
     @rule(replica=strategies.replicas, batch=st.lists(strategies.operations, min_size=2, max_size=6))
     def come_together(self, replica: int, batch: Sequence[Operation[Any]]) -> None:

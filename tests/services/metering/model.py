@@ -86,6 +86,9 @@ class Model:
         self.claims: dict[tuple[str, bytes], Claim] = {}
         # By account and key, or "" for the whole account: how much may be spent in all; None: anything.
         self.limits: dict[tuple[str, str], int | None] = {}
+        # What requests were charged that nobody remembers: by account and key; and what they count as.
+        self.pruned_nanos: dict[tuple[str, str], int] = {}
+        self.pruned_counters: dict[tuple[str, str, str], list[int]] = {}
         self._versions = versions
 
     def copy(self) -> "Model":
@@ -94,11 +97,13 @@ class Model:
         other.credits = dict(self.credits)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
         other.limits = dict(self.limits)
+        other.pruned_nanos = dict(self.pruned_nanos)
+        other.pruned_counters = dict(self.pruned_counters)
         return other
 
     def balance_nanos(self, account_id: str) -> int:
         credited = sum(nanos for owner, nanos in self.credits.values() if owner == account_id)
-        return credited - sum(request.charged_nanos for request in self._requests_of(account_id))
+        return credited - self.spent_nanos(account_id, "")
 
     def held_nanos(self, account_id: str) -> int:
         return sum(request.amount_nanos for request in self._requests_of(account_id) if request.state == "held")
@@ -111,7 +116,11 @@ class Model:
         return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id), has_limits)
 
     def spent_nanos(self, account_id: str, key_id: str) -> int:
-        return sum(each.charged_nanos for each in self._requests_of(account_id) if key_id in ("", each.key_id))
+        pruned = (
+            nanos for (owner, key), nanos in self.pruned_nanos.items() if owner == account_id and key_id in ("", key)
+        )
+        known = (each.charged_nanos for each in self._requests_of(account_id) if key_id in ("", each.key_id))
+        return sum(known) + sum(pruned)
 
     def held_of_nanos(self, account_id: str, key_id: str) -> int:
         running = (each for each in self._requests_of(account_id) if each.state == "held")
@@ -131,7 +140,7 @@ class Model:
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
         """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
-        totals: dict[tuple[str, str, str], list[int]] = {}
+        totals = dict(self.pruned_counters)
         for request in self.requests.values():
             if request.counted:
                 usage = request.usage
@@ -243,6 +252,28 @@ class Model:
     def let_a_day_pass(self) -> None:
         for claim in self.claims.values():
             claim.old = True
+
+    def let_a_month_pass(self) -> None:
+        """Everything that runs is overdue, and swept."""
+        self.let_a_day_pass()
+        self.forget_old_claims()
+        for request_id, request in self.requests.items():
+            was_overdue, request.overdue = request.overdue, True
+            self._sweep(Sweep(request_id, request.account_id), request)
+            request.overdue = was_overdue
+
+    def prune_requests(self) -> None:
+        """Forgets all requests that cannot be charged any more, but not what they were charged."""
+        counters = self.counters()
+        kept = {each: request for each, request in self.requests.items() if request.state not in ("settled", "void")}
+        for request in self.requests.values():
+            if request.state in ("settled", "void"):
+                key = (request.account_id, request.key_id)
+                self.pruned_nanos[key] = self.pruned_nanos.get(key, 0) + request.charged_nanos
+        self.requests, self.pruned_counters = kept, {}
+        for counter, numbers in self.counters().items():
+            counters[counter] = [before - now for before, now in zip(counters[counter], numbers, strict=True)]
+        self.pruned_counters = {counter: numbers for counter, numbers in counters.items() if any(numbers)}
 
     def forget_old_claims(self) -> None:
         self.claims = {key: claim for key, claim in self.claims.items() if not claim.old}

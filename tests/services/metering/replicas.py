@@ -6,24 +6,29 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any, Final
 
+import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
+from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US, UnmatchedSettlement
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import Operation
 from services.metering.ledger.spend import Spend
+from services.metering.retention import Retention
 from services.metering.store.prices import adopt_prices
-from services.metering.store.tables import claims
+from services.metering.store.tables import claims, retention
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model import Refusal
 from tests.services.metering.rows import Rows, read_rows
 from tests.services.metering.samples import LIFE_S, PRICES
+from tests.support.database_time import DatabaseTime
 
 DEARER: Final = {"forte": Price(4_000_000, 4_000_000, 20_000_000), "mezzo": Price(150_000, 30_000, 250_000)}
 VERSIONS: Final = {1: PRICES, 2: DEARER}
@@ -64,7 +69,9 @@ class Replicas:
         # The books were found to be wrong, and will be for ever.
         self.spoiled = False
         self._said = StringIO()
-        log = Log("replicas", self._said)
+        self._log = log = Log("replicas", self._said)
+        self._monkeypatch = pytest.MonkeyPatch()
+        self._time = DatabaseTime(self._monkeypatch)
         self._loop = asyncio.new_event_loop()
         # The second reserves by other prices, and gives its holds no time at all: they are overdue at once.
         self.both = (Replica(database_url, 1, LIFE_S, log), Replica(database_url, 2, -1.0, log))
@@ -78,6 +85,7 @@ class Replicas:
         for replica in self.both:
             replica.database.close()
         self._loop.close()
+        self._monkeypatch.undo()
 
     def log_text(self) -> str:
         return self._said.getvalue()
@@ -122,12 +130,41 @@ class Replicas:
             older = sa.update(claims).where(claims.c.account_id.in_(account_ids)).values(claimed_at_us=a_day_ago)
             connection.execute(older)
 
+    def let_a_month_pass(self) -> None:
+        """Sweeps what ran then."""
+        self._time.begin_month()
+        self.sweep(0)
+
+    def retain(self, policy: RetentionPolicy, killed_at: str) -> bool:
+        """Closes and prunes; returns False if it was killed at a failpoint on the way."""
+        with self.database.transaction(writes=True) as connection:
+            # Whoever had it is dead.
+            connection.execute(sa.update(retention).values(lease_until_us=0))
+        run = Retention(self.database, policy, 1.0, self._log, pause_s=0).run_pass()
+        with _killed_at(killed_at):
+            try:
+                self._loop.run_until_complete(run)
+            except Killed:
+                return False
+        return True
+
     def audit(self) -> list[str]:
         return self._loop.run_until_complete(audit(self.database))
 
     def rows(self, account_ids: Sequence[str]) -> Rows:
         with self.database.transaction(writes=False) as connection:
             return read_rows(connection, account_ids)
+
+
+@contextlib.contextmanager
+def _killed_at(place: str) -> Iterator[None]:
+    def hit(name: str, *deeds: Any) -> None:
+        if name == place:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(failpoints, "hit", hit)
+        yield
 
 
 def _told(answer: Any) -> Any:
