@@ -140,12 +140,12 @@ def close_account(
     sums = sums or AccountSums(account_id, *[0] * 9)
     credited_nanos = sums.granted_nanos + sums.adjusted_nanos
     return AccountClosing(
-        month.start_us,
-        *msgspec.structs.astuple(sums),
-        before.balance_nanos + credited_nanos - sums.charged_nanos,
-        before.total_entries + sums.entries,
-        before.total_credited_nanos + credited_nanos,
-        before.total_charged_nanos + sums.charged_nanos,
+        month_us=month.start_us,
+        **msgspec.structs.asdict(sums),
+        balance_nanos=before.balance_nanos + credited_nanos - sums.charged_nanos,
+        total_entries=before.total_entries + sums.entries,
+        total_credited_nanos=before.total_credited_nanos + credited_nanos,
+        total_charged_nanos=before.total_charged_nanos + sums.charged_nanos,
     )
 
 
