@@ -136,7 +136,7 @@ class Retention:
                 self._log.warning("closing.refused", month=str(due[0]), violation=violation)
             return
         for each in due:
-            closing = await self._close(each)
+            closing = await self.close_month(each)
             self.closed_months += 1
             self.months_to_close -= 1
             self._log.info("month.closed", month=str(each), entries=closing.entries, closing_hash=closing.closing_hash)
@@ -151,7 +151,8 @@ class Retention:
         with self._database.transaction(writes=False) as connection, few_pages(connection):
             return find_violations(connection)
 
-    async def _close(self, month: Month) -> Closing:
+    async def close_month(self, month: Month) -> Closing:
+        """Closes the month after the last closed one. Its entries must have been audited."""
         failpoints.hit("metering.closing.begun")
         while await self._write(lambda connection: closing_store.delete_drafts(connection, month, WRITE_MOST)):
             pass
