@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
-from services.metering.ledger.months import Month, RetentionPolicy, month_of
+from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of
 from services.metering.ledger.prices import Usage, read_prices
 from services.metering.ledger.records import HOUR_US
 from services.metering.retention import Retention
@@ -103,7 +103,7 @@ def _run(database: Database, statements: list[str], dialect: _Dialect) -> None:
             driver.execute(statement)
 
 
-def past_months(count: int) -> list[Month]:
+def past_months(count: int) -> list[CalendarMonth]:
     """Returns the months before this one, the oldest first."""
     months = [month_of(round(time.time()) * 1_000_000).previous]
     while len(months) < count:

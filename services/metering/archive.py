@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from services.metering.ledger.closings import EntriesDigest
-from services.metering.ledger.months import Month, month_of
+from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.store.closings import LEDGER_COLUMNS
 
 # Fast, and within some percent of the smallest.
@@ -26,14 +26,14 @@ class ArchiveWrong(Exception):
     """The file is not an archive of entries."""
 
 
-def archive_file(folder: Path, month: Month) -> Path:
+def archive_file(folder: Path, month: CalendarMonth) -> Path:
     return folder / f"ledger-{month}.jsonl.gz"
 
 
 class ArchiveWriter:
     """A file that appears under its name only when it is complete and on disk."""
 
-    def __init__(self, folder: Path, month: Month) -> None:
+    def __init__(self, folder: Path, month: CalendarMonth) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = archive_file(folder, month)
         self._part = folder / f".{self._file.name}.{os.getpid()}"
@@ -63,7 +63,7 @@ class ArchiveWriter:
         self._part.unlink(missing_ok=True)
 
 
-def read_archive(file: Path) -> tuple[Month | None, EntriesDigest]:
+def read_archive(file: Path) -> tuple[CalendarMonth | None, EntriesDigest]:
     """Returns the month of the entries (None if there are none) and their digest; raises ArchiveWrong."""
     digest, month = EntriesDigest(LEDGER_COLUMNS), None
     for rows in _read_rows(file):

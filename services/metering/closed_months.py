@@ -12,7 +12,7 @@ from services.metering.ledger.closings import (
     chain_violations,
     close_account,
 )
-from services.metering.ledger.months import Month
+from services.metering.ledger.months import CalendarMonth
 from services.metering.store import closings as store
 from services.metering.store.closings import LEDGER_COLUMNS
 
@@ -33,7 +33,7 @@ def find_chain_violations(connection: Any) -> Iterator[str]:
         yield from _account_violations(connection, closings[-1])
 
 
-def find_month_violations(connection: Any, month: Month) -> Iterator[str]:
+def find_month_violations(connection: Any, month: CalendarMonth) -> Iterator[str]:
     """Yields where the entries and the accounts of a closed month differ from its closing."""
     closing = store.read_closing(connection, month)
     if closing is None:
@@ -84,7 +84,7 @@ async def list_closings(database: Database) -> ClosedMonths:
     )
 
 
-async def audit_months(database: Database, month: Month | None) -> list[str]:
+async def audit_months(database: Database, month: CalendarMonth | None) -> list[str]:
     """Verifies the entries of one month, or of all that are in the database, each from its own snapshot."""
     closed = await list_closings(database)
     months = [closing.month for closing in closed.closings if closing.month_us >= closed.pruned_before_us]

@@ -26,7 +26,7 @@ from services.metering.ledger.closings import (
     close_account,
     close_month,
 )
-from services.metering.ledger.months import Month, RetentionPolicy, month_of, months_before
+from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.store import closings as closing_store
 from services.metering.store import partitions, pruning
@@ -142,7 +142,7 @@ class Retention:
             self._log.info("month.closed", month=str(each), entries=closing.entries, closing_hash=closing.closing_hash)
         memory.give_back()
 
-    def _due(self, month: Month | None, now_us: int) -> Iterator[Month]:
+    def _due(self, month: CalendarMonth | None, now_us: int) -> Iterator[CalendarMonth]:
         while month is not None and month.ends_us + self._policy.close_after_days * DAY_US <= now_us:
             yield month
             month = month.next
@@ -151,7 +151,7 @@ class Retention:
         with self._database.transaction(writes=False) as connection, few_pages(connection):
             return find_violations(connection)
 
-    async def close_month(self, month: Month) -> Closing:
+    async def close_month(self, month: CalendarMonth) -> Closing:
         """Closes the month after the last closed one. Its entries must have been audited."""
         failpoints.hit("metering.closing.begun")
         while await self._write(lambda connection: closing_store.delete_drafts(connection, month, WRITE_MOST)):
@@ -195,7 +195,7 @@ class Retention:
         return digest
 
     async def _write_accounts(
-        self, month: Month, previous: Closing | None, sums: dict[str, AccountSums]
+        self, month: CalendarMonth, previous: Closing | None, sums: dict[str, AccountSums]
     ) -> AccountsDigest:
         """Writes each account's row: those of the month before, and new ones, in one order."""
         digest, waiting, after, goes_on = AccountsDigest(), deque(sorted(sums)), "", previous is not None
@@ -318,7 +318,7 @@ class Retention:
     async def _mark(self, name: str, before_us: int) -> None:
         await self._write(lambda connection: pruning.mark(connection, name, before_us))
 
-    async def _sum_up(self, month: Month) -> None:
+    async def _sum_up(self, month: CalendarMonth) -> None:
         after = ""
         while account_ids := await self._database.read(
             lambda connection: pruning.find_accounts(connection, month, after, WRITE_MOST // 10)  # noqa: B023

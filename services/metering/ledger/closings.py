@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from services.metering.ledger.months import Month
+from services.metering.ledger.months import CalendarMonth
 
 # Before the first closing.
 NO_HASH: Final = "0" * 64
@@ -40,8 +40,8 @@ class Closing(msgspec.Struct, frozen=True):
     closing_hash: str = ""
 
     @property
-    def month(self) -> Month:
-        return Month(self.month_us, self.ends_us)
+    def month(self) -> CalendarMonth:
+        return CalendarMonth(self.month_us, self.ends_us)
 
     def expected_hash(self) -> str:
         return sha256(to_line(msgspec.structs.astuple(self)[:-1])).hexdigest()
@@ -133,7 +133,7 @@ class AccountsDigest:
 
 
 def close_account(
-    month: Month, account_id: str, before: AccountClosing | None, sums: AccountSums | None
+    month: CalendarMonth, account_id: str, before: AccountClosing | None, sums: AccountSums | None
 ) -> AccountClosing:
     """Returns an account's row: what it had at the end of the month before, and what the month added."""
     before = before or AccountClosing(month.start_us, account_id)
@@ -150,7 +150,7 @@ def close_account(
 
 
 def close_month(
-    month: Month, entries: EntriesDigest, accounts: AccountsDigest, previous: Closing | None, closed_at_us: int
+    month: CalendarMonth, entries: EntriesDigest, accounts: AccountsDigest, previous: Closing | None, closed_at_us: int
 ) -> Closing:
     customer_nanos, revenue_nanos, loss_nanos, external_nanos = entries.sums
     closing = Closing(

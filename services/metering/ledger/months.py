@@ -8,7 +8,7 @@ from services.metering.ledger.records import DAY_US
 from services.metering.ledger.spend import month_start_us, next_month_us
 
 
-class Month(NamedTuple):
+class CalendarMonth(NamedTuple):
     start_us: int
     # Exclusive.
     ends_us: int
@@ -17,25 +17,25 @@ class Month(NamedTuple):
         return f"{datetime.fromtimestamp(self.start_us // 1_000_000, UTC):%Y-%m}"
 
     @property
-    def next(self) -> "Month":
+    def next(self) -> "CalendarMonth":
         return month_of(self.ends_us)
 
     @property
-    def previous(self) -> "Month":
+    def previous(self) -> "CalendarMonth":
         return month_of(self.start_us - DAY_US)
 
 
-def month_of(at_us: int) -> Month:
-    return Month(month_start_us(at_us), next_month_us(at_us))
+def month_of(at_us: int) -> CalendarMonth:
+    return CalendarMonth(month_start_us(at_us), next_month_us(at_us))
 
 
-def parse_month(text: str) -> Month:
+def parse_month(text: str) -> CalendarMonth:
     """Reads YYYY-MM; raises ValueError."""
     begun = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
     return month_of(round(begun.timestamp()) * 1_000_000)
 
 
-def months_before(at_us: int, count: int) -> Month:
+def months_before(at_us: int, count: int) -> CalendarMonth:
     """Returns the month that is so many before that of a time."""
     month = month_of(at_us)
     for _ in range(count):

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from msgspec.structs import astuple
 
 from services.metering.ledger.closings import AccountClosing, AccountSums, Closing
-from services.metering.ledger.months import Month, month_of
+from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import account_closings, closings, ledger, retention
@@ -71,12 +71,12 @@ def read_closings(connection: sa.Connection) -> list[Closing]:
     return [Closing(*row) for row in connection.execute(sa.select(closings).order_by(closings.c.month_us))]
 
 
-def read_closing(connection: sa.Connection, month: Month) -> Closing | None:
+def read_closing(connection: sa.Connection, month: CalendarMonth) -> Closing | None:
     row = connection.execute(sa.select(closings).where(closings.c.month_us == month.start_us)).one_or_none()
     return None if row is None else Closing(*row)
 
 
-def find_next_month(connection: sa.Connection) -> Month | None:
+def find_next_month(connection: sa.Connection) -> CalendarMonth | None:
     """Returns the month to be closed next: that after the last closed one, or that of the first entry."""
     closing = read_last_closing(connection)
     if closing is not None:
@@ -90,12 +90,12 @@ def find_next_month(connection: sa.Connection) -> Month | None:
 class EntryRange(NamedTuple):
     """The entries of a month: those of its times among a range of ids, which an index leads to."""
 
-    month: Month
+    month: CalendarMonth
     after_id: int
     last_id: int
 
 
-def find_entries(connection: sa.Connection, month: Month) -> EntryRange:
+def find_entries(connection: sa.Connection, month: CalendarMonth) -> EntryRange:
     last_id = find_last_id_before(connection, month.ends_us + 2 * DISORDER_US)
     return EntryRange(month, find_last_id_before(connection, month.start_us), last_id)
 
@@ -146,7 +146,7 @@ def read_account_closings(
     return (AccountClosing(*row) for row in connection.execute(query))
 
 
-class Opening(NamedTuple):
+class OpeningBalance(NamedTuple):
     """An account at the end of a closed month, or before everything."""
 
     # Entries recorded from here on are not included.
@@ -154,19 +154,19 @@ class Opening(NamedTuple):
     account: AccountClosing
 
 
-def read_opening(connection: sa.Connection, account_id: str, at_us: int) -> Opening:
+def read_opening(connection: sa.Connection, account_id: str, at_us: int) -> OpeningBalance:
     """Returns an account at the end of the last closed month that ends at a time or before."""
     query = sa.select(closings.c.month_us, closings.c.ends_us).where(closings.c.ends_us <= at_us)
     closed = connection.execute(query.order_by(closings.c.month_us.desc()).limit(1)).one_or_none()
     if closed is None:
-        return Opening(0, AccountClosing(0, account_id))
+        return OpeningBalance(0, AccountClosing(0, account_id))
     month_us, ends_us = closed
     its_own = (account_closings.c.month_us == month_us, account_closings.c.account_id == account_id)
     row = connection.execute(sa.select(account_closings).where(*its_own)).one_or_none()
-    return Opening(ends_us, AccountClosing(month_us, account_id) if row is None else AccountClosing(*row))
+    return OpeningBalance(ends_us, AccountClosing(month_us, account_id) if row is None else AccountClosing(*row))
 
 
-def delete_drafts(connection: sa.Connection, month: Month, most: int) -> int:
+def delete_drafts(connection: sa.Connection, month: CalendarMonth, most: int) -> int:
     """Deletes accounts of a month whose closing was interrupted; returns how many."""
     account_id = account_closings.c.account_id
     is_of_month = account_closings.c.month_us == month.start_us

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
-from services.metering.store.closings import Opening, read_opening, read_retention
+from services.metering.store.closings import OpeningBalance, read_opening, read_retention
 from services.metering.store.tables import ledger, usage_hours
 
 # A literal, so that every plan can use the partial index of such entries. The time is always positive: it makes SQLite
@@ -27,7 +27,7 @@ class StoredCredit(NamedTuple):
     entry: Entry
 
 
-def read_pruned(connection: sa.Connection, account_id: str) -> Opening:
+def read_pruned(connection: sa.Connection, account_id: str) -> OpeningBalance:
     """Returns the account at the time before which its entries are not in the database any more."""
     return read_opening(connection, account_id, read_retention(connection).ledger_pruned_before_us)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from services.metering.ledger.months import Month, month_of
+from services.metering.ledger.months import CalendarMonth, month_of
 
 # The table from before there were partitions, with everything up to the month of the migration.
 FIRST_PARTITION: Final = "ledger_first"
@@ -24,7 +24,7 @@ class Partition(NamedTuple):
     is_detaching: bool
 
 
-def months_from(moment: datetime, count: int) -> list[Month]:
+def months_from(moment: datetime, count: int) -> list[CalendarMonth]:
     """Returns the month of a moment and those after it."""
     months = [month_of(round(moment.timestamp()) * 1_000_000)]
     while len(months) < count:
@@ -32,11 +32,11 @@ def months_from(moment: datetime, count: int) -> list[Month]:
     return months
 
 
-def partition_name(month: Month) -> str:
+def partition_name(month: CalendarMonth) -> str:
     return f"ledger_{str(month).replace('-', '_')}"
 
 
-def create_partition(connection: Any, month: Month) -> None:
+def create_partition(connection: Any, month: CalendarMonth) -> None:
     """Creates and attaches the partition of a month, in the caller's transaction."""
     name = partition_name(month)
     for statement in (

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.chassis.database.database import read_now_us
-from services.metering.ledger.months import Month
+from services.metering.ledger.months import CalendarMonth
 from services.metering.store.books import ADD_TO_COUNTERS, COUNTED
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (
@@ -82,7 +82,7 @@ def delete_entries(connection: sa.Connection, before_us: int, last_id: int, most
     return deleted.rowcount
 
 
-def find_accounts(connection: sa.Connection, month: Month, after_account: str, most: int) -> list[str]:
+def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account: str, most: int) -> list[str]:
     """Returns accounts of a closed month that had usage, in the order of the index."""
     query = (
         sa.select(account_closings.c.account_id)
@@ -97,7 +97,7 @@ def find_accounts(connection: sa.Connection, month: Month, after_account: str, m
     return list(connection.scalars(query))
 
 
-def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: Month) -> int:
+def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: CalendarMonth) -> int:
     """Replaces the hours of accounts by one row for the month, in its first hour; returns how many rows became
     fewer."""
     is_other_hour = sa.and_(

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
-from services.metering.store.closings import Opening, read_open_period, read_opening, read_retention
+from services.metering.store.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.credits import IS_RARE
 from services.metering.store.reports import read_balances, read_request, read_requests_of_entries
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
@@ -123,7 +123,7 @@ def read_balance_after(connection: sa.Connection, account_id: str, last_id: int,
     return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
 
 
-def _sum_entries(connection: sa.Connection, account_id: str, opening: Opening, last_id: int) -> int:
+def _sum_entries(connection: sa.Connection, account_id: str, opening: OpeningBalance, last_id: int) -> int:
     """Sums up entries one by one, where the hours of their month are summed up."""
     query = sa.select(_total(ledger.c.customer_nanos)).where(
         ledger.c.account_id == account_id,

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
 from services.metering.ledger.closings import Closing
-from services.metering.ledger.months import Month, parse_month
+from services.metering.ledger.months import CalendarMonth, parse_month
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
 from services.metering.reports import UsageReportQuery, UsageRow
@@ -72,7 +72,7 @@ def from_hold(hold: Hold) -> pb.GetRequestResponse:
     )
 
 
-def to_month(text: str) -> Month:
+def to_month(text: str) -> CalendarMonth:
     try:
         return parse_month(text)
     except ValueError:
