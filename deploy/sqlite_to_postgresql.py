@@ -20,7 +20,10 @@ ROWS_AT_ONCE = 1000
 # Holds the schema version, which must be the same in both databases.
 VERSION_TABLE = "alembic_version"
 # Migrations insert rows into these tables; the rows are replaced.
-FILLED_TABLES = ("epoch", "audit_head")
+FILLED_TABLES = ("epoch", "audit_head", "retention")
+
+# Their rows are copied into the table that they are partitions of.
+PARTITIONS = "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = CAST(:schema AS regnamespace)"
 
 
 class CannotCopy(Exception):
@@ -38,7 +41,9 @@ def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
             wanted.reflect(writing)
             if not wanted.tables or _version(reading, found.tables) != _version(writing, wanted.tables, f"{schema}."):
                 raise CannotCopy(f"{schema} does not have the schema version of {file}: run `legato migrate` on both")
-            tables = [table for table in wanted.sorted_tables if table.name != VERSION_TABLE]
+            partitions = set(writing.scalars(text(PARTITIONS), {"schema": schema}))
+            passed_over = {VERSION_TABLE, *partitions}
+            tables = [table for table in wanted.sorted_tables if table.name not in passed_over]
             copied = {table.name: _copy(reading, found.tables[table.name], writing, table) for table in tables}
             _advance_sequences(writing, schema)
             return copied

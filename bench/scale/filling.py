@@ -3,13 +3,20 @@
 The database derives everything that the audit compares from the holds. The service must not be running.
 """
 
+import asyncio
+import io
+import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
+from services.chassis.telemetry.log import Log
+from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of
 from services.metering.ledger.prices import Usage, read_prices
 from services.metering.ledger.records import HOUR_US
+from services.metering.retention import Retention
+from services.metering.store.partitions import FIRST_PARTITION
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12
@@ -25,6 +32,9 @@ class Size(NamedTuple):
     keys: int
     # A grant for each account; all other rows are chats.
     ledger_rows: int
+    # So many months before this one have the chats, and are closed; their holds were pruned. 0: all chats were in one
+    # hour, and nothing is closed.
+    months: int = 0
 
     @property
     def chats(self) -> int:
@@ -66,10 +76,13 @@ _POSTGRESQL: Final = _Dialect(
 
 def fill(size: Size, data: Path, database_url: str) -> None:
     dialect = _POSTGRESQL if database_url else _SQLITE
-    for service, statements in (("auth", _auth(size, dialect)), ("metering", _metering(size, dialect))):
+    metering = _closed_months(size, dialect) if size.months else _metering(size, dialect)
+    for service, statements in (("auth", _auth(size, dialect)), ("metering", metering)):
         database = open_database(service, database_url, data)
         try:
             _run(database, statements, dialect)
+            if size.months and service == "metering":
+                asyncio.run(_close(database, size))
         finally:
             database.close()
 
@@ -88,6 +101,21 @@ def _run(database: Database, statements: list[str], dialect: _Dialect) -> None:
             driver.autocommit = True
         for statement in dialect.afterwards:
             driver.execute(statement)
+
+
+def past_months(count: int) -> list[CalendarMonth]:
+    """Returns the months before this one, the oldest first."""
+    months = [month_of(round(time.time()) * 1_000_000).previous]
+    while len(months) < count:
+        months.append(months[-1].previous)
+    return months[::-1]
+
+
+async def _close(database: Database, size: Size) -> None:
+    """Closes the months without an audit: it would miss the holds that were pruned."""
+    retention = Retention(database, RetentionPolicy(), 0, Log("filling", io.StringIO()), pause_s=0)
+    for month in past_months(size.months):
+        await retention.close_month(month)
 
 
 def _auth(size: Size, dialect: _Dialect) -> list[str]:
@@ -121,6 +149,67 @@ def _metering(size: Size, dialect: _Dialect) -> list[str]:
     return [grants, *(_chats(size, dialect) if size.chats else ()), balances]
 
 
+def _closed_months(size: Size, dialect: _Dialect) -> list[str]:
+    """Chats of past months, each in the first hour of its month, in the order of time."""
+    months = past_months(size.months)
+    partitions: list[str] = []
+    if dialect is _POSTGRESQL:
+        # As if there had always been partitions. The first one has what was booked since the tables were created.
+        bounds = f"FROM ({months[-1].ends_us}) TO ({months[-1].next.ends_us})"
+        names = [f"ledger_{str(month).replace('-', '_')}" for month in months]
+        partitions = [
+            f"ALTER TABLE ledger DETACH PARTITION {FIRST_PARTITION}",
+            *(
+                f"CREATE TABLE {name} PARTITION OF ledger (PRIMARY KEY (entry_id), UNIQUE (kind, request_id))"
+                f" FOR VALUES FROM ({month.start_us}) TO ({month.ends_us})"
+                for name, month in zip(names, months, strict=True)
+            ),
+            f"ALTER TABLE ledger ATTACH PARTITION {FIRST_PARTITION} FOR VALUES {bounds}",
+        ]
+    cost_nanos = read_prices(PRICES).current[CLASS].cost_nanos(USAGE)
+    a_month = size.chats // size.months
+    account = f"'{ACCOUNT}' || (1 + n % {size.accounts})"
+    key = f"'key_filled' || (1 + n % {size.accounts})"
+    columns = """entry_id, kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos,
+        external_nanos, key_id, class_id, price_version, hour_us, requests, prompt_tokens, cached_tokens,
+        completion_tokens, basis, "end\""""
+    filled: list[str] = []
+    for number, month in enumerate(months):
+        if number == 0:
+            filled.append(f"""
+                INSERT INTO ledger ({columns})
+                SELECT n, 'grant', 'filled' || n, '{ACCOUNT}' || n, {GRANT_NANOS}, {month.start_us}, 0, 0,
+                    -{GRANT_NANOS}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL
+                FROM {dialect.numbers.format(most=size.accounts)}
+            """)
+        filled.append(f"""
+            INSERT INTO ledger ({columns})
+            SELECT n + {size.accounts + number * a_month}, 'charge', '{month}-' || n, {account},
+                -{cost_nanos}, {month.start_us} + n % 3000000000,
+                {cost_nanos}, 0, 0, {key}, '{CLASS}', 1, {month.start_us}, 1, {USAGE.prompt_tokens}, 0,
+                {USAGE.completion_tokens}, 'provider', 'complete'
+            FROM {dialect.numbers.format(most=a_month)}
+        """)
+    balances = f"""
+        INSERT INTO accounts (account_id, balance_nanos, held_nanos)
+        SELECT account_id, sum(customer_nanos), 0 FROM ledger WHERE account_id LIKE '{ACCOUNT}%' GROUP BY account_id
+    """
+    return [*partitions, *_move_behind(size.ledger_rows, dialect), *filled, _COUNTERS, balances]
+
+
+def _move_behind(last_id: int, dialect: _Dialect) -> list[str]:
+    """Gives what was booked already higher ids: later entries have those."""
+    move = f"UPDATE ledger SET entry_id = entry_id + {last_id}"
+    if dialect is _SQLITE:
+        return ["DROP TRIGGER ledger_refuses_update", move]
+    return [
+        "SET LOCAL session_replication_role = replica",
+        move,
+        "SET LOCAL session_replication_role = origin",
+        f"SELECT setval('ledger_entry_id_seq', nextval('ledger_entry_id_seq') + {last_id})",
+    ]
+
+
 def _chats(size: Size, dialect: _Dialect) -> list[str]:
     cost_nanos = read_prices(PRICES).current[CLASS].cost_nanos(USAGE)
     holds = f"""
@@ -141,7 +230,10 @@ def _chats(size: Size, dialect: _Dialect) -> list[str]:
             completion_tokens, basis, "end"
         FROM holds WHERE account_id LIKE '{ACCOUNT}%'
     """
-    counters = f"""
+    return [holds, charges, _COUNTERS]
+
+
+_COUNTERS: Final = f"""
         INSERT INTO usage_hours (account_id, hour_us, key_id, class_id, requests, prompt_tokens, cached_tokens,
             completion_tokens, cost_nanos, loss_nanos)
         SELECT account_id, hour_us, key_id, class_id, sum(requests), sum(prompt_tokens), sum(cached_tokens),
@@ -149,4 +241,3 @@ def _chats(size: Size, dialect: _Dialect) -> list[str]:
         FROM ledger WHERE kind = 'charge' AND account_id LIKE '{ACCOUNT}%'
         GROUP BY account_id, hour_us, key_id, class_id
     """
-    return [holds, charges, counters]

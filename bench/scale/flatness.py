@@ -116,7 +116,7 @@ def _filled(
     progress.step(f"{store}: filling in {size.ledger_rows:,} bookings", size.ledger_rows / 50_000)
     with ExitStack() as opened:
         # The auditor's cost is not part of a chat; it is measured separately.
-        settings = {**SETTINGS, "LEGATO_AUDIT_INTERVAL_S": "0"}
+        settings = {**SETTINGS, "LEGATO_AUDIT_INTERVAL_S": "0", "LEGATO_RETENTION_INTERVAL_S": "0"}
         database: dict[str, int] = {}
         if store == ON_POSTGRESQL:
             postgres = Postgres(durable=True)

@@ -23,8 +23,9 @@ from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
-from services.metering.metrics import show_ledger, show_shared_limits
+from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
+from services.metering.retention import Retention
 from services.metering.servicer import (
     CreditAdminServicer,
     MeteringServicer,
@@ -109,6 +110,13 @@ async def main() -> None:
         opened.callback(sweeping.cancel)
         watching = asyncio.create_task(PriceWatch(settings.prices, database, prices, log, registry).run())
         opened.callback(watching.cancel)
+        retention = Retention(database, settings.retention_policy, settings.retention_interval_s, log)
+        show_retention(retention, registry)
+        # Also without passes: entries of a month without a partition could not be written.
+        await retention.try_to_create_partitions()
+        if settings.retention_interval_s:
+            retaining = asyncio.create_task(retention.run())
+            opened.callback(retaining.cancel)
         if settings.audit_interval_s:
             auditor = Auditor(database, settings.audit_interval_s, clock, log, registry)
             auditing = asyncio.create_task(auditor.run())

@@ -5,7 +5,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from services.chassis.database.database import Database
@@ -13,6 +13,7 @@ from services.chassis.process import memory
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge
 from services.chassis.timing.deadlines import Clock
+from services.metering.closed_months import find_chain_violations
 from services.metering.store import checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.store.reports import HoldCounts, count_holds
@@ -49,21 +50,24 @@ async def audit(database: Database) -> list[str]:
 
 
 def find_violations(connection: Any) -> list[str]:
+    """Verifies the chain of closings, and audits everything since the last one."""
     checks.expect_full_tables(connection)
-    return list(islice(_violations(connection, _FULL_AUDIT), LINES_MOST))
+    scope = checks.read_scope(connection)
+    found = chain(find_chain_violations(connection), _violations(connection, _FULL_AUDIT, scope.parameters))
+    return list(islice(found, LINES_MOST))
 
 
 def find_violations_of(connection: Any, account_id: str) -> list[str]:
     """Audits one account, at a cost that grows with its own ledger only. A settled request without any entry is found
     by a full audit alone: nothing leads to it from its account."""
-    rows = rows_of_account(account_id)
+    rows, scope = rows_of_account(account_id), checks.read_scope(connection)
     selected = [(check(rows), line) for check, line in CHECKS if check is not checks.unbooked_settlements]
-    return list(islice(_violations(connection, selected), LINES_MOST))
+    return list(islice(_violations(connection, selected, scope.parameters), LINES_MOST))
 
 
-def _violations(connection: Any, selected: Iterable[tuple[Any, str]]) -> Iterator[str]:
+def _violations(connection: Any, selected: Iterable[tuple[Any, str]], parameters: dict[str, Any]) -> Iterator[str]:
     for check, line in selected:
-        for row in checks.stream(connection, check):
+        for row in checks.stream(connection, check, parameters):
             yield line.format(*row)
 
 

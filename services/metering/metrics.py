@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge, histograms_of
 from services.metering.batch import Writer
+from services.metering.retention import Retention
 from services.metering.sweeper import Sweeper
 
 if TYPE_CHECKING:
@@ -53,6 +54,41 @@ def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
         "Overdue holds that were swept because their edge was lost.",
         [],
         lambda: [([], sweeper.swept)],
+    )
+
+
+def show_retention(retention: Retention, registry: Registry) -> None:
+    counters_of(
+        registry,
+        "legato_months_closed",
+        "Months that this process has closed.",
+        [],
+        lambda: [([], retention.closed_months)],
+    )
+    counters_of(
+        registry,
+        "legato_rows_pruned",
+        "Rows that this process has pruned, by table.",
+        ["table"],
+        lambda: [([table], number) for table, number in retention.pruned.items()],
+    )
+    gauge(
+        registry,
+        "legato_months_to_close",
+        "Months that are due, and are not closed because the audit finds a violation or a pass failed.",
+        lambda: retention.months_to_close,
+    )
+    gauge(
+        registry,
+        "legato_ledger_months_ahead",
+        "Months after this one for whose entries PostgreSQL has a partition.",
+        lambda: retention.months_ahead,
+    )
+    gauge(
+        registry,
+        "legato_retention_last_pass_timestamp_seconds",
+        "Time at which this process last ended a pass, or found another process at it; before that, its start.",
+        lambda: retention.last_pass_s,
     )
 
 

@@ -19,6 +19,7 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.closed_months import audit_months, list_closings
 from services.metering.ledger.records import AccountBalance, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_usage
@@ -235,7 +236,17 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return credits.from_credit_page(await list_credits(self._database, *query))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
-        return pb.AuditResponse(violations=await audit(self._database))
+        month = reports.to_month(request.month) if request.month else None
+        violations = await audit(self._database)
+        if month is not None or request.all_months:
+            violations += await audit_months(self._database, month)
+        return pb.AuditResponse(violations=violations)
+
+    async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
+        closed = await list_closings(self._database)
+        return pb.ListClosingsResponse(
+            closings=[reports.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
+        )
 
 
 def _by_operator(operation_id: str) -> str:

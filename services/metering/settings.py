@@ -18,6 +18,7 @@ from services.chassis.settings import (
     SecondsOrZero,
     check_all,
 )
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
@@ -86,6 +87,16 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_interval_s: Seconds = 1.0
     # 0: never.
     audit_interval_s: SecondsOrZero = 300.0
+    # The pause between two passes that close months and prune; 0: never.
+    retention_interval_s: SecondsOrZero = 3_600.0
+    # Counters of a month are final two days after its end.
+    retention_close_after_days: Annotated[int, msgspec.Meta(ge=3, le=365)] = 5
+    # How long settled holds, entries and hourly usage are kept; 0: for ever.
+    retention_holds_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 90
+    retention_ledger_months: Annotated[int, msgspec.Meta(ge=0, le=1_200)] = 0
+    retention_usage_months: Annotated[int, msgspec.Meta(ge=0, le=1_200)] = 0
+    # A folder for entries that are pruned; empty: they are deleted.
+    retention_archive: Path | None = None
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
     metering_metrics_listen: OperationsListen = ""
 
@@ -103,6 +114,16 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unpaid_limit(self) -> UnpaidLimit:
         return UnpaidLimit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
+
+    @property
+    def retention_policy(self) -> RetentionPolicy:
+        return RetentionPolicy(
+            self.retention_close_after_days,
+            self.retention_holds_days,
+            self.retention_ledger_months,
+            self.retention_usage_months,
+            self.retention_archive,
+        )
 
     def default_limits(self) -> RateLimits:
         """Returns the limits of a key without its own, and whose account has none either."""

@@ -6,6 +6,7 @@ the id and the balance at which the next one begins. So a page costs the same wh
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -181,6 +182,7 @@ def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
 
 
 def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementDays:
+    _refuse_pruned(query.start_us, store.read_pruned_before(connection), "start_time")
     period = (query.account_id, query.start_us, query.end_us)
     opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
     listed = []
@@ -250,18 +252,31 @@ def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
     elif query.newest_first:
         balance_nanos = store.read_balance(connection, query.account_id).balance_nanos
     else:
-        balance_nanos = 0
+        pruned_before_us = store.read_pruned_before(connection)
+        balance_nanos = store.read_closed_balance(connection, query.account_id, pruned_before_us)
     return PagePosition(began_id, first_id if query.newest_first else last_id, balance_nanos)
 
 
 def _period(connection: Any, query: StatementQuery) -> tuple[int, int]:
     """Returns the id before the period's first entry, and the id of its last."""
     first_id, last_id = 0, _NO_END
+    pruned_before_us = store.read_pruned_before(connection)
+    if pruned_before_us:
+        for asked_us, param in ((query.start_us, "start_time"), (query.end_us, "end_time")):
+            _refuse_pruned(asked_us, pruned_before_us, param)
+        first_id = store.find_last_before(connection, query.account_id, pruned_before_us)
     if query.start_us is not None:
         first_id = store.find_last_before(connection, query.account_id, query.start_us)
     if query.end_us is not None:
         last_id = store.find_last_before(connection, query.account_id, query.end_us)
     return first_id, last_id
+
+
+def _refuse_pruned(asked_us: int | None, pruned_before_us: int, param: str) -> None:
+    if asked_us is not None and asked_us < pruned_before_us:
+        begins = datetime.fromtimestamp(pruned_before_us // 1_000_000, UTC)
+        message = f"Entries from before {begins:%Y-%m-%d} are not kept. Choose a later time."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param=param)
 
 
 def _range(position: PagePosition, *, newest_first: bool) -> tuple[int, int]:

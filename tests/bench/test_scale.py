@@ -22,6 +22,7 @@ from services.metering.store.prices import adopt_prices
 from tests.bench.made_up import run_of
 
 SOME = Size("some", accounts=7, keys=21, ledger_rows=100)
+CLOSED = Size("closed", accounts=4, keys=4, ledger_rows=100, months=3)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -47,6 +48,24 @@ def test_filled_books_stand_the_audit_and_have_the_size_that_was_asked_for(
                 assert find_violations(connection) == []
         database.close()
     assert counts == {"accounts": 7, "api_keys": 21, "ledger": 100, "holds": 93, "usage_hours": 21}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_closed_months_stand_the_audit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url: str = "" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    for service, migrations in (("auth", AUTH_MIGRATIONS), ("metering", METERING_MIGRATIONS)):
+        database = open_database(service, url, tmp_path)
+        database.migrate(migrations)
+        if service == "metering":
+            with database.transaction(writes=True) as connection:
+                adopt_prices(connection, read_prices(PRICES).current)
+        database.close()
+    fill(CLOSED, tmp_path, url)
+    database = open_database("metering", url, tmp_path)
+    with database.transaction(writes=False) as connection:
+        assert find_violations(connection) == []
+        assert connection.exec_driver_sql("SELECT sum(entries) FROM closings").scalar_one() == CLOSED.ledger_rows
+    database.close()
 
 
 def test_costs_of_all_processes_of_a_kind_are_added_up() -> None:

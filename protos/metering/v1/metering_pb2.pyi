@@ -1248,12 +1248,21 @@ Global___ListCreditsResponse: _TypeAlias = ListCreditsResponse  # noqa: Y015
 class AuditRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    MONTH_FIELD_NUMBER: _builtins.int
+    ALL_MONTHS_FIELD_NUMBER: _builtins.int
+    month: _builtins.str
+    """YYYY-MM: also verify the entries of this closed month."""
+    all_months: _builtins.bool
+    """Also verify the entries of all closed months that are in the database."""
     def __init__(
         self,
+        *,
+        month: _builtins.str = ...,
+        all_months: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_months", b"all_months", "month", b"month"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1278,3 +1287,82 @@ class AuditResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditResponse: _TypeAlias = AuditResponse  # noqa: Y015
+
+@_typing.final
+class ListClosingsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClosingsRequest: _TypeAlias = ListClosingsRequest  # noqa: Y015
+
+@_typing.final
+class Closing(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MONTH_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    CLOSE_TIME_FIELD_NUMBER: _builtins.int
+    ENTRIES_HASH_FIELD_NUMBER: _builtins.int
+    CLOSING_HASH_FIELD_NUMBER: _builtins.int
+    IS_PRUNED_FIELD_NUMBER: _builtins.int
+    month: _builtins.str
+    """YYYY-MM, in UTC."""
+    entries: _builtins.int
+    balance_nanos: _builtins.int
+    """Of all accounts, at the end of the month."""
+    entries_hash: _builtins.str
+    """SHA-256 in hexadecimal: of the entries, and of the closing and all before it."""
+    closing_hash: _builtins.str
+    is_pruned: _builtins.bool
+    """The entries are not in the database any more."""
+    @_builtins.property
+    def close_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        month: _builtins.str = ...,
+        entries: _builtins.int = ...,
+        balance_nanos: _builtins.int = ...,
+        close_time: _timestamp_pb2.Timestamp | None = ...,
+        entries_hash: _builtins.str = ...,
+        closing_hash: _builtins.str = ...,
+        is_pruned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["close_time", b"close_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance_nanos", b"balance_nanos", "close_time", b"close_time", "closing_hash", b"closing_hash", "entries", b"entries", "entries_hash", b"entries_hash", "is_pruned", b"is_pruned", "month", b"month"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Closing: _TypeAlias = Closing  # noqa: Y015
+
+@_typing.final
+class ListClosingsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLOSINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def closings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Closing]:
+        """The oldest first."""
+
+    def __init__(
+        self,
+        *,
+        closings: _abc.Iterable[Global___Closing] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closings", b"closings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListClosingsResponse: _TypeAlias = ListClosingsResponse  # noqa: Y015

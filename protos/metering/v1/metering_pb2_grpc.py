@@ -569,6 +569,11 @@ class CreditAdminServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.FromString,
                 _registered_method=True)
+        self.ListClosings = channel.unary_unary(
+                '/legato.metering.v1.CreditAdminService/ListClosings',
+                request_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsResponse.FromString,
+                _registered_method=True)
 
 
 class CreditAdminServiceServicer:
@@ -606,6 +611,13 @@ class CreditAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListClosings(self, request, context):
+        """The closed months.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CreditAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -633,6 +645,11 @@ def add_CreditAdminServiceServicer_to_server(servicer, server):
                     servicer.Audit,
                     request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.SerializeToString,
+            ),
+            'ListClosings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClosings,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -771,6 +788,33 @@ class CreditAdminService:
             '/legato.metering.v1.CreditAdminService/Audit',
             protos_dot_metering_dot_v1_dot_metering__pb2.AuditRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_metering__pb2.AuditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClosings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.CreditAdminService/ListClosings',
+            protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_metering__pb2.ListClosingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -169,6 +169,8 @@ class CreditAdminServiceStub:
     ListCredits: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]
     """Everything that changed an account's balance, with the balance after it."""
     Audit: _grpc.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]
+    ListClosings: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListClosingsRequest, _metering_pb2.ListClosingsResponse]
+    """The closed months."""
 
 @_typing.type_check_only
 class CreditAdminServiceAsyncStub(CreditAdminServiceStub):
@@ -181,6 +183,8 @@ class CreditAdminServiceAsyncStub(CreditAdminServiceStub):
     ListCredits: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListCreditsRequest, _metering_pb2.ListCreditsResponse]  # type: ignore[assignment]
     """Everything that changed an account's balance, with the balance after it."""
     Audit: _aio.UnaryUnaryMultiCallable[_metering_pb2.AuditRequest, _metering_pb2.AuditResponse]  # type: ignore[assignment]
+    ListClosings: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListClosingsRequest, _metering_pb2.ListClosingsResponse]  # type: ignore[assignment]
+    """The closed months."""
 
 class CreditAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the account's owner, by way of the command line."""
@@ -220,5 +224,13 @@ class CreditAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.AuditRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.AuditResponse, _abc.Awaitable[_metering_pb2.AuditResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListClosings(
+        self,
+        request: _metering_pb2.ListClosingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_metering_pb2.ListClosingsResponse, _abc.Awaitable[_metering_pb2.ListClosingsResponse]]:
+        """The closed months."""
 
 def add_CreditAdminServiceServicer_to_server(servicer: CreditAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

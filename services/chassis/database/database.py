@@ -383,17 +383,20 @@ def open_database(service: str, url: str, data: Path) -> Database:
 
 ASKED_EVERY_S: Final = 1.0
 
-NOW_US_SQLITE: Final = "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000"
-NOW_US_POSTGRESQL: Final = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+# The database's time, as an expression, by the name of its dialect.
+NOW_US: Final[dict[str, object]] = {
+    "sqlite": "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
+}
 
 
-def now_us_query(*, is_sqlite: bool) -> str:
-    return f"SELECT {NOW_US_SQLITE if is_sqlite else NOW_US_POSTGRESQL}"
+def now_us_expression(*, is_sqlite: bool) -> str:
+    return str(NOW_US["sqlite" if is_sqlite else "postgresql"])
 
 
 def read_now_us(connection: sa.Connection) -> int:
     cursor = connection.connection.cursor()
-    cursor.execute(now_us_query(is_sqlite=connection.dialect.name == "sqlite"))
+    cursor.execute(f"SELECT {NOW_US[connection.dialect.name]}")
     [(now_us,)] = cursor.fetchall()
     return int(now_us)
 
@@ -416,7 +419,7 @@ class DatabaseClock:
     async def set(self) -> None:
         """Reads the time."""
         asked_at_s = self._clock.elapsed_s()
-        row = await self._database.read_row(now_us_query(is_sqlite=self._database.is_sqlite))
+        row = await self._database.read_row(f"SELECT {now_us_expression(is_sqlite=self._database.is_sqlite)}")
         [now_us] = row or (0,)
         # The read happened between request and response; the midpoint is assumed.
         self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2

@@ -97,7 +97,9 @@ _OF_OPERATORS: Final = {
         "CreateUser ListUsers CreateSignInLink DisableUser SetOperator ListAuditEvents VerifyAuditEvents "
         "RecordOperatorAction",
     ),
-    *_methods(f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit"),
+    *_methods(
+        f"{_METERING}.CreditAdminService", "GrantCredits AdjustCredits ListBalances ListCredits Audit ListClosings"
+    ),
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
 _SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits InheritSpendLimits")

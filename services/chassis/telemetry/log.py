@@ -26,7 +26,7 @@ ALLOWED_FIELDS: Final = frozenset(
         "cost_nanos", "duration_ms", "end", "epoch", "error", "finish_reason", "http_status", "key_id", "listen",
         "logger", "loss_nanos", "model_name", "name", "operation_id", "pid", "price_version", "prompt_tokens",
         "provider", "reason", "request_id", "restarts", "stream", "tools", "trace_id", "version", "violation",
-        "violations",
+        "violations", "month", "entries", "closing_hash", "partition",
     }
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger import holds
-from services.metering.ledger.holds import Effect, RuleContext
+from services.metering.ledger.holds import Effect, RuleContext, charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     CHARGES,
@@ -176,7 +176,8 @@ class BatchState:
             claim, claimant = self._claimed(operation)
             live_holds, key_id = self._live_holds_of(operation), operation.key_id
         elif hold is not None:
-            key_id, hour_us = hold.key_id, hold.counted_hour_us
+            key_id = hold.key_id
+            hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self._now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
         return RuleContext(
             account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds, room

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
+    DAY_US,
     HOUR_US,
     AccountBalance,
     AnswerT,
@@ -30,7 +31,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
-from services.metering.ledger.spend import NO_LIMITS, SpendRoom
+from services.metering.ledger.spend import NO_LIMITS, SpendRoom, next_month_us
 
 
 class RuleContext(NamedTuple):
@@ -72,6 +73,17 @@ NOT_CONFIRMED: Final = "not_confirmed"
 
 _NOTHING: Final = Usage()
 
+# A month's counters change for so long after its end; then they are final, and the month can be closed.
+COUNTED_AFTERWARDS_US: Final = 2 * DAY_US
+
+
+def charged_hour_us(hold: Hold, now_us: int) -> int:
+    """Returns the hour in which a charge counts: that of the request's first one, unless its month is over."""
+    hour_us = hold.counted_hour_us
+    if hour_us is None or next_month_us(hour_us) + COUNTED_AFTERWARDS_US <= now_us:
+        return now_us - now_us % HOUR_US
+    return hour_us
+
 
 def booking(
     kind: Kind,
@@ -84,8 +96,8 @@ def booking(
     context: RuleContext,
 ) -> Entry:
     """Builds the entry that a charge adds to the request's earlier ones."""
-    counted = hold.usage if hold.counted_hour_us is not None else _NOTHING
-    hour_us = hold.counted_hour_us
+    is_first = hold.counted_hour_us is None
+    counted = _NOTHING if is_first else hold.usage
     loss_nanos = cost_nanos - hold.booked_nanos - charge_nanos
     return Entry(
         kind=kind,
@@ -98,8 +110,8 @@ def booking(
         key_id=hold.key_id,
         class_id=hold.class_id,
         price_version=hold.price_version,
-        hour_us=context.now_us - context.now_us % HOUR_US if hour_us is None else hour_us,
-        requests=1 if hour_us is None else 0,
+        hour_us=charged_hour_us(hold, context.now_us),
+        requests=1 if is_first else 0,
         prompt_tokens=usage.prompt_tokens - counted.prompt_tokens,
         cached_tokens=usage.cached_tokens - counted.cached_tokens,
         completion_tokens=usage.completion_tokens - counted.completion_tokens,
@@ -242,7 +254,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
         loss_nanos=cost_nanos - hold.charged_nanos - charge_nanos,
         loss_bound_nanos=0,
         end=operation.end,
-        counted_hour_us=entry.hour_us,
+        counted_hour_us=entry.hour_us if hold.counted_hour_us is None else hold.counted_hour_us,
         resolved_at_us=context.now_us,
     )
     account = _after(account, released_nanos, charge_nanos)

@@ -14,6 +14,8 @@ End = Literal["complete", "client_gone", "upstream_cut", "credit_spent", "refuse
 
 # The kinds of entry that usage counters sum up.
 CHARGES: Final[tuple[Kind, ...]] = ("charge", "late_charge")
+# The kinds of entry that belong to a request.
+BILLED: Final[tuple[Kind, ...]] = (*CHARGES, "loss")
 
 HOUR_US: Final = 3_600_000_000
 DAY_US: Final = 24 * HOUR_US
@@ -55,7 +57,7 @@ class Hold(msgspec.Struct, frozen=True):
     loss_bound_nanos: int = 0
     basis: Basis | None = None
     end: End | None = None
-    # The hour whose counters include this request; None while none do.
+    # The hour whose counters include its first charge; None while none do.
     counted_hour_us: int | None = None
     reserved_at_us: int | None = None
     resolved_at_us: int | None = None
@@ -92,7 +94,8 @@ class Entry(msgspec.Struct, frozen=True):
     revenue_nanos: int = 0
     loss_nanos: int = 0
     external_nanos: int = 0
-    # For charges: what it adds to the counters of this hour. All charges of a request count in one hour.
+    # For charges: what it adds to the counters of this hour. All charges of a request count in one hour, unless a later
+    # one comes when the counters of that month are final.
     key_id: str = ""
     class_id: str = ""
     price_version: int = 0

@@ -39,7 +39,7 @@ from services.metering.store.spends import (
     read_past_spends,
     read_spends,
 )
-from services.metering.store.tables import accounts, claims, holds, ledger, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, pruned_credits, usage_hours
 
 # Queues operations of accounts whose rows another session keeps locked, apart from all others.
 #
@@ -140,6 +140,8 @@ _READ_HOLDS: Final = Lookup(select_all(holds), "request_id")
 _READ_CREDITS: Final = Lookup(
     select_all(ledger, without=["entry_id"]), "request_id", "AND kind IN ('grant', 'adjustment')"
 )
+# Ids of entries that were pruned since.
+_READ_PRUNED_CREDITS: Final = Lookup(select_all(pruned_credits), "request_id", "AND kind IN ('grant', 'adjustment')")
 _READ_CLAIMS: Final = sa.select(claims).where(
     claims.c.account_id.in_(sa.bindparam("account_ids", expanding=True)),
     claims.c.key_digest.in_(sa.bindparam("digests", expanding=True)),
@@ -169,14 +171,14 @@ _HOLD_CHANGES: Final = (
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
 _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)
 _INSERT_ENTRIES: Final = insert_rows(ledger, Entry.__struct_fields__)
-_COUNTED: Final = (
+COUNTED: Final = (
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
 )  # fmt: skip
-_ADD_TO_COUNTERS: Final = insert_rows(
+ADD_TO_COUNTERS: Final = insert_rows(
     usage_hours,
-    [*CounterKey._fields, *_COUNTED],
+    [*CounterKey._fields, *COUNTED],
     "ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET "
-    + ", ".join(f"{name} = found.{name} + excluded.{name}" for name in _COUNTED),
+    + ", ".join(f"{name} = found.{name} + excluded.{name}" for name in COUNTED),
 )
 
 
@@ -235,6 +237,7 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
     found_credits: list[Entry] = []
     if credit_ids:
         found_credits = [Entry(*row) for row in _READ_CREDITS.run(connection, credit_ids)]
+        found_credits += [Entry(*row) for row in _READ_PRUNED_CREDITS.run(connection, credit_ids)]
         missing_ids = set(account_ids) - {account.account_id for account in found_accounts}
         if any(entry.account_id in missing_ids for entry in found_credits):
             # The account did not exist to be locked, and was created meanwhile.
@@ -282,7 +285,7 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     if put_claims and connection.execute(_PUT_CLAIM, put_claims).rowcount != len(put_claims):
         raise ConcurrentChange
     _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
-    _put(connection, _ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
+    _put(connection, ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
     spend_book = books.spend_book
     changed = [spend for each, spend in spend_book.spends.items() if each in spend_book.changed_ids]
     new_spends = [astuple(spend) for spend in changed if spend.spend_id not in spend_book.found]

@@ -1,7 +1,8 @@
 """The queries of the audit. Each returns the rows that contradict another table, or themselves.
 
 Two tables that must agree are summed together, one of them negated: any sum other than zero is a violation, and so is a
-row that is missing on either side. Every check is a function of the rows that it compares: all, or those of an account.
+row that is missing on either side. Every check is a function of the rows that it compares: all, or those of an account;
+of both, those since the last closed month. What was before is proved by its closing.
 """
 
 from collections.abc import Iterator
@@ -11,10 +12,19 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.prices import MILLION
-from services.metering.ledger.records import CHARGES
-from services.metering.store.tables import accounts, claims, holds, ledger, prices, spends, usage_hours
+from services.metering.ledger.records import BILLED, CHARGES
+from services.metering.store.closings import OpenPeriod, read_open_period, read_retention
+from services.metering.store.tables import (
+    account_closings,
+    accounts,
+    claims,
+    holds,
+    ledger,
+    prices,
+    spends,
+    usage_hours,
+)
 
-_BILLED: Final = (*CHARGES, "loss")
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
@@ -24,34 +34,120 @@ class BookRows(NamedTuple):
     """The rows that an audit reads. Prices belong to no account."""
 
     accounts: sa.FromClause
+    # The accounts at the end of the last closed month.
+    openings: sa.FromClause
     holds: sa.FromClause
     live_holds: sa.FromClause
     claims: sa.FromClause
     ledger: sa.FromClause
+    # The entries of the requests: also those from before, where a request has later ones.
+    booked: sa.FromClause
     usage_hours: sa.FromClause
+    # Since the beginning.
+    all_usage_hours: sa.FromClause
     spends: sa.FromClause
 
 
 # The state is a literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
-_LIVE_HOLDS: Final = sa.select(holds).where(_IS_LIVE).subquery()
-ALL_ROWS: Final = BookRows(accounts, holds, _LIVE_HOLDS, claims, ledger, usage_hours, spends)
+# The period that is audited, as `AuditScope.parameters` has it.
+_OPEN_US: Final = sa.bindparam("open_us", type_=sa.BigInteger)
+_IS_OPEN: Final = sa.and_(
+    ledger.c.recorded_at_us >= _OPEN_US, ledger.c.entry_id > sa.bindparam("after_id", type_=sa.BigInteger)
+)
+_PRUNED_IDS: Final = sa.bindparam("pruned_ids", expanding=True, type_=sa.Text)
+_CROSSING_IDS: Final = sa.bindparam("crossing_ids", expanding=True, type_=sa.Text)
+_WAS_CHARGED_BEFORE: Final = sa.and_(
+    ledger.c.kind == sa.literal_column("'charge'"),
+    ledger.c.request_id.in_(_CROSSING_IDS),
+    ledger.c.recorded_at_us < _OPEN_US,
+)
+_IS_AUDITED: Final = sa.and_(
+    sa.or_(_IS_LIVE, holds.c.resolved_at_us >= _OPEN_US), holds.c.request_id.not_in(_PRUNED_IDS)
+)
+_IS_OPENING: Final = account_closings.c.month_us == sa.bindparam("closed_month_us", type_=sa.BigInteger)
+_IS_OPEN_HOUR: Final = usage_hours.c.hour_us >= _OPEN_US
+
+
+def _booked(entries: sa.Select[Any]) -> sa.Subquery:
+    known = entries.where(ledger.c.request_id.not_in(_PRUNED_IDS))
+    return sa.union_all(known, sa.select(ledger).where(_WAS_CHARGED_BEFORE)).subquery()
+
+
+_OPEN_ENTRIES: Final = sa.select(ledger).where(_IS_OPEN)
+ALL_ROWS: Final = BookRows(
+    accounts,
+    sa.select(account_closings).where(_IS_OPENING).subquery(),
+    sa.select(holds).where(_IS_AUDITED).subquery(),
+    sa.select(holds).where(_IS_LIVE).subquery(),
+    claims,
+    _OPEN_ENTRIES.subquery(),
+    _booked(_OPEN_ENTRIES),
+    sa.select(usage_hours).where(_IS_OPEN_HOUR).subquery(),
+    usage_hours,
+    spends,
+)
 
 
 def rows_of_account(account_id: str) -> BookRows:
     """Returns the rows of one account, each found by an index. No index has the holds of an account: they are those of
     its ledger entries and those that live."""
-    tables = (accounts, claims, ledger, usage_hours, spends)
-    own = [sa.select(table).where(table.c.account_id == account_id) for table in tables]
-    found_accounts, found_claims, found_ledger, found_hours, found_spends = (query.subquery() for query in own)
-    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(_BILLED))
-    booked = sa.select(holds).where(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)))
+    its_accounts, its_openings, its_claims, its_ledger, its_hours, its_spends = (
+        sa.select(table).where(table.c.account_id == account_id)
+        for table in (accounts, account_closings, claims, ledger, usage_hours, spends)
+    )
+    its_entries = its_ledger.where(_IS_OPEN)
+    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(BILLED), _IS_OPEN)
+    is_crossing = sa.and_(holds.c.request_id.in_(_CROSSING_IDS), holds.c.account_id == account_id)
+    is_booked = sa.or_(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)), is_crossing)
+    booked = sa.select(holds).where(is_booked, holds.c.request_id.not_in(_PRUNED_IDS))
     live = sa.select(holds).where(_IS_LIVE, holds.c.account_id == account_id)
     has_entry = sa.exists().where(is_billed, ledger.c.request_id == holds.c.request_id)
-    found_holds = sa.union_all(booked, live.where(~has_entry)).subquery()
-    found_live = live.subquery()
-    return BookRows(found_accounts, found_holds, found_live, found_claims, found_ledger, found_hours, found_spends)
+    known = its_entries.where(ledger.c.request_id.not_in(_PRUNED_IDS))
+    before = its_ledger.where(_WAS_CHARGED_BEFORE)
+    return BookRows(
+        its_accounts.subquery(),
+        its_openings.where(_IS_OPENING).subquery(),
+        sa.union_all(booked, live.where(~has_entry)).subquery(),
+        live.subquery(),
+        its_claims.subquery(),
+        its_entries.subquery(),
+        sa.union_all(known, before).subquery(),
+        its_hours.where(_IS_OPEN_HOUR).subquery(),
+        its_hours.subquery(),
+        its_spends.subquery(),
+    )
+
+
+class AuditScope(NamedTuple):
+    """The period of an audit: everything since the last closed month."""
+
+    period: OpenPeriod
+    # The values of the checks' parameters.
+    parameters: dict[str, Any]
+
+
+def read_scope(connection: sa.Connection) -> AuditScope:
+    """Finds the period, and the requests that were charged before it and resolved in it: their earlier charges are
+    audited once more, unless they were pruned."""
+    period, retention = read_open_period(connection), read_retention(connection)
+    crossing: list[Any] = []
+    if period.closing is not None:
+        is_crossing = (holds.c.resolved_at_us >= period.start_us, holds.c.counted_hour_us < period.start_us)
+        crossing = list(connection.execute(sa.select(holds.c.request_id, holds.c.counted_hour_us).where(*is_crossing)))
+    pruned_before_us = retention.ledger_pruned_before_us
+    return AuditScope(
+        period,
+        {
+            "open_us": period.start_us,
+            "after_id": period.after_id,
+            "closed_month_us": period.closed_month_us,
+            "crossing_ids": [request_id for request_id, hour_us in crossing if hour_us >= pruned_before_us],
+            "pruned_ids": [request_id for request_id, hour_us in crossing if hour_us < pruned_before_us],
+            "summed_us": retention.usage_marked_before_us,
+        },
+    )
 
 
 def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
@@ -61,16 +157,16 @@ def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -
     return query.order_by(both.c[key])
 
 
-def _is_charge(rows: BookRows) -> sa.ColumnElement[bool]:
-    return rows.ledger.c.kind.in_(CHARGES)
+def _is_charge(entries: sa.FromClause) -> sa.ColumnElement[bool]:
+    return entries.c.kind.in_(CHARGES)
 
 
-def _is_billed(rows: BookRows) -> sa.ColumnElement[bool]:
-    return rows.ledger.c.kind.in_(_BILLED)
+def _is_billed(entries: sa.FromClause) -> sa.ColumnElement[bool]:
+    return entries.c.kind.in_(BILLED)
 
 
-def _is_its_price(rows: BookRows) -> sa.ColumnElement[bool]:
-    return sa.and_(prices.c.version == rows.ledger.c.price_version, prices.c.class_id == rows.ledger.c.class_id)
+def _is_its_price(entries: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(prices.c.version == entries.c.price_version, prices.c.class_id == entries.c.class_id)
 
 
 def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:
@@ -82,9 +178,10 @@ def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:
 
 
 def balances_against_ledger(rows: BookRows) -> sa.Select[Any]:
-    """Returns account, and the excess of its balance over the sum of its entries."""
+    """Returns account, and the excess of its balance over that of the last closing and the sum of its entries since."""
     both = sa.union_all(
         sa.select(rows.accounts.c.account_id, rows.accounts.c.balance_nanos.label("nanos")),
+        sa.select(rows.openings.c.account_id, -rows.openings.c.balance_nanos),
         sa.select(rows.ledger.c.account_id, -rows.ledger.c.customer_nanos),
     )
     return _unequal(both.subquery(), "account_id")
@@ -108,7 +205,7 @@ def unbalanced_entries(rows: BookRows) -> sa.Select[Any]:
 
 def repeated_entries(rows: BookRows) -> sa.Select[Any]:
     """Returns kind and request of repeated bookings, and how often."""
-    entry = rows.ledger.c
+    entry = rows.booked.c
     return (
         sa.select(entry.kind, entry.request_id, sa.func.count())
         .group_by(entry.kind, entry.request_id)
@@ -118,10 +215,10 @@ def repeated_entries(rows: BookRows) -> sa.Select[Any]:
 
 def repeated_counts(rows: BookRows) -> sa.Select[Any]:
     """Returns request, and how many requests its charges were counted as, unless one."""
-    entry = rows.ledger.c
+    entry = rows.booked.c
     return (
         sa.select(entry.request_id, sa.func.sum(entry.requests))
-        .where(_is_charge(rows))
+        .where(_is_charge(rows.booked))
         .group_by(entry.request_id)
         .having(sa.func.sum(entry.requests) != 1)
     )
@@ -129,21 +226,21 @@ def repeated_counts(rows: BookRows) -> sa.Select[Any]:
 
 def holds_against_ledger(rows: BookRows) -> sa.Select[Any]:
     """Returns request, and the excess of its hold's charge, and loss, over its entries'."""
-    hold, entry = rows.holds.c, rows.ledger.c
+    hold, entry = rows.holds.c, rows.booked.c
     both = sa.union_all(
         sa.select(hold.request_id, hold.charged_nanos.label("nanos"), hold.loss_nanos.label("lost")),
-        sa.select(entry.request_id, entry.customer_nanos, entry.loss_nanos).where(_is_billed(rows)),
+        sa.select(entry.request_id, entry.customer_nanos, entry.loss_nanos).where(_is_billed(rows.booked)),
     )
     return _unequal(both.subquery(), "request_id", ("nanos", "lost"))
 
 
 def entries_on_other_terms(rows: BookRows) -> sa.Select[Any]:
     """Returns kind and request of entries whose terms differ from those of the request's hold."""
-    entry, terms = rows.ledger.c, ("account_id", "key_id", "class_id", "price_version")
+    entry, terms = rows.booked.c, ("account_id", "key_id", "class_id", "price_version")
     return (
         sa.select(entry.kind, entry.request_id)
         .join(holds, holds.c.request_id == entry.request_id)
-        .where(_is_billed(rows), sa.or_(*(entry[name] != holds.c[name] for name in terms)))
+        .where(_is_billed(rows.booked), sa.or_(*(entry[name] != holds.c[name] for name in terms)))
         .order_by(entry.request_id)
     )
 
@@ -157,8 +254,12 @@ def charged_voids(rows: BookRows) -> sa.Select[Any]:
 def unbooked_settlements(rows: BookRows) -> sa.Select[Any]:
     """Returns settled requests without any charge entry, not even of zero."""
     hold = rows.holds.c
-    is_booked = sa.exists().where(rows.ledger.c.request_id == hold.request_id, _is_charge(rows))
-    return sa.select(hold.request_id).where(hold.state == "settled", ~is_booked).order_by(hold.request_id)
+    # Not a range of ids: SQLite is to find each by its request.
+    is_recent = ledger.c.recorded_at_us >= _OPEN_US
+    is_booked = sa.exists().where(ledger.c.request_id == hold.request_id, _is_charge(ledger), is_recent)
+    is_of_period = sa.or_(hold.counted_hour_us.is_(None), hold.counted_hour_us >= _OPEN_US)
+    query = sa.select(hold.request_id).where(hold.state == "settled", is_of_period, ~is_booked)
+    return query.order_by(hold.request_id)
 
 
 def claims_without_holds(rows: BookRows) -> sa.Select[Any]:
@@ -181,7 +282,7 @@ def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
         sa.select(*(counter[name] for name in (*keys, *names)), counter.cost_nanos, counter.loss_nanos),
         sa.select(
             *(entry[name] for name in keys), *(-entry[name] for name in names), entry.customer_nanos, entry.loss_nanos
-        ).where(_is_charge(rows)),
+        ).where(_is_charge(rows.ledger), entry.hour_us >= _OPEN_US),
     ).subquery()
     differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in (*names, "cost_nanos", "loss_nanos")))
     columns = [both.c[name] for name in keys]
@@ -190,10 +291,10 @@ def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
 
 def overcharged_requests(rows: BookRows) -> sa.Select[Any]:
     """Returns request, and how much more it was charged than it cost."""
-    entry = rows.ledger.c
+    entry = rows.booked.c
     return (
         sa.select(entry.request_id, sa.func.sum(entry.loss_nanos))
-        .where(_is_billed(rows))
+        .where(_is_billed(rows.booked))
         .group_by(entry.request_id)
         .having(sa.func.sum(entry.loss_nanos) > 0)
         .order_by(entry.request_id)
@@ -202,11 +303,11 @@ def overcharged_requests(rows: BookRows) -> sa.Select[Any]:
 
 def entries_without_price(rows: BookRows) -> sa.Select[Any]:
     """Returns kind, request, class and price version of entries by a price that does not exist."""
-    entry = rows.ledger.c
+    entry = rows.booked.c
     return (
         sa.select(entry.kind, entry.request_id, entry.class_id, entry.price_version)
-        .outerjoin(prices, _is_its_price(rows))
-        .where(_is_billed(rows), prices.c.version.is_(None))
+        .outerjoin(prices, _is_its_price(rows.booked))
+        .where(_is_billed(rows.booked), prices.c.version.is_(None))
         .order_by(entry.request_id)
     )
 
@@ -214,7 +315,7 @@ def entries_without_price(rows: BookRows) -> sa.Select[Any]:
 def wrong_costs(rows: BookRows) -> sa.Select[Any]:
     """Returns request, its booked amount, and the cost of its tokens by the price of its version, where they differ.
     Prices are split at a million: whole products would overflow the integers."""
-    entry = rows.ledger.c
+    entry = rows.booked.c
     prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
         # PostgreSQL sums integers to decimals.
         sa.cast(sa.func.sum(entry[name]), sa.BigInteger)
@@ -231,8 +332,8 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
     price_columns = [column for column in prices.c if column is not prices.c.class_id]
     return (
         sa.select(entry.request_id, booked_nanos, cost_nanos)
-        .join(prices, _is_its_price(rows))
-        .where(_is_billed(rows))
+        .join(prices, _is_its_price(rows.booked))
+        .where(_is_billed(rows.booked))
         .group_by(entry.request_id, entry.class_id, *price_columns)
         .having(booked_nanos != cost_nanos)
         .order_by(entry.request_id)
@@ -241,7 +342,7 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
 
 def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
     """Returns account and key whose counters of spending differ from usage, or from the live holds."""
-    spend, usage, live = rows.spends.c, rows.usage_hours.c, rows.live_holds.c
+    spend, usage, live = rows.spends.c, rows.all_usage_hours.c, rows.live_holds.c
 
     def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
         return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
@@ -249,7 +350,11 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
     is_spent = (usage.account_id == spend.account_id, sa.or_(spend.key_id == "", usage.key_id == spend.key_id))
     is_held = (live.account_id == spend.account_id, sa.or_(spend.key_id == "", live.key_id == spend.key_id))
     differ = sa.or_(
-        spend.day_spent_nanos != total(usage.cost_nanos, *is_spent, usage.hour_us >= spend.day_us),
+        sa.and_(
+            # The hours of an earlier day are summed up.
+            spend.day_us >= sa.bindparam("summed_us", type_=sa.BigInteger),
+            spend.day_spent_nanos != total(usage.cost_nanos, *is_spent, usage.hour_us >= spend.day_us),
+        ),
         spend.month_spent_nanos != total(usage.cost_nanos, *is_spent, usage.hour_us >= spend.month_us),
         spend.total_spent_nanos != total(usage.cost_nanos, *is_spent),
         spend.held_nanos != total(live.amount_nanos, *is_held),
@@ -264,9 +369,9 @@ def expect_full_tables(connection: sa.Connection) -> None:
         connection.exec_driver_sql("SET LOCAL enable_nestloop = off")
 
 
-def stream(connection: sa.Connection, check: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+def stream(connection: sa.Connection, check: sa.Select[Any], parameters: dict[str, Any]) -> Iterator[sa.Row[Any]]:
     """Runs a check and streams its rows: the ledger need not fit into memory."""
-    with connection.execution_options(yield_per=1000).execute(check) as rows:
+    with connection.execution_options(yield_per=1000).execute(check, parameters) as rows:
         yield from rows
 
 

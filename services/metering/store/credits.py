@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
+from services.metering.store.closings import OpeningBalance, read_opening, read_retention
 from services.metering.store.tables import ledger, usage_hours
 
 # A literal, so that every plan can use the partial index of such entries. The time is always positive: it makes SQLite
@@ -26,15 +27,23 @@ class StoredCredit(NamedTuple):
     entry: Entry
 
 
+def read_pruned(connection: sa.Connection, account_id: str) -> OpeningBalance:
+    """Returns the account at the time before which its entries are not in the database any more."""
+    return read_opening(connection, account_id, read_retention(connection).ledger_pruned_before_us)
+
+
 def read_credits(
     connection: sa.Connection, account_id: str, after: CreditPosition, most: int
 ) -> tuple[int, list[StoredCredit]]:
-    """Returns grants and adjustments: the sum of those up to a position, and the first after it, oldest first."""
-    is_its_own = sa.and_(_IS_CREDIT, ledger.c.account_id == account_id)
+    """Returns grants and adjustments: the sum of those up to a position, and the first after it, oldest first. The sum
+    starts with what was credited, and charged, before entries were pruned."""
+    pruned = read_pruned(connection, account_id)
+    is_its_own = sa.and_(_IS_CREDIT, ledger.c.account_id == account_id, ledger.c.recorded_at_us >= pruned.at_us)
     is_after = sa.tuple_(*_ORDER) > sa.tuple_(*after)
     # PostgreSQL sums integers to decimals.
     total = sa.cast(sa.func.coalesce(sa.func.sum(ledger.c.customer_nanos), 0), sa.BigInteger)
     before_nanos: int = connection.execute(sa.select(total).where(is_its_own, sa.not_(is_after))).scalar_one()
+    before_nanos += pruned.account.balance_nanos
     query = sa.select(ledger).where(is_its_own, is_after).order_by(*_ORDER).limit(most)
     found = [
         StoredCredit(CreditPosition(row.recorded_at_us, row.entry_id), Entry(*row[1:]))
@@ -48,10 +57,10 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
 
     The hourly counters have the sums. They include a later charge of a request in the hour of its first one; such late
     charges are few, and are moved to their own day."""
-    hour_us = usage_hours.c.hour_us
+    hour_us, pruned_us = usage_hours.c.hour_us, read_pruned(connection, account_id).at_us
     hours = (
         sa.select((hour_us - hour_us % DAY_US).label("day_us"), _sum(usage_hours.c.cost_nanos))
-        .where(usage_hours.c.account_id == account_id)
+        .where(usage_hours.c.account_id == account_id, hour_us >= pruned_us)
         .group_by(sa.text("1"))
     )
     counted_us, recorded_us = ledger.c.hour_us, ledger.c.recorded_at_us
@@ -61,12 +70,18 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
             (recorded_us - recorded_us % DAY_US).label("recorded_day_us"),
             _sum(-ledger.c.customer_nanos),
         )
-        .where(IS_RARE, ledger.c.kind == "late_charge", ledger.c.account_id == account_id)
+        .where(
+            IS_RARE,
+            ledger.c.kind == "late_charge",
+            ledger.c.account_id == account_id,
+            ledger.c.recorded_at_us >= pruned_us,
+        )
         .group_by(sa.text("1"), sa.text("2"))
     )
     charged: dict[int, int] = {row[0]: row[1] for row in connection.execute(hours)}
     for counted_day_us, recorded_day_us, nanos in connection.execute(late):
-        charged[counted_day_us] -= nanos
+        if counted_day_us >= pruned_us:
+            charged[counted_day_us] -= nanos
         charged[recorded_day_us] = charged.get(recorded_day_us, 0) + nanos
     return {day_us: charged[day_us] for day_us in sorted(charged) if charged[day_us]}
 

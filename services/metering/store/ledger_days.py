@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
+from services.metering.store.closings import read_opening
 from services.metering.store.credits import IS_RARE
 from services.metering.store.reports import bucket_start
 from services.metering.store.tables import ledger, usage_hours
@@ -79,16 +80,21 @@ def read_day_sums(
 
 
 def read_opening_balance(connection: sa.Connection, account_id: str, start_us: int) -> int:
-    """Returns the sum of what was booked before an hour."""
+    """Returns the balance of the last closing before an hour, and the sum of what was booked since."""
+    opening = read_opening(connection, account_id, start_us)
+    opened_us = opening.at_us
     is_own, nanos = sa.and_(ledger.c.account_id == account_id, IS_RARE), ledger.c.customer_nanos
+    recorded_us, counted_us, hour_us = ledger.c.recorded_at_us, ledger.c.hour_us, usage_hours.c.hour_us
     queries = (
-        sa.select(_total(nanos)).where(is_own, ledger.c.recorded_at_us < start_us),
+        sa.select(_total(nanos)).where(is_own, recorded_us >= opened_us, recorded_us < start_us),
         sa.select(_total(-usage_hours.c.cost_nanos)).where(
-            usage_hours.c.account_id == account_id, usage_hours.c.hour_us < start_us
+            usage_hours.c.account_id == account_id, hour_us >= opened_us, hour_us < start_us
         ),
-        sa.select(_total(-nanos)).where(is_own, ledger.c.kind == "late_charge", ledger.c.hour_us < start_us),
+        sa.select(_total(-nanos)).where(
+            is_own, ledger.c.kind == "late_charge", counted_us >= opened_us, counted_us < start_us
+        ),
     )
-    return sum(connection.execute(query).scalar_one() for query in queries)
+    return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
 
 
 def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, most: int) -> list[Any]:

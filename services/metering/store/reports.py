@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import NOW_US_POSTGRESQL, NOW_US_SQLITE, read_now_us
-from services.metering.ledger.records import AccountBalance, Hold
-from services.metering.store.tables import accounts, holds, usage_hours
+from services.chassis.database.database import now_us_expression, read_now_us
+from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
+from services.metering.store.tables import accounts, holds, ledger, usage_hours
 
 # Below either database's limit of parameters per statement.
 _IDS_AT_ONCE: Final = 10_000
@@ -80,10 +80,45 @@ def read_usage(
 
 
 def read_request(connection: sa.Connection, account_id: str, request_id: str) -> Hold | None:
-    """Returns a request; None if there is none, or it is of another account."""
+    """Returns a request; None if there is none, or it is of another account. If its hold was pruned, it is known by its
+    entries."""
     query = sa.select(holds).where(holds.c.request_id == request_id, holds.c.account_id == account_id)
     row = connection.execute(query).one_or_none()
-    return None if row is None else Hold(*row)
+    if row is not None:
+        return Hold(*row)
+    return read_requests_of_entries(connection, account_id, [request_id]).get(request_id)
+
+
+def read_requests_of_entries(connection: sa.Connection, account_id: str, request_ids: Sequence[str]) -> dict[str, Hold]:
+    """Returns what the entries of requests tell that their holds did, but for when they began."""
+    if not request_ids:
+        return {}
+    is_meant = (ledger.c.request_id.in_(request_ids), ledger.c.kind.in_(BILLED), ledger.c.account_id == account_id)
+    entries: dict[str, list[Entry]] = {}
+    for row in connection.execute(sa.select(ledger).where(*is_meant).order_by(ledger.c.entry_id)):
+        entries.setdefault(row.request_id, []).append(Entry(*row[1:]))
+    return {request_id: _hold_of(of_request) for request_id, of_request in entries.items()}
+
+
+def _hold_of(entries: Sequence[Entry]) -> Hold:
+    first, last = entries[0], entries[-1]
+    return Hold(
+        request_id=first.request_id,
+        account_id=first.account_id,
+        key_id=first.key_id,
+        class_id=first.class_id,
+        state="void" if last.kind == "loss" else "settled",
+        price_version=first.price_version,
+        prompt_tokens=sum(entry.prompt_tokens for entry in entries),
+        cached_tokens=sum(entry.cached_tokens for entry in entries),
+        completion_tokens=sum(entry.completion_tokens for entry in entries),
+        charged_nanos=-sum(entry.customer_nanos for entry in entries),
+        loss_nanos=-sum(entry.loss_nanos for entry in entries),
+        basis=last.basis,
+        end=last.end,
+        counted_hour_us=first.hour_us or None,
+        resolved_at_us=last.recorded_at_us,
+    )
 
 
 class Overdue(NamedTuple):
@@ -94,7 +129,7 @@ class Overdue(NamedTuple):
 
 def any_overdue(*, is_sqlite: bool) -> str:
     """Returns a query that has a row if a hold is past its deadline."""
-    now_us = NOW_US_SQLITE if is_sqlite else NOW_US_POSTGRESQL
+    now_us = now_us_expression(is_sqlite=is_sqlite)
     return f"SELECT 1 FROM holds WHERE state = 'held' AND deadline_at_us < {now_us} LIMIT 1"  # noqa: S608 - no values
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
+from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -107,7 +108,7 @@ def read_past_spends(
     sums: dict[PastPeriod, int] = {}
     for hold in late:
         for key_id in (WHOLE_ACCOUNT, hold.key_id) if hold.counted_hour_us is not None else ():
-            for past in past_periods(spend_id(hold.account_id, key_id), hold.counted_hour_us or 0, now_us):
+            for past in past_periods(spend_id(hold.account_id, key_id), charged_hour_us(hold, now_us), now_us):
                 if past not in sums:
                     sums[past] = _sum_up_past(connection, hold.account_id, key_id, past)
     return sums

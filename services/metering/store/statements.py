@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
+from services.metering.store.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.credits import IS_RARE
-from services.metering.store.reports import read_balances, read_request
+from services.metering.store.reports import read_balances, read_request, read_requests_of_entries
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
 
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
@@ -20,6 +21,7 @@ CLOCK_STEP_US: Final = 60_000_000
 # A literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 _IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices.c.class_id == holds.c.class_id)
+_IS_ENTRY_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
 
 _NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
@@ -85,8 +87,12 @@ def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> 
 
 def read_balance_after(connection: sa.Connection, account_id: str, last_id: int, at_us: int) -> int:
     """Returns the balance after the entries up to `last_id`, the last before `at_us`, without reading all of them: the
-    hourly counters have the sums of charges. Only those near the limits of the hour are read."""
+    closing of the month before has its sum, and the hourly counters have the sums of later charges. Only those near the
+    limits of the hour are read."""
     hour_us = at_us - at_us % HOUR_US
+    opening = read_opening(connection, account_id, hour_us)
+    if hour_us < read_retention(connection).usage_marked_before_us:
+        return opening.account.balance_nanos + _sum_entries(connection, account_id, opening, last_id)
     near = (
         find_last_before(connection, account_id, hour_us - CLOCK_STEP_US),
         find_last_before(connection, account_id, at_us + CLOCK_STEP_US),
@@ -98,18 +104,45 @@ def read_balance_after(connection: sa.Connection, account_id: str, last_id: int,
         (sa.and_(is_before, ~is_earlier_hour), nanos), (sa.and_(~is_before, is_earlier_hour), -nanos), else_=0
     )
     is_near = sa.and_(ledger.c.kind == "charge", ledger.c.entry_id > near[0], ledger.c.entry_id <= near[1])
+    recorded_us, opened_us = ledger.c.recorded_at_us, opening.at_us
+    is_near_opening = sa.and_(recorded_us >= opened_us - CLOCK_STEP_US, recorded_us < opened_us)
     queries = (
         # Everything but charges, one by one.
-        sa.select(_total(nanos)).where(is_own, IS_RARE, is_before),
+        sa.select(_total(nanos)).where(is_own, IS_RARE, is_before, recorded_us >= opened_us),
+        sa.select(_total(-nanos)).where(is_own, IS_RARE, ~is_before, is_near_opening),
         # The charges of earlier hours. Counters include late charges.
         sa.select(_total(-usage_hours.c.cost_nanos)).where(
-            usage_hours.c.account_id == account_id, usage_hours.c.hour_us < hour_us
+            usage_hours.c.account_id == account_id, usage_hours.c.hour_us < hour_us, usage_hours.c.hour_us >= opened_us
         ),
-        sa.select(_total(-nanos)).where(is_own, IS_RARE, ledger.c.kind == "late_charge", is_earlier_hour),
+        sa.select(_total(-nanos)).where(
+            is_own, IS_RARE, ledger.c.kind == "late_charge", is_earlier_hour, ledger.c.hour_us >= opened_us
+        ),
         # The charges since then, and the few that are on the other side of the hour than their id.
         sa.select(_total(charges)).where(is_own, is_near),
     )
-    return sum(connection.execute(query).scalar_one() for query in queries)
+    return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
+
+
+def _sum_entries(connection: sa.Connection, account_id: str, opening: OpeningBalance, last_id: int) -> int:
+    """Sums up entries one by one, where the hours of their month are summed up."""
+    query = sa.select(_total(ledger.c.customer_nanos)).where(
+        ledger.c.account_id == account_id,
+        ledger.c.entry_id > find_last_before(connection, account_id, opening.at_us - CLOCK_STEP_US),
+        ledger.c.entry_id <= last_id,
+        ledger.c.recorded_at_us >= opening.at_us,
+    )
+    nanos: int = connection.execute(query).scalar_one()
+    return nanos
+
+
+def read_pruned_before(connection: sa.Connection) -> int:
+    """Returns the time before which entries are not in the database any more."""
+    return read_retention(connection).ledger_pruned_before_us
+
+
+def read_closed_balance(connection: sa.Connection, account_id: str, at_us: int) -> int:
+    """Returns the balance at the end of a closed month."""
+    return read_opening(connection, account_id, at_us).account.balance_nanos
 
 
 def read_balance(connection: sa.Connection, account_id: str) -> AccountBalance:
@@ -136,8 +169,10 @@ def read_charged(
 ) -> list[ChargedRequest]:
     """Returns the charged requests whose first charge has an id in the range, the last first."""
     query = (
-        sa.select(ledger.c.entry_id, *holds.c, *_PRICE)
-        .select_from(ledger.join(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ITS_PRICE))
+        sa.select(ledger.c.entry_id, ledger.c.request_id, *holds.c, *_PRICE)
+        .select_from(
+            ledger.outerjoin(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ENTRY_PRICE)
+        )
         .where(
             ledger.c.account_id == account_id,
             ledger.c.entry_id > after_id,
@@ -150,7 +185,13 @@ def read_charged(
         .order_by(ledger.c.entry_id.desc())
         .limit(most)
     )
-    return [ChargedRequest(entry_id, _receipt(fields)) for entry_id, *fields in connection.execute(query)]
+    rows = connection.execute(query).all()
+    # Of requests whose holds were pruned.
+    pruned = read_requests_of_entries(connection, account_id, [row[1] for row in rows if row[2] is None])
+    return [
+        ChargedRequest(entry_id, _receipt(fields) if fields[0] is not None else _of_entries(pruned[request_id], fields))
+        for entry_id, request_id, *fields in rows
+    ]
 
 
 def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> SearchedEntry:
@@ -219,8 +260,15 @@ def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
 
 
 def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
-    query = sa.select(sa.func.count(), _total(ledger.c.customer_nanos)).where(ledger.c.account_id == account_id)
-    return LedgerTotals(*connection.execute(query).one())
+    period = read_open_period(connection)
+    account = read_opening(connection, account_id, period.start_us).account
+    query = sa.select(sa.func.count(), _total(ledger.c.customer_nanos)).where(
+        ledger.c.account_id == account_id,
+        ledger.c.entry_id > period.after_id,
+        ledger.c.recorded_at_us >= period.start_us,
+    )
+    entries, nanos = connection.execute(query).one()
+    return LedgerTotals(account.total_entries + entries, account.balance_nanos + nanos)
 
 
 def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[bool]]:
@@ -230,6 +278,11 @@ def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[boo
 
 def _receipt(fields: list[Any]) -> Receipt:
     hold, amounts = Hold(*fields[: -len(_PRICE)]), fields[-len(_PRICE) :]
+    return Receipt(hold, None if amounts[0] is None else Price(*amounts))
+
+
+def _of_entries(hold: Hold, fields: list[Any]) -> Receipt:
+    amounts = fields[-len(_PRICE) :]
     return Receipt(hold, None if amounts[0] is None else Price(*amounts))
 
 

@@ -124,3 +124,69 @@ prices = sa.Table(
     sa.Column("cached_input_nanos_per_million", sa.BigInteger),
     sa.Column("output_nanos_per_million", sa.BigInteger),
 )
+
+# Columns are the fields of `closings.Closing`, in their order.
+closings = sa.Table(
+    "closings",
+    metadata,
+    sa.Column("month_us", sa.BigInteger, primary_key=True),
+    sa.Column("ends_us", sa.BigInteger),
+    sa.Column("entries", sa.BigInteger),
+    sa.Column("customer_nanos", sa.BigInteger),
+    sa.Column("revenue_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+    sa.Column("external_nanos", sa.BigInteger),
+    sa.Column("accounts", sa.BigInteger),
+    sa.Column("balance_nanos", sa.BigInteger),
+    sa.Column("closed_at_us", sa.BigInteger),
+    sa.Column("entries_hash", sa.Text),
+    sa.Column("accounts_hash", sa.Text),
+    sa.Column("previous_hash", sa.Text),
+    sa.Column("closing_hash", sa.Text),
+)
+
+# Columns are the fields of `closings.AccountClosing`, in their order.
+account_closings = sa.Table(
+    "account_closings",
+    metadata,
+    sa.Column("month_us", sa.BigInteger, primary_key=True),
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("entries", sa.BigInteger),
+    sa.Column("granted_nanos", sa.BigInteger),
+    sa.Column("adjusted_nanos", sa.BigInteger),
+    sa.Column("charged_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+    sa.Column("requests", sa.BigInteger),
+    sa.Column("prompt_tokens", sa.BigInteger),
+    sa.Column("cached_tokens", sa.BigInteger),
+    sa.Column("completion_tokens", sa.BigInteger),
+    sa.Column("balance_nanos", sa.BigInteger),
+    sa.Column("total_entries", sa.BigInteger),
+    sa.Column("total_credited_nanos", sa.BigInteger),
+    sa.Column("total_charged_nanos", sa.BigInteger),
+)
+
+# The ids of grants and adjustments whose entries were pruned: a repeat must still find them.
+pruned_credits = sa.Table(
+    "pruned_credits",
+    metadata,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("request_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text),
+    sa.Column("customer_nanos", sa.BigInteger),
+    sa.Column("recorded_at_us", sa.BigInteger),
+)
+
+# One row.
+retention = sa.Table(
+    "retention",
+    metadata,
+    sa.Column("retention_id", sa.Integer, primary_key=True),
+    sa.Column("lease_holder", sa.Text),
+    sa.Column("lease_until_us", sa.BigInteger),
+    # Entries recorded before it are gone, or being deleted.
+    sa.Column("ledger_pruned_before_us", sa.BigInteger),
+    # Hours before it are summed up by month, or being summed up; and all of them are.
+    sa.Column("usage_marked_before_us", sa.BigInteger),
+    sa.Column("usage_summed_before_us", sa.BigInteger),
+)

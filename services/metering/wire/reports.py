@@ -6,6 +6,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
+from services.metering.ledger.closings import Closing
+from services.metering.ledger.months import CalendarMonth, parse_month
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
 from services.metering.reports import UsageReportQuery, UsageRow
@@ -67,6 +69,25 @@ def from_hold(hold: Hold) -> pb.GetRequestResponse:
         price_version=hold.price_version,
         basis=pb.BASIS_UNSPECIFIED if is_running else from_basis(hold.basis),
         end=from_end(hold.end),
+    )
+
+
+def to_month(text: str) -> CalendarMonth:
+    try:
+        return parse_month(text)
+    except ValueError:
+        raise invalid("A month is written YYYY-MM.", "month") from None
+
+
+def from_closing(closing: Closing, pruned_before_us: int) -> pb.Closing:
+    return pb.Closing(
+        month=str(closing.month),
+        entries=closing.entries,
+        balance_nanos=closing.balance_nanos,
+        close_time=to_timestamp(closing.closed_at_us),
+        entries_hash=closing.entries_hash,
+        closing_hash=closing.closing_hash,
+        is_pruned=closing.month_us < pruned_before_us,
     )
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -48,6 +49,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self._replicas = replicas
         CLOCK.go_to_the_end_of_a_month()
+        replicas.create_partitions()
         self._model = Model(VERSIONS, CLOCK.now_us)
         # The database goes on from example to example: each has accounts and requests of its own.
         self._example = next(_examples)
@@ -169,12 +171,33 @@ class Machine(RuleBasedStateMachine):
     @rule(days=strategies.days)
     def let_days_pass(self, days: int) -> None:
         CLOCK.let_days_pass(days)
+        self._replicas.create_partitions()
         self._model.let_days_pass(CLOCK.now_us)
         self._check([self._model])
 
+    @rule(policy=strategies.policies, killed_at=strategies.failpoints_of_retention)
+    def let_a_month_pass(self, policy: RetentionPolicy, killed_at: str) -> None:
+        """It is closed, and what the policy does not keep is pruned, though the process may be killed on the way."""
+        CLOCK.begin_month()
+        self._replicas.create_partitions()
+        self._replicas.sweep(0)
+        self._model.let_a_month_pass(CLOCK.now_us)
+        self._check([self._model])
+        if not self._replicas.retain(policy, killed_at):
+            if violations := self._replicas.audit():
+                self._fail("\n".join(violations))
+            self._replicas.retain(policy, "")
+        if policy.holds_days:
+            self._model.prune_requests()
+        self._check([self._model])
+        # Nobody repeats a request after so long: those from before are not named again.
+        self._newest += 10
+        self._history.clear()
+
     @rule(replica=strategies.replicas, back=st.integers(1, 6))
     def repeat(self, replica: int, back: int) -> None:
-        self._ask(*_queues(replica, self._history[-back:][:1]))
+        if self._history:
+            self._ask(*_queues(replica, self._history[-back:][:1]))
 
     @rule(replica=strategies.replicas, batch=st.lists(strategies.operations, min_size=2, max_size=6))
     def come_together(self, replica: int, batch: Sequence[Operation[Any]]) -> None:

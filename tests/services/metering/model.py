@@ -62,8 +62,9 @@ class Request:
     overdue: bool = False
     # The last checkpoint while it is held; what was billed, or lost, afterwards.
     usage: Usage = field(default_factory=Usage)
-    # The hour in which usage counts it.
+    # The hours in which usage counts its charge and its late charge.
     counted_hour_us: int | None = None
+    late_hour_us: int | None = None
     charge_nanos: int = 0
     late_charge_nanos: int = 0
     loss_nanos: int = 0
@@ -93,6 +94,9 @@ class Model:
         self.claims: dict[tuple[str, bytes], Claim] = {}
         # By account and key, or "" for the whole account.
         self.limits: dict[tuple[str, str], SpendLimits] = {}
+        # What requests were charged that nobody remembers: by account and key; and what they count as.
+        self.pruned_nanos: dict[tuple[str, str], int] = {}
+        self.pruned_counters: dict[tuple[str, str, str], list[int]] = {}
         self.now_us = now_us
         self._versions = versions
 
@@ -102,11 +106,13 @@ class Model:
         other.credits = dict(self.credits)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
         other.limits = dict(self.limits)
+        other.pruned_nanos = dict(self.pruned_nanos)
+        other.pruned_counters = dict(self.pruned_counters)
         return other
 
     def balance_nanos(self, account_id: str) -> int:
         credited = sum(nanos for owner, nanos in self.credits.values() if owner == account_id)
-        return credited - sum(request.charged_nanos for request in self._requests_of(account_id))
+        return credited - self.spent_nanos(account_id, "", "total", self.now_us)
 
     def held_nanos(self, account_id: str) -> int:
         return sum(request.amount_nanos for request in self._requests_of(account_id) if request.state == "held")
@@ -120,13 +126,16 @@ class Model:
 
     def spent_nanos(self, account_id: str, key_id: str, period: str, at_us: int) -> int:
         """Returns what was charged in the day or the month of a time, or at any time."""
-        return sum(
-            each.charged_nanos
+        charged = [
+            each.charge_nanos * _is_in(period, each.counted_hour_us, at_us)
+            + each.late_charge_nanos * _is_in(period, each.late_hour_us, at_us)
             for each in self._requests_of(account_id)
             if key_id in ("", each.key_id)
-            and each.counted_hour_us is not None
-            and _begin(period, each.counted_hour_us) == _begin(period, at_us)
-        )
+        ]
+        if period == "total":
+            pruned = self.pruned_nanos.items()
+            charged += [nanos for (owner, key), nanos in pruned if owner == account_id and key_id in ("", key)]
+        return sum(charged)
 
     def held_of_nanos(self, account_id: str, key_id: str) -> int:
         running = (each for each in self._requests_of(account_id) if each.state == "held")
@@ -150,7 +159,7 @@ class Model:
 
     def counters(self) -> dict[tuple[str, str, str], list[int]]:
         """Sums by account, key and class: requests, three kinds of tokens, the charges and the losses."""
-        totals: dict[tuple[str, str, str], list[int]] = {}
+        totals = dict(self.pruned_counters)
         for request in self.requests.values():
             if request.counted_hour_us is not None:
                 usage = request.usage
@@ -277,6 +286,26 @@ class Model:
             # One that was void before it was reserved has no deadline.
             request.overdue = bool(request.price_version)
 
+    def let_a_month_pass(self, now_us: int) -> None:
+        """Everything that runs is overdue, and swept."""
+        self.let_days_pass(now_us)
+        self.forget_old_claims()
+        for request_id, request in self.requests.items():
+            self._sweep(Sweep(request_id, request.account_id), request)
+
+    def prune_requests(self) -> None:
+        """Forgets all requests that cannot be charged any more, but not what they were charged."""
+        counters = self.counters()
+        kept = {each: request for each, request in self.requests.items() if request.state not in ("settled", "void")}
+        for request in self.requests.values():
+            if request.state in ("settled", "void"):
+                key = (request.account_id, request.key_id)
+                self.pruned_nanos[key] = self.pruned_nanos.get(key, 0) + request.charged_nanos
+        self.requests, self.pruned_counters = kept, {}
+        for counter, numbers in self.counters().items():
+            counters[counter] = [before - now for before, now in zip(counters[counter], numbers, strict=True)]
+        self.pruned_counters = {counter: numbers for counter, numbers in counters.items() if any(numbers)}
+
     def forget_old_claims(self) -> None:
         self.claims = {key: claim for key, claim in self.claims.items() if not claim.old}
 
@@ -308,11 +337,12 @@ class Model:
             request.loss_bound_nanos = 0
         if request.state != "settled" and not checkpoint_says_more:
             due_nanos = cost_nanos - request.charged_nanos
-            free_nanos = self.room_nanos(request.account_id, request.key_id, request.counted_hour_us)
+            free_nanos = self.room_nanos(request.account_id, request.key_id, self._charged_hour_us(request))
             if request.state == "held":
                 request.charge_nanos = min(due_nanos, request.amount_nanos + free_nanos)
             else:
                 request.late_charge_nanos = min(due_nanos, free_nanos)
+                request.late_hour_us = self._charged_hour_us(request)
             request.loss_nanos = cost_nanos - request.charged_nanos
             request.usage, request.basis = operation.usage, operation.basis
             if request.counted_hour_us is None:
@@ -344,6 +374,13 @@ class Model:
         request.state, request.end = "swept", "crashed"
         request.counted_hour_us = self._hour_us() if cost_nanos else None
         return Swept(True, request.charge_nanos, request.loss_bound_nanos)
+
+    def _charged_hour_us(self, request: Request) -> int:
+        """Returns the hour of its first charge, for two days after the end of that month; the current one otherwise."""
+        hour_us = request.counted_hour_us
+        if hour_us is None or _end("month", hour_us) + timedelta(days=2) <= _time(self.now_us):
+            return self._hour_us()
+        return hour_us
 
     def _hour_us(self) -> int:
         return self.now_us - self.now_us % HOUR_US
@@ -384,6 +421,10 @@ def _begin(period: str, at_us: int) -> tuple[int, ...]:
     """Names the day or the month of a time; in all, there is one."""
     at = _time(at_us)
     return {"day": (at.year, at.month, at.day), "month": (at.year, at.month), "total": ()}[period]
+
+
+def _is_in(period: str, hour_us: int | None, at_us: int) -> bool:
+    return hour_us is not None and _begin(period, hour_us) == _begin(period, at_us)
 
 
 def _end(period: str, at_us: int) -> datetime:

@@ -6,6 +6,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
+from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Settle
 from services.metering.ledger.spend import (
@@ -80,7 +81,9 @@ class Ledger:
             return {}
         sums: dict[PastPeriod, int] = {}
         for key_id in (WHOLE_ACCOUNT, hold.key_id):
-            for past in past_periods(spend_id(hold.account_id, key_id), hold.counted_hour_us, self.now_us):
+            for past in past_periods(
+                spend_id(hold.account_id, key_id), charged_hour_us(hold, self.now_us), self.now_us
+            ):
                 start_of = day_start_us if past.period == "day" else month_start_us
                 spent = (each for each in self.entries if each.account_id == hold.account_id and each.hour_us)
                 sums[past] = -sum(

@@ -10,17 +10,21 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.chassis.database.database import Database
+from services.chassis.database.database import NOW_US, Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Price, Prices
-from services.metering.ledger.records import DAY_US, Extended, Operation
+from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
 from services.metering.ledger.spend import Spend, next_month_us
-from services.metering.store import books, reports
+from services.metering.retention import Retention
+from services.metering.store.partitions import create_partitions_ahead
 from services.metering.store.prices import adopt_prices
+from services.metering.store.tables import retention
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model import Refusal
@@ -37,13 +41,23 @@ class MovingClock:
     def __init__(self) -> None:
         # The first of January 2026, in UTC.
         self.now_us = 1_767_225_600_000_000
+        self._begun_us = 0
+
+    def __str__(self) -> str:
+        """The expression that databases are asked for."""
+        return str(self.now_us)
 
     def let_days_pass(self, days: int) -> None:
         self.now_us += days * DAY_US + 1
 
+    def begin_month(self) -> None:
+        """To noon of the tenth day of the next month: the last one can be closed."""
+        self.now_us = next_month_us(self.now_us) + 9 * DAY_US + 12 * HOUR_US
+
     def go_to_the_end_of_a_month(self) -> None:
-        """To noon of the last day but one of some later month."""
-        self.now_us = next_month_us(next_month_us(self.now_us)) - 3 * DAY_US // 2
+        """To noon of the last day but one of some later month, unless it is that still."""
+        if self.now_us != self._begun_us:
+            self._begun_us = self.now_us = next_month_us(next_month_us(self.now_us)) - 3 * DAY_US // 2
 
 
 # One for all databases: rules find it in place of their database's.
@@ -85,10 +99,10 @@ class Replicas:
         # The books were found to be wrong, and will be for ever.
         self.spoiled = False
         self._clock = pytest.MonkeyPatch()
-        for module in (books, reports):
-            self._clock.setattr(module, "read_now_us", lambda connection: CLOCK.now_us)
+        for kind in NOW_US:
+            self._clock.setitem(NOW_US, kind, CLOCK)
         self._said = StringIO()
-        log = Log("replicas", self._said)
+        self._log = log = Log("replicas", self._said)
         self._loop = asyncio.new_event_loop()
         # The second reserves by other prices, and gives its holds no time at all: they are overdue at once.
         self.both = (Replica(database_url, 1, LIFE_S, log), Replica(database_url, 2, -1.0, log))
@@ -97,6 +111,12 @@ class Replicas:
         for prices in VERSIONS.values():
             with self.database.transaction(writes=True) as connection:
                 adopt_prices(connection, prices)
+
+    def create_partitions(self) -> None:
+        """Creates those of PostgreSQL that the time of `CLOCK` needs."""
+        if not self.database.is_sqlite:
+            with self.database.transaction(writes=True) as connection:
+                create_partitions_ahead(connection, CLOCK.now_us, 1)
 
     def close(self) -> None:
         for replica in self.both:
@@ -140,12 +160,36 @@ class Replicas:
     async def _sweep(self, numbers: Sequence[int]) -> None:
         await asyncio.gather(*(self.both[number].sweep() for number in numbers))
 
+    def retain(self, policy: RetentionPolicy, killed_at: str) -> bool:
+        """Closes and prunes; returns False if it was killed at a failpoint on the way."""
+        with self.database.transaction(writes=True) as connection:
+            # Whoever had it is dead.
+            connection.execute(sa.update(retention).values(lease_until_us=0))
+        run = Retention(self.database, policy, 1.0, self._log, pause_s=0).run_pass()
+        with _killed_at(killed_at):
+            try:
+                self._loop.run_until_complete(run)
+            except Killed:
+                return False
+        return True
+
     def audit(self) -> list[str]:
         return self._loop.run_until_complete(audit(self.database))
 
     def rows(self, account_ids: Sequence[str]) -> Rows:
         with self.database.transaction(writes=False) as connection:
             return read_rows(connection, account_ids)
+
+
+@contextlib.contextmanager
+def _killed_at(place: str) -> Iterator[None]:
+    def hit(name: str, *deeds: Any) -> None:
+        if name == place:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(failpoints, "hit", hit)
+        yield
 
 
 def _told(answer: Any) -> Any:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
 from services.metering.ledger.spend import Spend
+from services.metering.store.closings import read_retention
 from services.metering.store.tables import accounts, claims, holds, ledger, spends, usage_hours
 from tests.services.metering.model import Model, Request
 
@@ -26,6 +27,8 @@ class Rows(NamedTuple):
     claims: list[Claim]
     counters: list[dict[str, Any]]
     spends: list[Spend]
+    # Entries from before it are not here.
+    pruned_before_us: int
 
     def requests(self, now_us: int) -> dict[str, Request]:
         """Each request as the model keeps it."""
@@ -51,13 +54,23 @@ class Rows(NamedTuple):
             overdue=hold.deadline_at_us is not None and hold.deadline_at_us < now_us,
             usage=hold.usage,
             counted_hour_us=hold.counted_hour_us,
-            charge_nanos=self._booked_nanos("charge", hold.request_id),
+            late_hour_us=self._late_hour_us(hold.request_id),
+            charge_nanos=self._charge_nanos(hold),
             late_charge_nanos=self._booked_nanos("late_charge", hold.request_id),
             loss_nanos=hold.loss_nanos,
             loss_bound_nanos=hold.loss_bound_nanos,
             basis=hold.basis,
             end=hold.end,
         )
+
+    def _charge_nanos(self, hold: Hold) -> int:
+        if (hold.counted_hour_us or self.pruned_before_us) < self.pruned_before_us:
+            return hold.charged_nanos - self._booked_nanos("late_charge", hold.request_id)
+        return self._booked_nanos("charge", hold.request_id)
+
+    def _late_hour_us(self, request_id: str) -> int | None:
+        late = (each for each in self.entries if (each.kind, each.request_id) == ("late_charge", request_id))
+        return next((each.hour_us for each in late), None)
 
     def _booked_nanos(self, kind: str, request_id: str) -> int:
         """Sums every such entry, also where one at most should be."""
@@ -74,6 +87,7 @@ def read_rows(connection: sa.Connection, account_ids: Sequence[str]) -> Rows:
         [Claim(*row) for row in found[3]],
         [dict(row._mapping) for row in found[4]],
         [Spend(*row) for row in found[5]],
+        read_retention(connection).ledger_pruned_before_us,
     )
 
 
@@ -100,13 +114,18 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
         if not 0 <= account.held_nanos <= account.balance_nanos:
             yield f"{account}: not covered"
     for spend in rows.spends:
-        charges = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
-        charges = [entry for entry in charges if spend.key_id in ("", entry.key_id)]
+        entries = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
+        charges = [(entry.hour_us, entry.key_id, -entry.customer_nanos) for entry in entries]
+        if rows.pruned_before_us:
+            counters = [row for row in rows.counters if row["account_id"] == spend.account_id]
+            charges = [(row["hour_us"], row["key_id"], row["cost_nanos"]) for row in counters]
+        charged = [(hour_us, nanos) for hour_us, key_id, nanos in charges if spend.key_id in ("", key_id)]
         counted = (spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos)
-        starts = (spend.day_us, spend.month_us, 0)
-        spent = tuple(-sum(entry.customer_nanos for entry in charges if entry.hour_us >= start) for start in starts)
-        if counted != spent:
-            yield f"{spend}: {spent} was charged"
+        for start_us, counted_nanos in zip((spend.day_us, spend.month_us, 0), counted, strict=True):
+            spent_nanos = sum(nanos for hour_us, nanos in charged if hour_us >= start_us)
+            # The hours of months that were pruned are summed up.
+            if counted_nanos != spent_nanos and not 0 < start_us < rows.pruned_before_us:
+                yield f"{spend}: {spent_nanos} was charged since {start_us}"
     for hold in rows.holds:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):

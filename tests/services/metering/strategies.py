@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -104,4 +105,9 @@ _limit = st.one_of(st.none(), st.integers(0, 400))
 limits = st.builds(SpendLimits, _limit, _limit, _limit)
 spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, limits)
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts, spend_limits)
+policies = st.sampled_from(
+    [RetentionPolicy(holds_days=0), RetentionPolicy(holds_days=1, ledger_months=1, usage_months=1)]
+)
+_places = ("closing.begun", "closing.drafted", "closing.closed", "pruning.marked", "pruning.deleted", "pruning.summed")
+failpoints_of_retention = st.sampled_from(["", *(f"metering.{place}" for place in _places), "metering.pruning.holds"])
 batches = st.lists(operations, min_size=1, max_size=3)

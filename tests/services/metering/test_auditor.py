@@ -18,6 +18,7 @@ from services.metering.auditor import LOGGED_MOST, Auditor, audit, find_violatio
 from services.metering.batch import Writer
 from services.metering.ledger.books import LARGEST_BALANCE_NANOS
 from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices, Usage
+from services.metering.store.partitions import list_partitions
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
 from tests.services.metering.samples import (
@@ -149,12 +150,14 @@ def unguard(database: Database) -> None:
         if database.is_sqlite:
             for change in ("update", "delete"):
                 connection.exec_driver_sql(f"DROP TRIGGER ledger_refuses_{change}")
+            connection.exec_driver_sql("DROP INDEX ledger_books_once")
         else:
             connection.exec_driver_sql("DROP TRIGGER ledger_refuses_change ON ledger")
             connection.exec_driver_sql("ALTER TABLE ledger DROP CONSTRAINT ledger_legs_sum_to_zero")
             connection.exec_driver_sql("ALTER TABLE accounts DROP CONSTRAINT account_is_covered")
             connection.exec_driver_sql("ALTER TABLE holds DROP CONSTRAINT hold_is_not_negative")
-        connection.exec_driver_sql("DROP INDEX ledger_books_once")
+            for partition in list_partitions(connection):
+                connection.exec_driver_sql(f"DROP INDEX {partition.name}_books_once")
 
 
 async def violations_after(database: Database, *changes: str, unseen: int = 0) -> list[str]:

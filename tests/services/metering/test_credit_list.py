@@ -179,7 +179,8 @@ async def test_credits_are_found_by_their_account(database: Database, writer: Wr
         explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
         for statement, parameters in statements[-2:]:
             plan = connection.exec_driver_sql(f"{explain} {statement}", parameters).all()
-            assert "ledger_credits_by_account" in str(plan)
+            # Each partition of PostgreSQL's has one of its own.
+            assert "credits_by_account" in str(plan)
 
 
 async def test_list_over_the_wire(admin: Any) -> None:

@@ -8,8 +8,13 @@ from alembic import command
 from alembic.config import Config
 
 from services.chassis.database.database import Database, open_database
+from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
+from services.metering.batch import Writer
+from services.metering.store.partitions import list_partitions
+from services.metering.store.prices import adopt_prices
 from tests.services.metering.conftest import MIGRATIONS
+from tests.services.metering.samples import LIFE_S, PRICES, ask, grant
 
 HOLD = (
     "INSERT INTO holds VALUES ('r1', 'acct_a', 'key_a', 'forte', 'held', 5, 1, 9, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL,"
@@ -69,3 +74,32 @@ def test_leaner_checks_still_refuse(before_lean_checks: Database, change: str) -
     before_lean_checks.migrate(MIGRATIONS)
     with pytest.raises(sa.exc.IntegrityError), before_lean_checks.transaction(writes=True) as connection:
         connection.exec_driver_sql(change)
+
+
+async def test_ledger_of_postgresql_becomes_the_first_partition_and_goes_on(postgres_url: str, log: Log) -> None:
+    database = Database(postgres_url, "metering")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("CREATE SCHEMA metering")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0007")
+        connection.exec_driver_sql("INSERT INTO accounts VALUES ('acct_a', 10, 0)")
+        connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
+    before = rows_of(database, "ledger")
+    database.migrate(MIGRATIONS)
+    assert rows_of(database, "ledger") == before
+    with database.transaction(writes=True) as connection:
+        prices = adopt_prices(connection, PRICES)
+    writer = Writer(database, prices, LIFE_S, log)
+    # The grant from before is known, and later entries have higher ids.
+    for grant_id, balance_nanos in (("g1", 10), ("g2", 20), ("g2", 20)):
+        found = await ask(writer, grant(10, account="acct_a", grant_id=grant_id))
+        assert found.balance_nanos == balance_nanos
+    await writer.close()
+    assert [row[0] for row in rows_of(database, "ledger")] == [7, 8]
+    assert await audit(database) == []
+    with database.transaction(writes=False) as connection:
+        names = [partition.name for partition in list_partitions(connection)]
+    assert (names[0], len(names)) == ("ledger_first", 4)
+    database.close()

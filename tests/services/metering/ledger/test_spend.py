@@ -220,7 +220,8 @@ def test_a_late_charge_stays_within_the_limit_of_the_day_and_the_month_that_it_c
     ledger.past_the_deadline().apply(sweep(1))
     # Its credit was released, and another request has used most of it.
     spend(ledger, 2, 7)
-    ledger.now_us += DAY_US if period == "day" else 31 * DAY_US
+    # For two days after the end of a month, its counters still change.
+    ledger.now_us = next_day_us(ledger.now_us) if period == "day" else next_month_us(ledger.now_us) + DAY_US
     settled = ledger.apply(settle(1, completion=8))
     assert (settled.charged_nanos, settled.loss_nanos) == (20 + 10, 50)
     assert ledger.entries[-1].reason == "beyond_spend_limit"

@@ -1,0 +1,90 @@
+"""Writes the entries of a month to a file before they are pruned, and reads such a file.
+
+The file is the text that the closing's hash covers, compressed with gzip.
+"""
+
+import gzip
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from services.metering.ledger.closings import EntriesDigest
+from services.metering.ledger.months import CalendarMonth, month_of
+from services.metering.store.closings import LEDGER_COLUMNS
+
+# Fast, and within some percent of the smallest.
+LEVEL: Final = 6
+LINES_AT_ONCE: Final = 1_000
+_RECORDED: Final = LEDGER_COLUMNS.index("recorded_at_us")
+
+
+class ArchiveWrong(Exception):
+    """The file is not an archive of entries."""
+
+
+def archive_file(folder: Path, month: CalendarMonth) -> Path:
+    return folder / f"ledger-{month}.jsonl.gz"
+
+
+class ArchiveWriter:
+    """A file that appears under its name only when it is complete and on disk."""
+
+    def __init__(self, folder: Path, month: CalendarMonth) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = archive_file(folder, month)
+        self._part = folder / f".{self._file.name}.{os.getpid()}"
+        self._raw: io.BufferedWriter = self._part.open("wb")
+        self._part.chmod(0o600)
+        # Without a name and a time, so that the same entries are the same bytes.
+        self._packed = gzip.GzipFile("", "wb", LEVEL, self._raw, mtime=0)
+
+    def write(self, text: bytes) -> None:
+        self._packed.write(text)
+
+    def finish(self) -> Path:
+        self._packed.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        self._raw.close()
+        self._part.replace(self._file)
+        folder = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return self._file
+
+    def give_up(self) -> None:
+        self._raw.close()
+        self._part.unlink(missing_ok=True)
+
+
+def read_archive(file: Path) -> tuple[CalendarMonth | None, EntriesDigest]:
+    """Returns the month of the entries (None if there are none) and their digest; raises ArchiveWrong."""
+    digest, month = EntriesDigest(LEDGER_COLUMNS), None
+    for rows in _read_rows(file):
+        month = month or month_of(rows[0][_RECORDED])
+        digest.add(rows)
+    return month, digest
+
+
+def _read_rows(file: Path) -> Iterator[list[Any]]:
+    try:
+        with gzip.open(file) as lines:
+            rows: list[Any] = []
+            for line in lines:
+                row = msgspec.json.decode(line)
+                if not isinstance(row, list) or len(row) != len(LEDGER_COLUMNS) or not isinstance(row[_RECORDED], int):
+                    raise ArchiveWrong(f"{file} is not an archive of ledger entries")
+                rows.append(row)
+                if len(rows) == LINES_AT_ONCE:
+                    yield rows
+                    rows = []
+            if rows:
+                yield rows
+    except (OSError, EOFError, msgspec.DecodeError) as error:
+        raise ArchiveWrong(f"{file} cannot be read: {error}") from error

@@ -1,0 +1,54 @@
+"""Calendar months in UTC, which are closed, archived and pruned, and the policy for that."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from services.metering.ledger.records import DAY_US
+from services.metering.ledger.spend import month_start_us, next_month_us
+
+
+class CalendarMonth(NamedTuple):
+    start_us: int
+    # Exclusive.
+    ends_us: int
+
+    def __str__(self) -> str:
+        return f"{datetime.fromtimestamp(self.start_us // 1_000_000, UTC):%Y-%m}"
+
+    @property
+    def next(self) -> "CalendarMonth":
+        return month_of(self.ends_us)
+
+    @property
+    def previous(self) -> "CalendarMonth":
+        return month_of(self.start_us - DAY_US)
+
+
+def month_of(at_us: int) -> CalendarMonth:
+    return CalendarMonth(month_start_us(at_us), next_month_us(at_us))
+
+
+def parse_month(text: str) -> CalendarMonth:
+    """Reads YYYY-MM; raises ValueError."""
+    begun = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+    return month_of(round(begun.timestamp()) * 1_000_000)
+
+
+def months_before(at_us: int, count: int) -> CalendarMonth:
+    """Returns the month that is so many before that of a time."""
+    month = month_of(at_us)
+    for _ in range(count):
+        month = month.previous
+    return month
+
+
+class RetentionPolicy(NamedTuple):
+    """How long rows are kept; 0: for ever."""
+
+    close_after_days: int = 5
+    holds_days: int = 90
+    ledger_months: int = 0
+    usage_months: int = 0
+    # Where entries are archived before they are pruned; None: they are not.
+    archive: Path | None = None

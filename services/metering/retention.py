@@ -1,0 +1,369 @@
+"""Closes months, and prunes what the policy does not keep: in portions, one process at a time.
+
+A process can be killed between any two steps. What makes a step count is one transaction: the row of a closing, or a
+limit before which rows are gone. Everything around it can be repeated.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from services.chassis.database.database import Database, read_now_us
+from services.chassis.process import failpoints, memory
+from services.chassis.telemetry.log import Log
+from services.metering.archive import ArchiveWriter, read_archive
+from services.metering.auditor import LOGGED_MOST, find_violations
+from services.metering.closed_months import entry_violations
+from services.metering.ledger.closings import (
+    AccountClosing,
+    AccountsDigest,
+    AccountSums,
+    Closing,
+    EntriesDigest,
+    close_account,
+    close_month,
+)
+from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
+from services.metering.ledger.records import DAY_US
+from services.metering.store import closings as closing_store
+from services.metering.store import partitions, pruning
+from services.metering.store.checks import few_pages
+from services.metering.store.closings import LEDGER_COLUMNS, EntryRange
+
+# Small enough for batches in between not to be delayed noticeably: a portion is read, or written, in milliseconds.
+READ_MOST: Final = 500
+WRITE_MOST: Final = 200
+PAUSE_S: Final = 0.02
+FIRST_AFTER_S: Final = 30.0
+LEASE_US: Final = 600_000_000
+RENEW_AFTER_S: Final = 60.0
+# All holds are looked at, so not in every pass.
+HOLDS_EVERY_S: Final = 6 * 3600.0
+MONTHS_AHEAD: Final = 3
+
+
+ResultT = TypeVar("ResultT")
+
+
+class LeaseLost(Exception):
+    """Another process continues."""
+
+
+class Retention:
+    def __init__(
+        self,
+        database: Database,
+        policy: RetentionPolicy,
+        interval_s: float,
+        log: Log,
+        *,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._database = database
+        self._policy = policy
+        self._interval_s = interval_s
+        self._log = log
+        self._pause_s = pause_s
+        self._holder = uuid4().hex
+        self._leased_at_s = 0.0
+        self._holds_done_at_s: float | None = None
+        self.closed_months = 0
+        # Months that are due, and were not closed because of a violation or a failure.
+        self.months_to_close = 0
+        # Partitions after that of this month; of PostgreSQL only.
+        self.months_ahead = MONTHS_AHEAD
+        self.pruned = {"holds": 0, "ledger": 0, "usage_hours": 0}
+        self.last_pass_s = time.time()
+
+    async def run(self) -> None:
+        """Runs a pass at each interval until cancelled. One that fails is retried at the next."""
+        await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
+        while True:
+            try:
+                await self.run_pass()
+            except LeaseLost:
+                pass
+            except Exception as error:
+                self._log.failure("retention.failed", error)
+            await asyncio.sleep(self._interval_s)
+
+    async def run_pass(self) -> bool:
+        """Does everything that is due; returns False if another process is at it."""
+        if not await self._lease():
+            self.last_pass_s = time.time()
+            return False
+        await self.create_partitions()
+        await self.close_months()
+        await self.prune_ledger()
+        await self.sum_up_usage()
+        now_s = time.monotonic()
+        if self._holds_done_at_s is None or now_s - self._holds_done_at_s >= HOLDS_EVERY_S:
+            await self.prune_holds()
+            self._holds_done_at_s = now_s
+        self.last_pass_s = time.time()
+        return True
+
+    async def create_partitions(self) -> None:
+        if self._database.is_sqlite:
+            return
+        self.months_ahead = await self._database.write(
+            lambda connection: partitions.create_partitions_ahead(connection, read_now_us(connection), MONTHS_AHEAD)
+        )
+
+    async def try_to_create_partitions(self) -> None:
+        """Logs a failure: there may be partitions for some months yet."""
+        try:
+            await self.create_partitions()
+        except Exception as error:
+            self.months_ahead = 0
+            self._log.failure("retention.failed", error)
+
+    async def close_months(self) -> None:
+        """Closes all months that are due, the oldest first, if the audit finds nothing."""
+        month, now_us = await self._database.read(
+            lambda connection: (closing_store.find_next_month(connection), read_now_us(connection))
+        )
+        due = list(self._due(month, now_us))
+        self.months_to_close = len(due)
+        if not due:
+            return
+        violations = await asyncio.to_thread(self._audit)
+        if violations:
+            for violation in violations[:LOGGED_MOST]:
+                self._log.warning("closing.refused", month=str(due[0]), violation=violation)
+            return
+        for each in due:
+            closing = await self.close_month(each)
+            self.closed_months += 1
+            self.months_to_close -= 1
+            self._log.info("month.closed", month=str(each), entries=closing.entries, closing_hash=closing.closing_hash)
+        memory.give_back()
+
+    def _due(self, month: CalendarMonth | None, now_us: int) -> Iterator[CalendarMonth]:
+        while month is not None and month.ends_us + self._policy.close_after_days * DAY_US <= now_us:
+            yield month
+            month = month.next
+
+    def _audit(self) -> list[str]:
+        with self._database.transaction(writes=False) as connection, few_pages(connection):
+            return find_violations(connection)
+
+    async def close_month(self, month: CalendarMonth) -> Closing:
+        """Closes the month after the last closed one. Its entries must have been audited."""
+        failpoints.hit("metering.closing.begun")
+        while await self._write(lambda connection: closing_store.delete_drafts(connection, month, WRITE_MOST)):
+            pass
+        previous, entries, sums = await self._database.read(
+            lambda connection: (
+                closing_store.read_last_closing(connection),
+                entries := closing_store.find_entries(connection, month),
+                {each.account_id: each for each in closing_store.sum_by_account(connection, entries)},
+            )
+        )
+        entries_digest = await self._digest(entries)
+        accounts_digest = await self._write_accounts(month, previous, sums)
+        failpoints.hit("metering.closing.drafted")
+
+        def write(connection: Any) -> Closing:
+            closing = close_month(month, entries_digest, accounts_digest, previous, read_now_us(connection))
+            closing_store.write_closing(connection, closing)
+            return closing
+
+        closing = await self._write(write)
+        failpoints.hit("metering.closing.closed")
+        return closing
+
+    async def _digest(self, entries: EntryRange, take: Callable[[bytes], None] | None = None) -> EntriesDigest:
+        """Reads the entries of a month, and gives their text to `take`."""
+        digest = EntriesDigest(LEDGER_COLUMNS)
+
+        def read(connection: Any) -> int | None:
+            rows = closing_store.read_month_entries(connection, entries, READ_MOST)
+            if not rows:
+                return None
+            text = digest.add(rows)
+            if take is not None:
+                take(text)
+            return int(rows[-1][0])
+
+        while (last_id := await self._database.read(read)) is not None:
+            entries = entries._replace(after_id=last_id)
+            await self._pause()
+        return digest
+
+    async def _write_accounts(
+        self, month: CalendarMonth, previous: Closing | None, sums: dict[str, AccountSums]
+    ) -> AccountsDigest:
+        """Writes each account's row: those of the month before, and new ones, in one order."""
+        digest, waiting, after, goes_on = AccountsDigest(), deque(sorted(sums)), "", previous is not None
+        while goes_on or waiting:
+            before: dict[str, AccountClosing] = {}
+            if goes_on and previous is not None:
+                month_us, after_id = previous.month_us, after
+                found = await self._database.read(
+                    lambda connection: list(
+                        closing_store.read_account_closings(connection, month_us, after_id, WRITE_MOST)  # noqa: B023
+                    )
+                )
+                before = {each.account_id: each for each in found}
+                goes_on = len(found) == WRITE_MOST
+                after = found[-1].account_id if goes_on else ""
+            account_ids = set(before)
+            while waiting and (len(account_ids) < WRITE_MOST if not goes_on else waiting[0] <= after):
+                account_ids.add(waiting.popleft())
+            rows = [close_account(month, each, before.get(each), sums.get(each)) for each in sorted(account_ids)]
+            for row in rows:
+                digest.add(row)
+            if rows:
+                await self._write(lambda connection: closing_store.write_drafts(connection, rows))  # noqa: B023
+        return digest
+
+    async def prune_ledger(self) -> None:
+        """Deletes the entries of months that the policy does not keep, once each is proved to be what was closed."""
+        state, closing, now_us = await self._database.read(
+            lambda connection: (
+                closing_store.read_retention(connection),
+                closing_store.read_last_closing(connection),
+                read_now_us(connection),
+            )
+        )
+        if closing is None:
+            return
+        if self._policy.ledger_months:
+            before_us = min(months_before(now_us, self._policy.ledger_months).start_us, closing.ends_us)
+            for each in await self._database.read(closing_store.read_closings):
+                if state.ledger_pruned_before_us <= each.month_us and each.ends_us <= before_us:
+                    if not await self._release(each):
+                        return
+                    state = state._replace(ledger_pruned_before_us=each.ends_us)
+        if state.ledger_pruned_before_us:
+            await self._delete_entries(state.ledger_pruned_before_us)
+
+    async def _release(self, closing: Closing) -> bool:
+        """Archives a month, keeps the ids of its credits, and marks it as pruned. Returns False if its entries are not
+        those that were closed: they stay."""
+        month = closing.month
+        entries = await self._database.read(lambda connection: closing_store.find_entries(connection, month))
+        violations = [*entry_violations(closing, await self._archived(entries))]
+        for violation in violations:
+            self._log.warning("pruning.refused", month=str(month), violation=violation)
+        if violations:
+            return False
+        failpoints.hit("metering.pruning.archived")
+        rest = entries
+        while rows := await self._database.read(
+            lambda connection: closing_store.read_month_entries(connection, rest, READ_MOST)  # noqa: B023
+        ):
+            await self._write(lambda connection: pruning.keep_credits(connection, rows, LEDGER_COLUMNS))
+            rest = rest._replace(after_id=rows[-1][0])
+        await self._write(lambda connection: pruning.mark(connection, "ledger_pruned_before_us", closing.ends_us))
+        failpoints.hit("metering.pruning.marked")
+        self._log.info("month.pruned", month=str(month), entries=closing.entries)
+        return True
+
+    async def _archived(self, entries: EntryRange) -> EntriesDigest:
+        """Returns the digest of what is in the archive; without one, of the entries."""
+        if self._policy.archive is None:
+            return await self._digest(entries)
+        writer = ArchiveWriter(self._policy.archive, entries.month)
+        try:
+            await self._digest(entries, writer.write)
+            file = await asyncio.to_thread(writer.finish)
+        except BaseException:
+            writer.give_up()
+            raise
+        _, digest = await asyncio.to_thread(read_archive, file)
+        return digest
+
+    async def _delete_entries(self, before_us: int) -> None:
+        if not self._database.is_sqlite:
+            await asyncio.to_thread(self._drop_partitions, before_us)
+            return
+        last_id = await self._database.read(
+            lambda connection: closing_store.find_entries(connection, month_of(before_us - 1)).last_id
+        )
+        while deleted := await self._write(
+            lambda connection: pruning.delete_entries(connection, before_us, last_id, WRITE_MOST)
+        ):
+            self.pruned["ledger"] += deleted
+            failpoints.hit("metering.pruning.deleted")
+
+    def _drop_partitions(self, before_us: int) -> None:
+        with self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for name in partitions.drop_partitions(connection, before_us):
+                self._log.info("partition.dropped", partition=name)
+                failpoints.hit("metering.pruning.deleted")
+
+    async def sum_up_usage(self) -> None:
+        """Sums up the hours of closed months that the policy does not keep, to one row for each month."""
+        state, closings, now_us = await self._database.read(
+            lambda connection: (
+                closing_store.read_retention(connection),
+                closing_store.read_closings(connection),
+                read_now_us(connection),
+            )
+        )
+        before_us = months_before(now_us, self._policy.usage_months).start_us if self._policy.usage_months else 0
+        before_us = max(before_us, state.usage_marked_before_us)
+        for closing in closings:
+            if state.usage_summed_before_us <= closing.month_us and closing.ends_us <= before_us:
+                # From here on, balances within the month are not computed from its hours.
+                await self._mark("usage_marked_before_us", closing.ends_us)
+                await self._sum_up(closing.month)
+                await self._mark("usage_summed_before_us", closing.ends_us)
+
+    async def _mark(self, name: str, before_us: int) -> None:
+        await self._write(lambda connection: pruning.mark(connection, name, before_us))
+
+    async def _sum_up(self, month: CalendarMonth) -> None:
+        after = ""
+        while account_ids := await self._database.read(
+            lambda connection: pruning.find_accounts(connection, month, after, WRITE_MOST // 10)  # noqa: B023
+        ):
+            self.pruned["usage_hours"] += await self._write(
+                lambda connection: pruning.sum_up_hours(connection, account_ids, month)
+            )
+            failpoints.hit("metering.pruning.summed")
+            after = account_ids[-1]
+
+    async def prune_holds(self) -> None:
+        """Deletes settled and released holds of closed months that are older than the policy keeps."""
+        closing, now_us = await self._database.read(
+            lambda connection: (closing_store.read_last_closing(connection), read_now_us(connection))
+        )
+        if closing is None or not self._policy.holds_days:
+            return
+        before_us, after = min(closing.ends_us, now_us - self._policy.holds_days * DAY_US), ""
+        while True:
+            page = await self._database.read(
+                lambda connection: pruning.find_old_holds(connection, after, before_us, READ_MOST)  # noqa: B023
+            )
+            for start in range(0, len(page.old_ids), WRITE_MOST):
+                some = page.old_ids[start : start + WRITE_MOST]
+                self.pruned["holds"] += await self._write(
+                    lambda connection: pruning.delete_holds(connection, some, before_us)  # noqa: B023
+                )
+                failpoints.hit("metering.pruning.holds")
+            if page.last_id is None:
+                return
+            after = page.last_id
+            await self._pause()
+
+    async def _write(self, change: Callable[[Any], ResultT]) -> ResultT:
+        result = await self._database.write(change)
+        await self._pause()
+        return result
+
+    async def _pause(self) -> None:
+        """Leaves time to others between two portions."""
+        await asyncio.sleep(self._pause_s)
+        if time.monotonic() - self._leased_at_s > RENEW_AFTER_S and not await self._lease():
+            raise LeaseLost
+
+    async def _lease(self) -> bool:
+        leased = await self._database.write(lambda connection: pruning.lease(connection, self._holder, LEASE_US))
+        self._leased_at_s = time.monotonic()
+        return bool(leased)
