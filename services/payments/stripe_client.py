@@ -128,4 +128,4 @@ def _checkout(session: Any) -> Checkout:
 
 
 def _account_of(found: Any) -> str:
-    return str((found.metadata or {}).get(ACCOUNT_FIELD, ""))
+    return str(found.metadata.to_dict().get(ACCOUNT_FIELD, "")) if found.metadata is not None else ""

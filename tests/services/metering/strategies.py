@@ -18,6 +18,8 @@ from services.metering.ledger.records import (
     IdempotencyClaim,
     Operation,
     Reserve,
+    RestorePayment,
+    ReturnPayment,
     Settle,
     Sweep,
     Void,
@@ -82,6 +84,16 @@ grants = st.builds(Grant, st.sampled_from([f"g{n}" for n in range(1, 9)]), _acco
 adjusts = st.builds(
     Adjust, st.sampled_from([f"d{n}" for n in range(1, 9)]), _accounts, st.integers(-200, 100), st.just("a test")
 )
+_returned = st.sampled_from([f"p{n}" for n in range(1, 4)])
+returns = st.builds(ReturnPayment, _returned, _accounts, st.sampled_from([100, 100, 300]), st.just("a refund"))
+
+
+def _to_restore(returned: ReturnPayment) -> RestorePayment:
+    return_id, account_id, amount_nanos = returned.operation_id, returned.account_id, returned.amount_nanos
+    return RestorePayment(f"{return_id}-restored", account_id, amount_nanos, return_id, "it failed")
+
+
+restores = st.builds(_to_restore, returns)
 _claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
 _keys = st.sampled_from([KEY, KEY, "key_b"])
 _concurrencies = st.sampled_from([None, None, None, 1, 2, 3])
@@ -100,5 +112,7 @@ of_requests: st.SearchStrategy[Operation[Any]] = st.one_of(settles, reserves, vo
 _limited_keys = st.sampled_from(["", KEY, KEY, "key_b"])
 _limits = st.builds(lambda total: SpendLimits(total_nanos=total), st.one_of(st.none(), st.integers(0, 400)))
 spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, _limits)
-operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts, spend_limits)
+operations: st.SearchStrategy[Operation[Any]] = st.one_of(
+    of_requests, reserves, settles, grants, adjusts, spend_limits, returns, restores
+)
 batches = st.lists(operations, min_size=1, max_size=3)
