@@ -1,4 +1,4 @@
-"""A Stripe of our own, over a socket: checkouts, payments, refunds and disputes, and events that it signs as Stripe does.
+"""A Stripe of our own, over a socket: checkouts, payments, refunds and disputes, and events signed as Stripe does.
 
 It also serves the page where somebody pays, so that everything can be tried out by hand:
 

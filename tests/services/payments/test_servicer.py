@@ -1,4 +1,4 @@
-"""Payments between a Stripe of ours and a real ledger: what was paid is booked once, whatever Stripe sends, and when."""
+"""Payments between a Stripe of ours and a real ledger: what was paid is booked once, whatever Stripe sends."""
 
 import re
 import time
