@@ -21,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from services.chassis.rpc.allowed_methods import Role, role_of, uri_of
 
 AUTHORITY = "ca"
-SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING)
+SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING, Role.PAYMENTS)
 
 # Allows for clock skew between machines.
 _EARLIER = timedelta(minutes=5)
@@ -40,8 +40,8 @@ class Issued:
 
 
 def check_name(name: str) -> str:
-    """Accepts `edge`, `auth`, `router`, `metering`, `admin`, `console`, `operator-console` or `caller/NAME`; raises
-    ValueError."""
+    """Accepts `edge`, `auth`, `router`, `metering`, `payments`, `admin`, `console`, `operator-console` or
+    `caller/NAME`; raises ValueError."""
     if role_of([uri_of(name)]) is None or not re.fullmatch(r"[a-z-]+(/[a-z0-9][a-z0-9.-]*)?", name):
         known = ", ".join(role.value for role in Role if role is not Role.CALLER)
         raise ValueError(f"{name} must be one of {known}, or caller/NAME")

@@ -27,6 +27,7 @@ STOP_GRACE_S = 10.0
 
 async def main() -> None:
     settings = load(PaymentsSettings)
+    settings.require_secrets()
     log = open_log("payments", debug=settings.debug)
     stop = stop_asked()
     registry = new_registry()

@@ -21,9 +21,9 @@ _Dollars = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
 
 class PaymentsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    # The secrets of Stripe; no other process has them.
-    stripe_secret_key: Annotated[str, msgspec.Meta(min_length=1, description="a secret key of Stripe")]
-    stripe_webhook_secret: Annotated[str, msgspec.Meta(min_length=1, description="the secret of a webhook of Stripe")]
+    # The secrets of Stripe; no other process has them. Without them, the process is not started.
+    stripe_secret_key: str = ""
+    stripe_webhook_secret: str = ""
     stripe_api_url: HttpAddress = "https://api.stripe.com"
     # What one payment may be.
     payment_least_usd: _Dollars = 5
@@ -52,7 +52,15 @@ class PaymentsSettings(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool = False
 
     def check(self) -> None:
-        check_all(partial(check_public_keys, self.access_token_public_keys), self._check_amounts)
+        check_all(partial(check_public_keys, self.access_token_public_keys), self._check_secrets, self._check_amounts)
+
+    def _check_secrets(self) -> None:
+        if bool(self.stripe_secret_key) != bool(self.stripe_webhook_secret):
+            raise SettingsError("LEGATO_STRIPE_SECRET_KEY and LEGATO_STRIPE_WEBHOOK_SECRET need each other")
+
+    def require_secrets(self) -> None:
+        if not self.stripe_secret_key:
+            raise SettingsError("LEGATO_STRIPE_SECRET_KEY is not set")
 
     def _check_amounts(self) -> None:
         if self.payment_least_usd > self.payment_most_usd:
