@@ -15,7 +15,7 @@ from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
 _ = TRANSLATIONS.gettext
 
 # Dollars; those that the service allows are offered.
-AMOUNTS: Final = (10, 25, 50, 100, 250, 500)
+AMOUNTS: Final = (10, 25, 50, 100, 250)
 CHOSEN_FIRST: Final = 25
 CENTS_PER_DOLLAR: Final = 100
 NANOS_PER_CENT: Final = NANOS_PER_DOLLAR // CENTS_PER_DOLLAR

@@ -38,7 +38,7 @@ async def main() -> None:
     servicer = PaymentServicer(
         stripe, metering, settings.return_origin, settings.payment_least_usd, settings.payment_most_usd, log
     )
-    show_payments(servicer, metering, registry)
+    show_payments(servicer.events, registry)
     listen = settings.payments_listen or private_listen(settings.data, "payments")
     server = RpcServer(
         listen,

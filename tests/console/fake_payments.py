@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.metering.v1 import statements_pb2
+from protos.metering.v1 import metering_pb2, statements_pb2
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -17,6 +17,7 @@ SIGNATURE = "t=1,v1=signed-by-stripe"
 
 class PaymentFakes:
     entries: list[statements_pb2.LedgerEntry]
+    balance: metering_pb2.Balance
     checkout_url: str
     checkout_state: "pb.CheckoutState.ValueType"
 
@@ -26,12 +27,13 @@ class PaymentFakes:
 
     def book_payments(self) -> None:
         """Books a payment, and a refund of a part of it, as the newest of the month."""
-        for minutes, kind, dollars, reference, reason in (
+        for seconds, kind, dollars, reference, reason in (
             (2, statements_pb2.LEDGER_ENTRY_KIND_GRANT, 25, PAYMENT_ID, "Card payment"),
             (1, statements_pb2.LEDGER_ENTRY_KIND_ADJUSTMENT, -5, "re_3QxYzAb12Cd34Ef5", f"Refund of {PAYMENT_ID}"),
         ):
             time = Timestamp()
-            time.FromDatetime(datetime.now(UTC) - timedelta(minutes=minutes))
+            time.FromDatetime(datetime.now(UTC) - timedelta(seconds=seconds))
+            self.balance.balance_nanos += dollars * DOLLAR
             before = self.entries[-1].balance_nanos if self.entries else 0
             self.entries.append(
                 statements_pb2.LedgerEntry(
