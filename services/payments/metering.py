@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 5.0
 
 
-class MeteringReplica:
+class BookingReplica:
     def __init__(self, address: str, certificates: Certificates | None) -> None:
         self._channel: grpc.aio.Channel | None = None
         self._connection = ChannelHolder(address, "metering", self._make_stub, certificates)
@@ -49,8 +49,8 @@ class MeteringReplica:
 
 class MeteringClient:
     def __init__(self, addresses: str, certificates: Certificates | None, log: Log) -> None:
-        self._replicas: Replicas[MeteringReplica] = Replicas(
-            "Metering", addresses, lambda address: MeteringReplica(address, certificates), log
+        self._replicas: Replicas[BookingReplica] = Replicas(
+            "Metering", addresses, lambda address: BookingReplica(address, certificates), log
         )
 
     async def start(self) -> None:
