@@ -255,7 +255,7 @@ def deliver(url: str, event: Signed) -> int:
     headers = {"content-type": "application/json", "stripe-signature": event.signature}
     request = urllib.request.Request(url, event.payload, headers)
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -57,22 +57,22 @@ def test_a_payment_becomes_credit_once_though_payments_are_killed_at_the_worst_m
         payment = stripe.pay(checkout_id)
         webhook = f"{origin}/stripe/webhook"
         event = stripe.event("checkout.session.completed", payment)
-        assert deliver(webhook, sign(event, secret="whsec_guessed")) == 400
+        wait_until(lambda: deliver(webhook, sign(event, secret="whsec_guessed")) == 400)
         assert balance_nanos() == FIRST_NANOS
         # Booked, and killed before it could say so: Stripe sends the event again.
-        (failpoints / "payments.booked").write_text("1")
-        assert deliver(webhook, sign(event)) == 503
+        order = failpoints / "payments.booked"
+        order.write_text("1")
+        wait_until(lambda: deliver(webhook, sign(event)) == 503 and not order.exists())
         assert balance_nanos() == FIRST_NANOS + 1_234 * CENT
         wait_until(lambda: deliver(webhook, sign(event)) == 200)
-        status, _ = visitor.ask("GET", f"/credit/payment?checkout={checkout_id}")
-        assert status == 303
-        assert payment in visitor.ask("GET", "/credit")[1]
+        wait_until(lambda: visitor.ask("GET", f"/credit/payment?checkout={checkout_id}")[0] == 303)
+        wait_until(lambda: payment in visitor.ask("GET", "/credit")[1])
         stripe.refund(payment, 234)
         for _ in range(2):
             wait_until(lambda: deliver(webhook, sign(stripe.event("charge.refunded", payment))) == 200)
         assert balance_nanos() == FIRST_NANOS + 1_000 * CENT
         assert up.legato("audit").exit_code == 0
-        assert up.processes()["payments"]["restarts"] == 1
+        assert up.processes()["payments"]["restarts"] >= 1
     finally:
         up.stop()
         up.close()

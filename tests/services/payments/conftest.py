@@ -91,7 +91,12 @@ def stripe() -> Iterator[StripeServer]:
 
 
 @pytest.fixture
-async def desk(stripe: StripeServer, tmp_path: Path, socket_folder: Path, log: Log) -> AsyncIterator[Desk]:
+async def desk(
+    stripe: StripeServer, tmp_path: Path, socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    # A busy machine may need longer than Stripe would wait.
+    monkeypatch.setattr("services.payments.metering.TIMEOUT_S", 60.0)
+    monkeypatch.setattr("services.payments.stripe_client.TIMEOUT_S", 60.0)
     database = Database(migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS), "metering")
     metering = Metering(database, f"unix:{socket_folder}/metering.sock", log)
     await metering.start()

@@ -7,7 +7,6 @@ from typing import Final
 
 import pytest
 
-import services.payments.metering
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import Adjust
@@ -158,10 +157,10 @@ async def test_while_metering_or_stripe_is_away_nothing_is_answered_and_nothing_
 ) -> None:
     payment = desk.stripe.new_payment(ACCOUNT, 500)
     event = sign(desk.stripe.event(PAID, payment))
-    monkeypatch.setattr(services.payments.metering, "TIMEOUT_S", 0.05)
     await desk.metering.stop()
-    assert await desk.refusal(event) is Reason.UNAVAILABLE
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("services.payments.metering.TIMEOUT_S", 0.05)
+        assert await desk.refusal(event) is Reason.UNAVAILABLE
     await desk.metering.start()
     desk.stripe.fails_with = 500
     assert await desk.refusal(event) is Reason.UNAVAILABLE
