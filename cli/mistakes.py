@@ -26,6 +26,7 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
+    from services.payments.settings import PaymentsSettings
     from services.router.grounding.settings import GroundingSettings
     from services.router.local_model import LocalModelSettings
     from services.router.settings import RouterSettings
@@ -38,6 +39,7 @@ def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
         GroundingSettings,
         EdgeSettings,
         ConsoleServerSettings,
+        PaymentsSettings,
         LocalModelSettings,
     )
 

@@ -34,7 +34,7 @@ async def main() -> None:
     registry = new_registry()
     certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
     show_certificate(registry, certificates)
-    services = Services(settings.address, certificates, log)
+    services = Services(settings.address, certificates, log, settings.payments_address)
     show_replicas(registry, services.usable)
     console = Console(
         services,

@@ -59,13 +59,13 @@ class ConsoleApp:
     async def _answer(self, request: Request, name: str, handler: Handler, page: PageRoute) -> Response:
         began_s = self._console.clock.elapsed_s()
         visit = Visit(self._console, request, Form([]))
-        response = self._refuse_strangers(visit) or await self._respond(visit, handler, page)
+        response = self._refuse_strangers(visit, page) or await self._respond(visit, handler, page)
         visit.apply_cookies(response)
         self._protect(response)
         self._metrics.answered(name, response.status_code, self._console.clock.elapsed_s() - began_s)
         return response
 
-    def _refuse_strangers(self, visit: Visit) -> Response | None:
+    def _refuse_strangers(self, visit: Visit, page: PageRoute) -> Response | None:
         """Returns a response to a request that no page of ours made, or that came by a name that is not ours."""
         protection, request = self._console.protection, visit.request
         if not protection.is_our_host(request.headers):
@@ -74,12 +74,14 @@ class ConsoleApp:
                 query = f"?{request.url.query}" if request.url.query else ""
                 return RedirectResponse(protection.origins[0] + request.url.path + query, 307)
             return visit.render("error.html", 421, title_of="host", error=None)
-        if not protection.is_from_us(request.method, request.headers):
+        if not page.is_webhook and not protection.is_from_us(request.method, request.headers):
             return visit.render("error.html", 403, title_of="origin", error=None)
         return None
 
     async def _respond(self, visit: Visit, handler: Handler, page: PageRoute) -> Response:
         try:
+            if page.is_webhook:
+                return await handler(visit)
             if not page.has_upload:
                 visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)

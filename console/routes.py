@@ -22,6 +22,7 @@ from console.pages import (
     keys,
     memory,
     overview,
+    payments,
     playground,
     preview,
     requests,
@@ -50,6 +51,8 @@ class PageRoute:
     needs_operator: bool = False
     # Its form has a file, which is read as it arrives.
     has_upload: bool = False
+    # Called by another service, which signs what it sends: no browser, no form and no session.
+    is_webhook: bool = False
 
 
 PAGES: Final[Sequence[PageRoute]] = (
@@ -94,6 +97,10 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/credit/verify", credit.verify),
     PageRoute("GET", "/credit/limits", spending.show),
     PageRoute("POST", "/credit/limits", spending.set_limits),
+    PageRoute("GET", "/credit/add", payments.show_new),
+    PageRoute("POST", "/credit/add", payments.begin),
+    PageRoute("GET", "/credit/payment", payments.show_outcome),
+    PageRoute("POST", "/stripe/webhook", payments.receive_event, needs_sign_in=False, is_json=True, is_webhook=True),
     PageRoute("GET", "/memory", memory.show),
     PageRoute("POST", "/memory", memory.add),
     PageRoute("POST", "/memory/search", memory.search),

@@ -14,6 +14,7 @@ from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub,
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, unavailable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
     from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
+    from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
     from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
 
@@ -79,6 +81,12 @@ class RouterStubs:
         self.router: RouterServiceAsyncStub = RouterServiceStub(channel)
         self.route_admin: RouteAdminServiceAsyncStub = RouteAdminServiceStub(channel)
         self.grounding: GroundingAdminServiceAsyncStub = GroundingAdminServiceStub(channel)
+
+
+class PaymentStubs:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self.payments: PaymentServiceAsyncStub = PaymentServiceStub(channel)
 
 
 class _Stubs(Protocol):
@@ -253,21 +261,29 @@ class Services:
         addresses: Callable[[str], str],
         certificates: Certificates | None,
         log: Log,
+        payments_address: str = "",
     ) -> None:
-        """Takes the `addresses` of a service by its name."""
+        """Takes the `addresses` of a service by its name, and that of payments, if there are any."""
         self.auth = ServiceClient("Sign-in", "auth", addresses("auth"), AuthStubs, certificates, log)
         self.metering = ServiceClient("Metering", "metering", addresses("metering"), MeteringStubs, certificates, log)
         self.router = ServiceClient("The router", "router", addresses("router"), RouterStubs, certificates, log)
+        self.payments: ServiceClient[PaymentStubs] | None = None
+        if payments_address:
+            self.payments = ServiceClient("Payments", "payments", payments_address, PaymentStubs, certificates, log)
 
     async def start(self) -> None:
         await self.auth.start()
         await self.metering.start()
         await self.router.start()
+        if self.payments is not None:
+            await self.payments.start()
 
     async def close(self) -> None:
         await self.auth.close()
         await self.metering.close()
         await self.router.close()
+        if self.payments is not None:
+            await self.payments.close()
 
     def usable(self) -> dict[str, int]:
         """Returns the number of usable replicas by service."""
@@ -275,4 +291,5 @@ class Services:
             "auth": self.auth.count_usable(),
             "metering": self.metering.count_usable(),
             "router": self.router.count_usable(),
+            **({"payments": self.payments.count_usable()} if self.payments is not None else {}),
         }

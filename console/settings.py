@@ -42,6 +42,8 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
+    # Empty: nobody can pay by card here.
+    payments_address: str = ""
     # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""
     # On shutdown, how long new requests are still accepted, until load balancers have noticed.

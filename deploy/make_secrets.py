@@ -23,7 +23,7 @@ OWNER = 10001
 # container mounts, and that only root can access on the host.
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
-HOLDERS = ("edge", "auth", "router", "metering", "console", "operator-console", "admin")
+HOLDERS = ("edge", "auth", "router", "metering", "payments", "console", "operator-console", "admin")
 FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
 
 # Valkey holds rate limits of a few minutes, which need not survive a restart.
@@ -58,7 +58,7 @@ def make_secrets(home: Path) -> None:
 def _make_access_token_keys(home: Path) -> None:
     """Auth alone can sign access tokens; those that check them have the public key."""
     signing_key = _kept(home / "auth" / "access-token-signing-key", lambda: secrets.token_hex(32))
-    for service in ("auth", "metering", "router"):
+    for service in ("auth", "metering", "payments", "router"):
         _write(home / service / "access-token-public-keys", AccessTokenSigner(signing_key).public_key())
 
 

@@ -81,6 +81,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     access_token_public_keys: str = ""
     # Empty: generated and kept like the peppers.
     credential_encryption_key: str = ""
+    # If it is set, credit can be bought in the console.
+    stripe_secret_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: OperationsListen = ""
     # The same for the services' processes.
@@ -89,6 +91,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     router_health_listen: str = ""
     metering_metrics_listen: OperationsListen = ""
     metering_health_listen: str = ""
+    payments_metrics_listen: OperationsListen = ""
+    payments_health_listen: str = ""
     # The routers share the places at the bundled model.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE
@@ -109,6 +113,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
             "router_health_listen",
             "metering_metrics_listen",
             "metering_health_listen",
+            "payments_metrics_listen",
+            "payments_health_listen",
         )
         return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}
 
@@ -215,6 +221,7 @@ def up(
         further_listens=settings.further_listens,
         lock_fd=processes_lock.fd,
         console=console,
+        takes_payments=bool(settings.stripe_secret_key) and console is not None,
     )
 
     def announce() -> None:
@@ -287,7 +294,7 @@ def _scale(settings: UpSettings, workers: int | None, routers: int | None, meter
     counts = counts_of(scale)
     for variable, address in settings.further_listens.items():
         service = variable.removeprefix(PREFIX).partition("_")[0].lower()
-        if counts[service] > 1 and address.startswith("unix:"):
+        if counts.get(service, 1) > 1 and address.startswith("unix:"):
             raise SettingsWrong(f"{variable}: must be HOST:PORT if there are several: each has the next port")
     return scale
 

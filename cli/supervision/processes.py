@@ -27,6 +27,9 @@ CREDENTIAL_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
 SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE)
 # Passed on to auth alone.
 SECRETS_OF_AUTH = ("LEGATO_OIDC_CLIENT_SECRET", "LEGATO_SMTP_URL")
+# Passed on to payments alone.
+SECRETS_OF_PAYMENTS = ("LEGATO_STRIPE_SECRET_KEY", "LEGATO_STRIPE_WEBHOOK_SECRET")
+PAYMENTS = "payments"
 VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
 # Variables of Python, gRPC, the C library, TLS and database drivers.
 HARMLESS = frozenset(
@@ -82,6 +85,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     edge_operations_listen: str = ""
     # None: there is no console.
     console: ConsoleStart | None = None
+    # Credit can be bought by card.
+    takes_payments: bool = False
     # The same for routers and metering processes: further addresses that each of them listens on.
     further_listens: dict[str, str] = {}
     # Held by every process, so that the next supervisor can wait for the last of them.
@@ -97,7 +102,8 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
     ]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
     console = [[_console(installation, installation.console)]] if installation.console else []
-    return [*model, *services, edges, *console]
+    payments = [[_payments(installation)]] if installation.takes_payments else []
+    return [*model, *services, edges, *payments, *console]
 
 
 def counts_of(scale: Scale) -> dict[str, int]:
@@ -199,6 +205,7 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
                 "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
                 "LEGATO_CONSOLE_HEALTH_LISTEN": f"unix:{socket}",
                 "LEGATO_CONSOLE_ROLE": installation.console_role,
+                "LEGATO_PAYMENTS_ADDRESS": _payments_address(installation) if installation.takes_payments else "",
                 "LEGATO_CONSOLE_STATUS_ADDRESSES": ",".join(_status_addresses(installation)),
             },
         ),
@@ -206,6 +213,30 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
         pass_fds=(installation.lock_fd, *console.fds),
         is_awaited=False,
     )
+
+
+def _payments(installation: Installation) -> ProcessSpec:
+    socket = socket_of(PAYMENTS, installation.data)
+    own = {
+        "LEGATO_PAYMENTS_LISTEN": f"unix:{socket}",
+        "LEGATO_PAYMENTS_CONSOLE_LISTEN": _payments_address(installation),
+        "LEGATO_PAYMENTS_METRICS_LISTEN": _operations_address(installation, PAYMENTS, 1),
+        "LEGATO_CONSOLE_URL": installation.console_url,
+        "LEGATO_CONSOLE_ROLE": installation.console_role,
+        PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
+    }
+    return ProcessSpec(
+        name=PAYMENTS,
+        argv=_python_module("services.payments"),
+        environ=_environ(installation, PAYMENTS, own),
+        health=HealthProbe("grpc", str(socket)),
+        pass_fds=(installation.lock_fd,),
+        is_awaited=False,
+    )
+
+
+def _payments_address(installation: Installation) -> str:
+    return f"unix:{socket_of(f'{PAYMENTS}-console', installation.data)}"
 
 
 def _operations_address(installation: Installation, kind: str, number: int) -> str:
@@ -231,7 +262,8 @@ def _status_addresses(installation: Installation) -> Iterator[str]:
 def _names(installation: Installation) -> dict[str, list[str]]:
     edges = [f"edge-{number}" for number in range(1, installation.scale.edges + 1)]
     counts = counts_of(installation.scale)
-    return {"edge": edges, **{service: names_of(service, count) for service, count in counts.items()}}
+    payments = {PAYMENTS: [PAYMENTS]} if installation.takes_payments else {}
+    return {"edge": edges, **{service: names_of(service, count) for service, count in counts.items()}, **payments}
 
 
 def _listen_of(listen: str, number: int) -> str:
@@ -269,7 +301,7 @@ def _environ(installation: Installation, process: str, own: Mapping[str, str] | 
 
 def _is_for(process: str, name: str, known: Collection[str]) -> bool:
     if process == "router":
-        return name.removesuffix("_FILE") not in (VALKEY_VARIABLE, *SECRETS_OF_AUTH)
+        return name.removesuffix("_FILE") not in (VALKEY_VARIABLE, *SECRETS_OF_AUTH, *SECRETS_OF_PAYMENTS)
     if name.startswith(DATABASE_PREFIX) and process in WITH_DATABASE:
         return True
     return name in HARMLESS or name.startswith(HARMLESS_PREFIXES) or name.removesuffix("_FILE") in known
@@ -282,6 +314,7 @@ def _known_to(process: str) -> set[str]:
     from edge.settings import EdgeSettings
     from services.auth.settings import AuthSettings
     from services.metering.settings import MeteringSettings
+    from services.payments.settings import PaymentsSettings
     from services.router.local_model import LocalModelSettings
 
     # The router is not here: it also needs what the routes file names, today's and the next one's.
@@ -290,6 +323,7 @@ def _known_to(process: str) -> set[str]:
         "edge": EdgeSettings,
         "auth": AuthSettings,
         "metering": MeteringSettings,
+        PAYMENTS: PaymentsSettings,
         LOCAL_MODEL: LocalModelSettings,
     }
     kind = kinds.get(process)

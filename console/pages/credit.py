@@ -24,6 +24,8 @@ ngettext = TRANSLATIONS.ngettext
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
+# What is booked for card payments has ids with it.
+PAYMENT_PREFIX: Final = "stripe-"
 KINDS: Final = {
     pb.LEDGER_ENTRY_KIND_GRANT: _("Grant"),
     pb.LEDGER_ENTRY_KIND_ADJUSTMENT: _("Adjustment"),
@@ -73,7 +75,8 @@ class Day:
         """Says what was booked, the amount, the balance after it, and whether it is the first: the newest on top. The
         charges of a day are one row, after its grants and adjustments."""
         rows, balance_nanos = [], self.sums.balance_nanos
-        if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos:
+        of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
+        if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos != of_payments_nanos:
             n = self.sums.requests
             words = ngettext("%(n)s request", "%(n)s requests", n) % {"n": f"{n:,}"}
             rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
@@ -95,6 +98,11 @@ class Statement:
     credited_nanos: int
     loss_nanos: int
     requests: int
+
+    @property
+    def payments(self) -> list[pb.LedgerEntry]:
+        """Returns what was paid by card, and what of it was returned; the newest first."""
+        return [entry for day in self.days for entry in day.bookings if entry.reference_id.startswith(PAYMENT_PREFIX)]
 
 
 async def show(visit: Visit) -> Response:
@@ -158,6 +166,8 @@ async def _page(visit: Visit, audited: pb.AuditAccountResponse | None, took_s: f
         audited=audited,
         took_s=took_s,
         zone=visit.zone,
+        may_pay=visit.may_pay,
+        payment_prefix=PAYMENT_PREFIX,
         file_path=with_query("/credit.csv", _month_query(month)),
         entries_path=with_query("/credit/entries", _month_query(month)),
     )

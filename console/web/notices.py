@@ -52,6 +52,8 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         _("Suspended. Every edge refuses the account's keys since %(s).1f s after you clicked."),
     ),
     "account-resumed": ("good", _("Resumed everywhere, after %(s).1f s.")),
+    # A tenth of a cent, so that the time's format shows dollars.
+    "payment-booked": ("good", _("Thank you. $%(s).2f were added to your credit; the balance below includes them.")),
     "credit-booked": ("good", _("Booked. The balance below includes it.")),
     "user-disabled": ("good", _("Disabled. All sessions of the user have ended.")),
     "user-enabled": ("good", _("The user can sign in again.")),

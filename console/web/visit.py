@@ -144,6 +144,11 @@ class Visit:
         return self.console.services
 
     @property
+    def may_pay(self) -> bool:
+        """Returns whether credit can be bought here, by whoever this is."""
+        return self.services.payments is not None and self.who.is_owner
+
+    @property
     def token(self) -> bytes:
         return self.who.access_token
 
@@ -261,18 +266,23 @@ def status_of(error: LegatoError) -> int:
     return STATUSES.get(error.reason, error.wire.http_status)
 
 
-async def read_form(request: Request) -> Form:
-    """Reads the fields of a POST; any other request has none."""
-    if request.method != "POST":
-        return Form([])
+async def read_body(request: Request, most_bytes: int) -> bytes:
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
-            if len(body) > LARGEST_FORM_BYTES:
+            if len(body) > most_bytes:
                 raise LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
     except ClientDisconnect:
         raise LegatoError(Reason.REQUEST_INVALID, "The form was not sent completely.") from None
+    return bytes(body)
+
+
+async def read_form(request: Request) -> Form:
+    """Reads the fields of a POST; any other request has none."""
+    if request.method != "POST":
+        return Form([])
+    body = await read_body(request, LARGEST_FORM_BYTES)
     try:
         return Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError:

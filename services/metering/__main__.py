@@ -24,6 +24,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
+from services.metering.payment_servicer import PaymentBookingServicer, register_payment_booking
 from services.metering.price_watch import PriceWatch
 from services.metering.retention import Retention
 from services.metering.servicer import (
@@ -87,6 +88,7 @@ async def main() -> None:
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
             partial(register_statements, StatementServicer(database)),
+            partial(register_payment_booking, PaymentBookingServicer(writer)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

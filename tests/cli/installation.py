@@ -16,6 +16,7 @@ def installation(
     meterings: int = 1,
     edge_operations_listen: str = "",
     further_listens: dict[str, str] | None = None,
+    takes_payments: bool = False,
 ) -> Installation:
     return Installation(
         data=Path("/srv/legato"),
@@ -30,4 +31,5 @@ def installation(
         edge_operations_listen=edge_operations_listen,
         further_listens=further_listens or {},
         lock_fd=8,
+        takes_payments=takes_payments,
     )

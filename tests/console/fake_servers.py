@@ -8,6 +8,7 @@ import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, users_pb2_grpc
 from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, statements_pb2_grpc
+from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
 from tests.console.fake_operator_services import OperatorFakes
 from tests.console.fake_services import ACCESS_TOKEN, Fakes, is_for_operators
@@ -75,6 +76,10 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         )
         statements_pb2_grpc.add_StatementServiceServicer_to_server(
             servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server
+        )
+    elif service == "payments":
+        payments_pb2_grpc.add_PaymentServiceServicer_to_server(
+            servicer(payments_pb2_grpc.PaymentServiceServicer, "PaymentService", fakes), server
         )
     else:
         router_pb2_grpc.add_RouteAdminServiceServicer_to_server(

@@ -15,6 +15,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fake_credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fake_grounding import GroundingFakes
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
+from tests.console.fake_payments import PaymentFakes
 from tests.console.fake_spends import SpendFakes
 from tests.console.fake_statements import StatementFakes
 
@@ -22,11 +23,13 @@ ACCOUNT_ID = "acct_0123456789abcdef"
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
+# What needs no access token, since somebody else has signed it.
+SIGNED = ("PaymentService.ReceiveEvent",)
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes):
+class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -53,6 +56,7 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes):
         self.forms: dict[str, pb.AccountKey] = {}
         self.reset_statements()
         self.reset_spends()
+        self.reset_payments()
         self.is_operator = False
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
@@ -211,7 +215,8 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes):
         self.requests.append(request)
         if name in self.fail:
             raise self.fail[name]
-        if not name.startswith(("SignInService.", "SignInMethodService.")) and not has_token:
+        needs_no_token = name.startswith(("SignInService.", "SignInMethodService.")) or name in SIGNED
+        if not needs_no_token and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
         service, _, method = name.partition(".")
         handler = getattr(self.operator if is_for_operators(service) else self, method)

@@ -48,8 +48,9 @@ class Answer:
 
 
 class ConsoleHarness:
-    def __init__(self, folder: Path, metering: RegisterServices | None = None) -> None:
+    def __init__(self, folder: Path, metering: RegisterServices | None = None, *, takes_payments: bool = True) -> None:
         """Serves with fakes; `metering` registers real services in place of those of metering."""
+        self._takes_payments = takes_payments
         self.fakes = Fakes()
         self._metering = metering
         self.log_stream = io.StringIO()
@@ -72,7 +73,7 @@ class ConsoleHarness:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         log = Log("console", self.log_stream, debug=True)
         servers = []
-        for service in ("auth", "metering", "router"):
+        for service in ("auth", "metering", "router", "payments"):
             server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
             if service == "metering" and self._metering is not None:
                 self._metering(server, log)
@@ -81,7 +82,8 @@ class ConsoleHarness:
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
             await server.start()
             servers.append(server)
-        services = Services(lambda service: f"unix:{self._folder}/{service}.sock", None, log)
+        payments_address = f"unix:{self._folder}/payments.sock" if self._takes_payments else ""
+        services = Services(lambda service: f"unix:{self._folder}/{service}.sock", None, log, payments_address)
         await services.start()
         operations = contextlib.AsyncExitStack()
         for name in PROCESSES:
@@ -129,6 +131,11 @@ class ConsoleHarness:
         ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
         return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}, doseq=True))
 
+    def send_event(self, payload: bytes, signature: str) -> Answer:
+        """Posts an event as the payment provider does."""
+        headers = {"Content-Type": "application/json", "Stripe-Signature": signature}
+        return self._ask("POST", "/stripe/webhook", "", headers, payload)
+
     def send_file(
         self, path: str, session: str, content: bytes, name: str = "notes.txt", *, field: str = "document"
     ) -> Answer:
@@ -147,7 +154,7 @@ class ConsoleHarness:
         if session:
             sent["Cookie"] = f"{COOKIE}={session}"
         if isinstance(body, str):
-            sent["Content-Type"] = "application/x-www-form-urlencoded"
+            sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
         try:
             connection.request(method, path, body, sent)
             response = connection.getresponse()

@@ -50,6 +50,18 @@ def render(folder: Path) -> list[Resource]:
     return resources
 
 
+def add_component(resources: list[Resource], folder: Path) -> list[Resource]:
+    """Returns the resources of an overlay that includes a component."""
+    [component] = read_yaml((folder / "kustomization.yaml").read_text())
+    resources = copy.deepcopy(resources)
+    for file in component["resources"]:
+        resources += read_yaml((folder / file).read_text())
+    for file in component.get("patchesStrategicMerge", []):
+        for patch in read_yaml((folder / file).read_text()):
+            _patch(resources, patch)
+    return resources
+
+
 def without_digests(resources: list[Resource]) -> list[Resource]:
     """Renames the ConfigMaps that kubectl rendered as `render` names them."""
     digested = {

@@ -15,12 +15,13 @@ from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX, load
 from services.metering.settings import MeteringSettings
+from services.payments.settings import PaymentsSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
 from tests.deploy.compose import BASES
 from tests.deploy.engine import REGISTRY, STAND_INS, qualified
-from tests.deploy.kustomize import render
+from tests.deploy.kustomize import add_component, render
 from tests.deploy.policies import containers
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ OURS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
+    "payments": (PaymentsSettings,),
     "router": (RouterSettings, GroundingSettings),
 }
 # They say what they have to say, and end.
@@ -69,7 +71,7 @@ def test_balancer_consoles_and_grafana_alone_are_published_to_this_machine() -> 
 
 
 def test_nothing_between_containers_is_without_protection() -> None:
-    for name in ("auth", "console", "edge", "hello", "legato", "metering", "operator-console", "router"):
+    for name in ("auth", "console", "edge", "hello", "legato", "metering", "operator-console", "payments", "router"):
         environment = environment_of(name)
         assert "LEGATO_INSECURE_TCP" not in environment
         assert {"LEGATO_TLS_CA", "LEGATO_TLS_CERT", "LEGATO_TLS_KEY"} <= set(environment)
@@ -166,7 +168,8 @@ def test_nobody_is_root_but_who_hands_the_secrets_over_without_a_network() -> No
 
 
 def test_memory_is_limited_as_in_kubernetes() -> None:
-    manifests = render(ROOT / "deploy" / "kubernetes" / "overlays" / "one-node")
+    kubernetes = ROOT / "deploy" / "kubernetes"
+    manifests = add_component(render(kubernetes / "overlays" / "one-node"), kubernetes / "components" / "payments")
     limits = {
         container["name"]: container["resources"]["limits"]["memory"].removesuffix("i").lower()
         for _, _, container in containers(manifests)
@@ -211,5 +214,5 @@ def test_files_that_are_mounted_exist() -> None:
 
 def test_what_starts_besides_is_what_there_is_a_profile_for() -> None:
     profiles = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
-    assert profiles == {"commands", "local-model", "observability", "search"}
+    assert profiles == {"commands", "local-model", "observability", "payments", "search"}
     assert (ROOT / ".env").read_text().splitlines()[-1] == "COMPOSE_PROFILES=local-model"

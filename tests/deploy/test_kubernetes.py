@@ -18,10 +18,11 @@ from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX
 from services.metering.settings import MeteringSettings
+from services.payments.settings import PaymentsSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
-from tests.deploy.kustomize import Resource, render
+from tests.deploy.kustomize import Resource, add_component, render
 from tests.deploy.policies import abroad, careless, containers, environment, name_of, not_restricted, pod_of, workloads
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,7 @@ SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "edge": (EdgeSettings,),
     "local-model": (LocalModelSettings,),
     "metering": (MeteringSettings,),
+    "payments": (PaymentsSettings,),
     "migrate": (MigrateSettings,),
     "router": (RouterSettings, GroundingSettings),
 }
@@ -85,6 +87,24 @@ def test_auth_reaches_an_issuer_and_mail_by_a_component_alone(resources: list[Re
     kubernetes_validate.validate(policy, VERSION, strict=True)
     assert policy["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/component": "auth"}
     assert name_of(policy) not in [name_of(resource) for resource in resources]
+
+
+def test_payments_come_by_a_component_alone_with_the_rules_of_all_others() -> None:
+    plain = rendered("production")
+    assert "payments" not in [container["name"] for _, _, container in containers(plain)]
+    resources = add_component(plain, ROOT / "deploy" / "kubernetes" / "components" / "payments")
+    for resource in resources[len(plain) :]:
+        resource["metadata"]["namespace"] = "legato"
+        kubernetes_validate.validate(resource, VERSION, strict=True)
+    assert (not_restricted(resources), careless(resources)) == ([], [])
+    test_no_two_manifests_have_one_name(resources)
+    test_what_is_set_is_what_the_process_reads(resources)
+    for name in ("console", "operator-console"):
+        environ = environment(container_of(resources, name), resources)
+        assert environ["LEGATO_PAYMENTS_ADDRESS"] == "payments:7004"
+    told = {name: environment(container, resources) for name, _, container in containers(resources)}
+    with_secrets = [name for name, environ in told.items() if any("STRIPE" in variable for variable in environ)]
+    assert with_secrets == ["Deployment/payments/payments"]
 
 
 def test_no_two_manifests_have_one_name(resources: list[Resource]) -> None:

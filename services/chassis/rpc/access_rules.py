@@ -42,7 +42,7 @@ def _recent(rule: AccessRule) -> AccessRule:
     return replace(rule, recent=True)
 
 
-# Every method that a console may call, other than to sign users in and to check health.
+# Every method that a console may call, other than to sign users in, to pass on signed events and to check health.
 RULES: Final[dict[str, AccessRule]] = {
     **_rules(
         "auth.v1.UserService",
@@ -84,6 +84,7 @@ RULES: Final[dict[str, AccessRule]] = {
         "metering.v1.StatementService",
         {_READER: "ListLedgerEntries ListLedgerDays ListRequests AuditAccount", _USER: "ListPrices"},
     ),
+    **_rules("payments.v1.PaymentService", {_USER: "GetPaymentOptions", _OWNER: "CreateCheckout GetCheckout"}),
     **_rules("router.v1.RouterService", {_USER: "ListModels"}),
     **_rules(
         "router.v1.GroundingAdminService",

@@ -23,6 +23,8 @@ class Role(Enum):
     # The web console, and the one for operators. Most calls also need a user's access token: see access_rules.py.
     CONSOLE = "console"
     OPERATOR_CONSOLE = "operator-console"
+    # Books what was paid by card, in metering; the consoles call it.
+    PAYMENTS = "payments"
     # Servers only: they make no calls.
     AUTH = "auth"
     ROUTER = "router"
@@ -38,6 +40,7 @@ def _methods(service: str, names: str) -> set[str]:
 
 
 _AUTH, _ROUTER, _METERING = "legato.auth.v1", "legato.router.v1", "legato.metering.v1"
+_PAYMENTS = "legato.payments.v1"
 
 _READING: Final = _methods(f"{_METERING}.MeteringService", "ListUsage GetBalance GetRequest")
 _STATEMENTS: Final = {
@@ -103,8 +106,10 @@ _OF_OPERATORS: Final = {
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
 _SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits InheritSpendLimits")
+_PAYING: Final = _methods(f"{_PAYMENTS}.PaymentService", "GetPaymentOptions CreateCheckout GetCheckout ReceiveEvent")
+_BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookPayment")
 _CONSOLE: Final = (
-    _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _GROUNDING | _LISTING_MODELS | _HEALTH
+    _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _GROUNDING | _LISTING_MODELS | _PAYING | _HEALTH
 )
 
 # Methods by full name. A method has the same name as an item of an exchange.
@@ -125,6 +130,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     ),
     Role.CONSOLE: frozenset(_CONSOLE),
     Role.OPERATOR_CONSOLE: frozenset(_CONSOLE | _OF_OPERATORS),
+    Role.PAYMENTS: frozenset(_BOOKING_PAYMENTS | _HEALTH),
     Role.AUTH: frozenset(),
     Role.ROUTER: frozenset(),
     Role.METERING: frozenset(),

@@ -25,6 +25,8 @@ from services.metering.ledger.records import (
     Operation,
     RequestOperation,
     Reserve,
+    RestorePayment,
+    ReturnPayment,
     Settle,
     Sweep,
     Void,
@@ -36,7 +38,7 @@ LARGEST_BALANCE_NANOS: Final = 10**18
 
 
 def grant(operation: Grant, context: RuleContext) -> Effect[AccountBalance]:
-    return _credit("grant", operation, None, context)
+    return _credit("grant", operation, operation.reason, context)
 
 
 def adjust(operation: Adjust, context: RuleContext) -> Effect[AccountBalance]:
@@ -69,6 +71,60 @@ def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context:
     return Effect(account, account, None, entry)
 
 
+def return_payment(operation: ReturnPayment, context: RuleContext) -> Effect[AccountBalance]:
+    """Takes back what is free of the amount; the rest was spent, or is held, and is our loss."""
+    account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
+    if booked is not None:
+        _require_same(booked, operation.account_id, amount_nanos)
+        return Effect(account)
+    taken_nanos = min(amount_nanos, max(0, account.free_nanos))
+    account = replace(account, balance_nanos=account.balance_nanos - taken_nanos)
+    entry = Entry(
+        kind="adjustment",
+        request_id=operation.operation_id,
+        account_id=operation.account_id,
+        customer_nanos=-taken_nanos,
+        loss_nanos=taken_nanos - amount_nanos,
+        external_nanos=amount_nanos,
+        recorded_at_us=context.now_us,
+        reason=operation.reason,
+    )
+    return Effect(account, account, None, entry)
+
+
+def restore_payment(operation: RestorePayment, context: RuleContext) -> Effect[AccountBalance]:
+    """Reverses a return, leg by leg: the customer gets what was taken, and our loss is none."""
+    account, booked, returned, amount_nanos = (
+        context.account,
+        context.booked,
+        context.returned,
+        operation.amount_nanos,
+    )
+    if booked is not None:
+        _require_same(booked, operation.account_id, -amount_nanos)
+        return Effect(account)
+    if returned is None:
+        raise LegatoError(Reason.REQUEST_INVALID, "There is no such return.", param="return_id")
+    _require_same(returned, operation.account_id, amount_nanos)
+    account = replace(account, balance_nanos=account.balance_nanos - returned.customer_nanos)
+    entry = Entry(
+        kind="adjustment",
+        request_id=operation.operation_id,
+        account_id=operation.account_id,
+        customer_nanos=-returned.customer_nanos,
+        loss_nanos=-returned.loss_nanos,
+        external_nanos=-returned.external_nanos,
+        recorded_at_us=context.now_us,
+        reason=operation.reason,
+    )
+    return Effect(account, account, None, entry)
+
+
+def _require_same(booked: Entry, account_id: str, external_nanos: int) -> None:
+    if (booked.account_id, booked.external_nanos) != (account_id, external_nanos):
+        raise LegatoError(Reason.REQUEST_INVALID, "This id was already used for another adjustment.")
+
+
 # Defines the rules of credit: given an account, a hold and an operation, the answer and the changes.
 #
 # The rules are pure: no clock, no database, no required order of calls. Any operation may come twice, late, out of
@@ -90,11 +146,18 @@ _RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
     Sweep: holds.sweep,
     Grant: grant,
     Adjust: adjust,
+    ReturnPayment: return_payment,
+    RestorePayment: restore_payment,
 }
 
 
 # Grants and adjustments have no hold; their own entry makes them idempotent.
-CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {Grant: "grant", Adjust: "adjustment"}
+CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {
+    Grant: "grant",
+    Adjust: "adjustment",
+    ReturnPayment: "adjustment",
+    RestorePayment: "adjustment",
+}
 
 
 class LiveKey(NamedTuple):
@@ -169,9 +232,11 @@ class BatchState:
         return effect.answer
 
     def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
-        booked, claim, claimant, live_holds, key_id, hour_us = None, None, None, 0, "", None
+        booked, returned, claim, claimant, live_holds, key_id, hour_us = None, None, None, None, 0, "", None
         if isinstance(operation, CreditOperation):
             booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
+            if type(operation) is RestorePayment:
+                returned = self._credits.get(("adjustment", operation.return_id))
         elif type(operation) is Reserve:
             claim, claimant = self._claimed(operation)
             live_holds, key_id = self._live_holds_of(operation), operation.key_id
@@ -179,9 +244,8 @@ class BatchState:
             key_id = hold.key_id
             hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self._now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
-        return RuleContext(
-            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds, room
-        )
+        found = account, hold, booked, self._prices, self._now_us, self._life_us
+        return RuleContext(*found, claim, claimant, live_holds, room, returned)
 
     def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         if self._live_holds:

@@ -52,6 +52,8 @@ class RuleContext(NamedTuple):
     live_holds: int = 0
     # What the spend limits of the account and of the request's key leave.
     room: SpendRoom = NO_LIMITS
+    # What a RestorePayment reverses.
+    returned: Entry | None = None
 
 
 class Effect(NamedTuple, Generic[AnswerT]):

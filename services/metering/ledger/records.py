@@ -233,8 +233,24 @@ class Sweep(RequestOperation[Swept], frozen=True):
 class Grant(CreditOperation, frozen=True):
     """A grant of credit."""
 
+    # What the statement says about it; None: nothing.
+    reason: str | None = None
+
 
 class Adjust(CreditOperation, frozen=True):
     """A correction of a balance."""
 
+    reason: str
+
+
+class ReturnPayment(CreditOperation, frozen=True):
+    """A refund or a dispute of a payment: money that was paid for credit and left us again. The amount is positive."""
+
+    reason: str
+
+
+class RestorePayment(CreditOperation, frozen=True):
+    """The end of a return that took nothing in the end: the refund failed, or the dispute was won."""
+
+    return_id: str
     reason: str

@@ -28,6 +28,7 @@ from services.metering.ledger.records import (
     Operation,
     RequestOperation,
     Reserve,
+    RestorePayment,
 )
 from services.metering.store.prices import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
@@ -225,6 +226,7 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> BatchState:
     account_ids = {operation.account_id for operation in operations}
     credit_ids = [operation.operation_id for operation in operations if isinstance(operation, CreditOperation)]
+    credit_ids += [operation.return_id for operation in operations if type(operation) is RestorePayment]
     request_ids = {operation.request_id for operation in operations if isinstance(operation, RequestOperation)}
     digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
     found_accounts = [AccountBalance(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]

@@ -68,7 +68,8 @@ def read_day_sums(
         connection, account_id, start_us, end_us, offsets, ledger.c.recorded_at_us
     ):
         if kind in _BOOKINGS:
-            add(local_us, credited=nanos)
+            # A return beyond what was free is a loss, too.
+            add(local_us, credited=nanos, loss=-loss_nanos)
         else:
             add(local_us, charged=-nanos, loss=-loss_nanos)
     for local_us, kind, nanos, loss_nanos in _rare_sums(

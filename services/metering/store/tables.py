@@ -166,7 +166,8 @@ account_closings = sa.Table(
     sa.Column("total_charged_nanos", sa.BigInteger),
 )
 
-# The ids of grants and adjustments whose entries were pruned: a repeat must still find them.
+# Grants and adjustments whose entries were pruned: a repeat, or the reversal of one, must still find them. Columns are the
+# first fields of `records.Entry`, in their order.
 pruned_credits = sa.Table(
     "pruned_credits",
     metadata,
@@ -175,6 +176,9 @@ pruned_credits = sa.Table(
     sa.Column("account_id", sa.Text),
     sa.Column("customer_nanos", sa.BigInteger),
     sa.Column("recorded_at_us", sa.BigInteger),
+    sa.Column("revenue_nanos", sa.BigInteger),
+    sa.Column("loss_nanos", sa.BigInteger),
+    sa.Column("external_nanos", sa.BigInteger),
 )
 
 # One row.

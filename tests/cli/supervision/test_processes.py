@@ -45,6 +45,17 @@ def test_only_the_router_is_told_the_grounding_key(monkeypatch: pytest.MonkeyPat
     assert not [spec for spec in by_name(installation()).values() if key in spec.environ.values()]
 
 
+@pytest.mark.parametrize("name", ["LEGATO_STRIPE_SECRET_KEY", "LEGATO_STRIPE_WEBHOOK_SECRET_FILE"])
+def test_payments_are_there_only_if_they_are_taken_and_alone_have_their_secrets(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "a secret")
+    without, specs = by_name(installation()), by_name(installation(takes_payments=True))
+    assert set(specs) - set(without) == {"payments"}
+    assert [spec for spec in without.values() if "a secret" in spec.environ.values()] == []
+    assert [name for name, spec in specs.items() if "a secret" in spec.environ.values()] == ["payments"]
+
+
 @pytest.mark.parametrize(
     ("name", "who_is_told"),
     [

@@ -8,9 +8,11 @@ from typing import Final
 
 from playwright.sync_api import Page
 
+from protos.payments.v1 import payments_pb2
 from protos.type.v1 import access_token_pb2
 from tests.console.browser.conftest import session_cookie
 from tests.console.fake_operator_services import METRICS
+from tests.console.fake_payments import CHECKOUT_ID
 from tests.console.fake_services import INVITATION, Fakes, not_answering
 from tests.console.fake_statements import request_id
 from tests.console.harness import ConsoleHarness
@@ -88,6 +90,22 @@ def _grow_stale_with_all_ways(fakes: Fakes) -> None:
     fakes.is_fresh = False
 
 
+def _pay(fakes: Fakes) -> None:
+    """Pays today, in an account that has nothing else: the statement is the same on every day."""
+    fakes.balance.balance_nanos = 0
+    fakes.book_payments()
+
+
+def _wait_for_the_money(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_PROCESSING
+
+
+def _leave_the_checkout(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_OPEN
+
+
 def _leave_all_accounts(fakes: Fakes) -> None:
     fakes.has_account = False
 
@@ -126,6 +144,11 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "credit": ("/credit", Fakes.fill),
     "credit-none": ("/credit", _nothing),
     "credit-without-metering": ("/credit", _without_metering),
+    "credit-paid": (f"/credit/payment?checkout={CHECKOUT_ID}", _pay),
+    "credit-add": ("/credit/add", Fakes.fill),
+    "credit-add-cancelled": ("/credit/add?cancelled=1", Fakes.fill),
+    "payment-processing": (f"/credit/payment?checkout={CHECKOUT_ID}", _wait_for_the_money),
+    "payment-open": (f"/credit/payment?checkout={CHECKOUT_ID}", _leave_the_checkout),
     "entries": ("/credit/entries", Fakes.fill),
     "spend-limits": ("/credit/limits", Fakes.fill),
     "spend-limits-without-metering": ("/credit/limits", _without_metering),
@@ -235,6 +258,12 @@ def _revoke(page: Page) -> None:
     page.get_by_text("Every edge refuses the key").wait_for()
 
 
+def _mistype_an_amount(page: Page) -> None:
+    page.get_by_label("Or another amount").fill("a lot")
+    page.get_by_role("button", name="Continue to payment").click()
+    page.get_by_text("One field needs another look").wait_for()
+
+
 def _make_recovery_codes(page: Page) -> None:
     page.get_by_role("button", name="Make new codes").click()
     page.get_by_text("Save them now").wait_for()
@@ -264,6 +293,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "key-new-mistyped": ("/keys/new", Fakes.fill, _mistype_a_limit),
     "spend-limits-mistyped": ("/credit/limits", Fakes.fill, _mistype_a_spend_limit),
     "key-revoked": (KEY, Fakes.fill, _revoke),
+    "credit-add-mistyped": ("/credit/add", Fakes.fill, _mistype_an_amount),
     "recovery-codes": ("/security", Fakes.fill, _make_recovery_codes),
     "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
     "sign-in-provider": ("/security", Fakes.offer_everything, _link_an_identity),

@@ -39,11 +39,13 @@ from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
 from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
 
-SERVICES: Final = ("auth", "router", "metering")
+SERVICES: Final = ("auth", "router", "metering", "payments")
 CREDIT_NANOS: Final = 5 * 10**9
 # What the console may do for nobody in particular: find out who somebody is.
 # What it may do for a visitor, who must be signed in: these services, and of two others these methods.
 FOR_NOBODY: Final = {"SignInService", "SignInMethodService"}
+# It passes on what Stripe has signed.
+METHODS_FOR_NOBODY: Final = {"PaymentService.ReceiveEvent"}
 FOR_VISITORS: Final = {
     "UserService",
     "CredentialService",
@@ -56,6 +58,7 @@ METHODS_FOR_VISITORS: Final = {
     "MeteringService": {"ListUsage", "GetBalance", "GetRequest"},
     "RouterService": {"ListModels"},
     "CreditAdminService": {"ListCredits"},
+    "PaymentService": {"GetPaymentOptions", "CreateCheckout", "GetCheckout"},
 }
 
 
@@ -70,7 +73,7 @@ class Method:
 
     @property
     def is_for_nobody(self) -> bool:
-        return self.descriptor.containing_service.name in FOR_NOBODY
+        return self.descriptor.containing_service.name in FOR_NOBODY or self.name in METHODS_FOR_NOBODY
 
     @property
     def is_for_visitors(self) -> bool:
@@ -93,7 +96,7 @@ EVERY_METHOD: Final = every_method()
 
 
 class Deployment:
-    """Auth, router and metering, each on a port of its own, with certificates."""
+    """Auth, router, metering and payments, each on a port of its own, with certificates."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
@@ -112,6 +115,9 @@ class Deployment:
             "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
             "LEGATO_CONSOLE_URL": "https://console.example.ca",
             "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS": self.signer.public_key(),
+            "LEGATO_STRIPE_SECRET_KEY": "sk_test_local",
+            "LEGATO_STRIPE_WEBHOOK_SECRET": "whsec_local",
+            "LEGATO_STRIPE_API_URL": "http://127.0.0.1:9",
             **{f"LEGATO_{name.upper()}_ADDRESS": f"127.0.0.1:{port}" for name, port in self._ports.items()},
         }
         self._children = [self._start(service, signing_key) for service in SERVICES]
@@ -229,6 +235,9 @@ def test_without_a_visitor_it_may_only_sign_users_in(console: TakenOver) -> None
     # Nothing that grants credit, reads or sends a message, holds credit, or learns about keys.
     for name in ("CreditAdminService.GrantCredits", "RouterService.Chat", "RouterService.Exchange"):
         assert name in refused
+    # An event that Stripe has not signed books nothing.
+    assert "PaymentBookingService.BookPayment" in refused
+    assert outcomes["PaymentService.ReceiveEvent"] is Reason.REQUEST_INVALID
     for name in ("MeteringService.Reserve", "MeteringService.Exchange", "AuthService.Verify", "AuthService.Watch"):
         assert name in refused
     assert len(refused) > 20

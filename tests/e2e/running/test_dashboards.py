@@ -19,6 +19,7 @@ from services.chassis.telemetry.metrics import Registry, show_certificate
 from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
+from services.payments.metrics import show_payments
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
@@ -107,9 +108,10 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 
 def _told_where_configured(folder: Path) -> list[Any]:
-    """Metrics of processes with certificates and Valkey limits."""
+    """Metrics of processes with certificates, Valkey limits and card payments."""
     registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
+    show_payments({"failed": 1}, registry)
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
     return families_in(registry.text().decode())
 

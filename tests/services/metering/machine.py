@@ -19,6 +19,8 @@ from services.metering.ledger.records import (
     Operation,
     RequestOperation,
     Reserve,
+    RestorePayment,
+    ReturnPayment,
     Settle,
     Settled,
     Sweep,
@@ -74,6 +76,10 @@ class Machine(RuleBasedStateMachine):
     @rule(replica=strategies.replicas, operation=strategies.adjusts)
     def adjust(self, replica: int, operation: Adjust) -> None:
         self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operations=st.lists(st.one_of(strategies.returns, strategies.restores)))
+    def return_payments(self, replica: int, operations: list[ReturnPayment | RestorePayment]) -> None:
+        self._ask_one(replica, operations)
 
     @rule(replica=strategies.replicas, operation=strategies.spend_limits)
     def limit_spending(self, replica: int, operation: SetSpendLimits) -> None:
@@ -247,6 +253,8 @@ class Machine(RuleBasedStateMachine):
 
     def _own(self, operation: Operation[Any]) -> Operation[Any]:
         own = f"{self._example}-"
+        if isinstance(operation, RestorePayment):
+            operation = replace(operation, return_id=own + operation.return_id)
         if isinstance(operation, CreditOperation):
             return replace(operation, operation_id=own + operation.operation_id, account_id=own + operation.account_id)
         if isinstance(operation, SetSpendLimits):

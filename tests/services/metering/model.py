@@ -28,6 +28,8 @@ from services.metering.ledger.records import (
     RequestOperation,
     Reserve,
     Reserved,
+    RestorePayment,
+    ReturnPayment,
     Settle,
     Settled,
     State,
@@ -90,6 +92,10 @@ class Model:
         self.requests: dict[str, Request] = {}
         # By kind and id: the account, and the amount.
         self.credits: dict[tuple[str, str], tuple[str, int]] = {}
+        # By id: the account, the amount that was returned, and how much of it the customer still had; and those that
+        # were restored.
+        self.returns: dict[str, tuple[str, int, int]] = {}
+        self.restored: dict[str, tuple[str, int, int]] = {}
         # By account and key.
         self.claims: dict[tuple[str, bytes], Claim] = {}
         # By account and key, or "" for the whole account.
@@ -104,6 +110,7 @@ class Model:
         other = Model(self._versions, self.now_us)
         other.requests = {request_id: replace(request) for request_id, request in self.requests.items()}
         other.credits = dict(self.credits)
+        other.returns, other.restored = dict(self.returns), dict(self.restored)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
         other.limits = dict(self.limits)
         other.pruned_nanos = dict(self.pruned_nanos)
@@ -112,6 +119,8 @@ class Model:
 
     def balance_nanos(self, account_id: str) -> int:
         credited = sum(nanos for owner, nanos in self.credits.values() if owner == account_id)
+        credited -= sum(taken for owner, _, taken in self.returns.values() if owner == account_id)
+        credited += sum(taken for owner, _, taken in self.restored.values() if owner == account_id)
         return credited - self.spent_nanos(account_id, "", "total", self.now_us)
 
     def held_nanos(self, account_id: str) -> int:
@@ -175,6 +184,10 @@ class Model:
             return self._credit("grant", operation)
         if isinstance(operation, Adjust):
             return self._credit("adjustment", operation)
+        if isinstance(operation, ReturnPayment):
+            return self._return(operation)
+        if isinstance(operation, RestorePayment):
+            return self._restore(operation)
         if isinstance(operation, SetSpendLimits):
             return self._limit(operation)
         assert isinstance(operation, RequestOperation)
@@ -191,6 +204,20 @@ class Model:
             Sweep: self._sweep,
         }[type(operation)]
         return rule(operation, request)
+
+    def _return(self, operation: ReturnPayment) -> AccountBalance | Refusal:
+        account_id, amount_nanos = operation.account_id, operation.amount_nanos
+        taken_nanos = min(amount_nanos, self.free_nanos(account_id))
+        known = self.returns.setdefault(operation.operation_id, (account_id, amount_nanos, taken_nanos))
+        return self.account(account_id) if known[:2] == (account_id, amount_nanos) else Refusal(Reason.REQUEST_INVALID)
+
+    def _restore(self, operation: RestorePayment) -> AccountBalance | Refusal:
+        asked = (operation.account_id, operation.amount_nanos)
+        known = self.restored.get(operation.operation_id) or self.returns.get(operation.return_id)
+        if known is None or known[:2] != asked:
+            return Refusal(Reason.REQUEST_INVALID)
+        self.restored[operation.operation_id] = known
+        return self.account(operation.account_id)
 
     def _credit(self, kind: str, operation: Grant | Adjust) -> AccountBalance | Refusal:
         booked = (operation.account_id, operation.amount_nanos)

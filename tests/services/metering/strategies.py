@@ -19,6 +19,8 @@ from services.metering.ledger.records import (
     IdempotencyClaim,
     Operation,
     Reserve,
+    RestorePayment,
+    ReturnPayment,
     Settle,
     Sweep,
     Void,
@@ -85,6 +87,16 @@ grants = st.builds(Grant, st.sampled_from([f"g{n}" for n in range(1, 9)]), _acco
 adjusts = st.builds(
     Adjust, st.sampled_from([f"d{n}" for n in range(1, 9)]), _accounts, st.integers(-200, 100), st.just("a test")
 )
+_returned = st.sampled_from([f"p{n}" for n in range(1, 4)])
+returns = st.builds(ReturnPayment, _returned, _accounts, st.sampled_from([100, 100, 300]), st.just("a refund"))
+
+
+def _to_restore(returned: ReturnPayment) -> RestorePayment:
+    return_id, account_id, amount_nanos = returned.operation_id, returned.account_id, returned.amount_nanos
+    return RestorePayment(f"{return_id}-restored", account_id, amount_nanos, return_id, "it failed")
+
+
+restores = st.builds(_to_restore, returns)
 _claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
 _keys = st.sampled_from([KEY, KEY, "key_b"])
 _concurrencies = st.sampled_from([None, None, None, 1, 2, 3])
@@ -104,7 +116,9 @@ _limited_keys = st.sampled_from(["", KEY, KEY, "key_b"])
 _limit = st.one_of(st.none(), st.integers(0, 400))
 limits = st.builds(SpendLimits, _limit, _limit, _limit)
 spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, limits)
-operations: st.SearchStrategy[Operation[Any]] = st.one_of(of_requests, reserves, settles, grants, adjusts, spend_limits)
+operations: st.SearchStrategy[Operation[Any]] = st.one_of(
+    of_requests, reserves, settles, grants, adjusts, spend_limits, returns, restores
+)
 policies = st.sampled_from(
     [RetentionPolicy(holds_days=0), RetentionPolicy(holds_days=1, ledger_months=1, usage_months=1)]
 )

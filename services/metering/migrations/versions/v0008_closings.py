@@ -31,6 +31,7 @@ TOTALS = (
     "ends_us", "entries", "customer_nanos", "revenue_nanos", "loss_nanos", "external_nanos",
     "accounts", "balance_nanos", "closed_at_us",
 )  # fmt: skip
+PRUNED_CREDIT = ("customer_nanos", "recorded_at_us", "revenue_nanos", "loss_nanos", "external_nanos")
 HASHES = ("entries_hash", "accounts_hash", "previous_hash", "closing_hash")
 # A month's accounts are written in portions; the month's own row, written last, makes them final.
 IS_CLOSED = "EXISTS (SELECT 1 FROM closings WHERE closings.month_us = OLD.month_us)"
@@ -54,8 +55,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text, primary_key=True),
         sa.Column("request_id", sa.Text, primary_key=True),
         sa.Column("account_id", sa.Text, nullable=False),
-        sa.Column("customer_nanos", sa.BigInteger, nullable=False),
-        sa.Column("recorded_at_us", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in PRUNED_CREDIT),
     )
     retention = op.create_table(
         "retention",

@@ -13,7 +13,8 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from protos.auth.v1 import auth_pb2, credentials_pb2, users_pb2
-from protos.metering.v1 import metering_pb2, spend_limits_pb2, statements_pb2
+from protos.metering.v1 import metering_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
+from protos.payments.v1 import payments_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
@@ -33,7 +34,8 @@ OPERATORS = {"admin", "operator-console"}
 OWNERS = {"admin", *CONSOLES}
 WITH_USERS = {"admin", *CONSOLES}
 READERS = {"edge", CALLER, "admin", *CONSOLES}
-NAMES = sorted(READERS)
+PAYMENTS = {"payments"}
+NAMES = sorted(READERS | PAYMENTS)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
@@ -176,7 +178,11 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.SpendLimitService": dict.fromkeys(
         ["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS
     ),
-    "grpc.health.v1.Health": {"Check": READERS},
+    "legato.metering.v1.PaymentBookingService": {"BookPayment": PAYMENTS},
+    "legato.payments.v1.PaymentService": dict.fromkeys(
+        ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
+    ),
+    "grpc.health.v1.Health": {"Check": READERS | PAYMENTS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
 STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
@@ -194,6 +200,8 @@ OURS = [
         router_pb2,
         grounding_pb2,
         metering_pb2,
+        payment_booking_pb2,
+        payments_pb2,
         spend_limits_pb2,
         statements_pb2,
     )
@@ -296,8 +304,9 @@ def test_expected_names_every_method_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("role", [Role.CONSOLE, Role.OPERATOR_CONSOLE])
-def test_consoles_need_a_token_for_all_but_signing_in_and_health(role: Role) -> None:
-    without = ALLOWED[role] - set(RULES)
+def test_consoles_need_a_token_for_all_but_signing_in_signed_events_and_health(role: Role) -> None:
+    without = set(ALLOWED[role] - set(RULES))
+    without.remove("/legato.payments.v1.PaymentService/ReceiveEvent")
     assert {method.split("/")[1] for method in without} == {
         "legato.auth.v1.SignInService",
         "legato.auth.v1.SignInMethodService",

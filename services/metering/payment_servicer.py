@@ -1,0 +1,68 @@
+"""Books card payments: a grant for what was paid, adjustments for what was returned."""
+
+from typing import Any
+
+import grpc.aio
+
+from protos.metering.v1 import payment_booking_pb2 as pb
+from protos.metering.v1 import payment_booking_pb2_grpc
+from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.metering.batch import Writer
+from services.metering.ledger.records import CreditOperation, Grant, RestorePayment, ReturnPayment
+from services.metering.wire import operations
+from services.metering.wire.operations import LONGEST_REASON, checked_id, invalid
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+RESTORED_SUFFIX = "-restored"
+
+
+class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServicer):
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def BookPayment(self, request: pb.BookPaymentRequest, context: Context) -> pb.BookPaymentResponse:
+        """Books in the order in which money moved. Each booking has its own id, so what an earlier call has booked is
+        left as it is, and a call that ends half-way is completed by its repetition."""
+        balance = None
+        for operation in to_bookings(request):
+            balance = await self._writer.submit(operation, operations.from_account)
+        return pb.BookPaymentResponse(balance=balance)
+
+
+def to_bookings(request: pb.BookPaymentRequest) -> list[CreditOperation]:
+    account_id = checked_id(request.account_id, "account_id")
+    bookings: list[CreditOperation] = [
+        Grant(
+            operation_id=checked_id(request.payment_id, "payment_id"),
+            account_id=account_id,
+            amount_nanos=_amount(request.paid_nanos, "paid_nanos"),
+            reason=_reason(request.reason, "reason"),
+        )
+    ]
+    for each in request.returns:
+        return_id = checked_id(each.return_id, "return_id")
+        amount_nanos = _amount(each.amount_nanos, "amount_nanos")
+        bookings.append(ReturnPayment(return_id, account_id, amount_nanos, _reason(each.reason, "reason")))
+        if each.is_restored:
+            reason = _reason(each.restored_reason, "restored_reason")
+            restored_id = checked_id(return_id + RESTORED_SUFFIX, "return_id")
+            bookings.append(RestorePayment(restored_id, account_id, amount_nanos, return_id, reason))
+    return bookings
+
+
+def _amount(given: int, param: str) -> int:
+    if not 0 < given <= LARGEST_BOOKING_NANOS:
+        raise invalid("An amount must be above zero, and at most a million dollars.", param)
+    return given
+
+
+def _reason(given: str, param: str) -> str:
+    if not 0 < len(given) <= LONGEST_REASON or not given.isprintable():
+        raise invalid(f"A reason has 1 to {LONGEST_REASON} printable characters.", param)
+    return given
+
+
+def register_payment_booking(servicer: PaymentBookingServicer, server: grpc.aio.Server) -> str:
+    payment_booking_pb2_grpc.add_PaymentBookingServiceServicer_to_server(servicer, server)
+    return pb.DESCRIPTOR.services_by_name["PaymentBookingService"].full_name

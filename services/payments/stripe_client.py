@@ -1,0 +1,131 @@
+"""Talks to Stripe, with its own library. No other module imports it.
+
+The library is synchronous here: each call runs in a thread, as payments are few. Nothing that Stripe says of a card or
+of whoever holds it is read, and what the library logs or raises never reaches a log as text.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import stripe
+
+from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.telemetry.log import Log
+from services.payments.payment import CURRENCY, Dispute, Payment, Refund
+
+ResultT = TypeVar("ResultT")
+
+# The account that a payment is for. We alone can write it: it takes the secret key.
+ACCOUNT_FIELD: Final = "legato_account_id"
+TIMEOUT_S: Final = 8.0
+# A signature older than that is refused: nobody can send an event again that they have recorded.
+TOLERANCE_S: Final = 300
+PAGE_SIZE: Final = 100
+
+
+class Checkout(msgspec.Struct, frozen=True):
+    id: str
+    account_id: str
+    cents: int
+    # `open`, `complete` or `expired`.
+    status: str
+    is_paid: bool
+    url: str = ""
+    payment_id: str | None = None
+
+
+class StripeClient:
+    def __init__(self, secret_key: str, webhook_secret: str, api_url: str, log: Log) -> None:
+        self._webhook_secret = webhook_secret
+        self._log = log
+        self._api = stripe.StripeClient(
+            secret_key,
+            base_addresses={"api": api_url.rstrip("/")},
+            http_client=stripe.RequestsClient(timeout=TIMEOUT_S),
+            max_network_retries=1,
+        ).v1
+
+    def is_signed(self, payload: bytes, signature: str) -> bool:
+        """Returns whether Stripe has signed it, lately."""
+        try:
+            text = payload.decode()
+            stripe.WebhookSignature.verify_header(text, signature, self._webhook_secret, TOLERANCE_S)
+        except (stripe.SignatureVerificationError, UnicodeDecodeError):
+            return False
+        return True
+
+    async def create_checkout(self, account_id: str, cents: int, return_origin: str, idempotency_key: str) -> Checkout:
+        ours = {ACCOUNT_FIELD: account_id}
+        params: Any = {
+            "mode": "payment",
+            "client_reference_id": account_id,
+            "metadata": ours,
+            "payment_intent_data": {"metadata": ours, "description": "Legato credit"},
+            "line_items": [
+                {
+                    "quantity": 1,
+                    "price_data": {
+                        "currency": CURRENCY,
+                        "unit_amount": cents,
+                        "product_data": {"name": "Legato credit"},
+                    },
+                }
+            ],
+            "payment_method_types": ["card"],
+            # Whoever pays sees the amount in dollars, as it is booked.
+            "adaptive_pricing": {"enabled": False},
+            "success_url": f"{return_origin}/credit/payment?checkout={{CHECKOUT_SESSION_ID}}",
+            "cancel_url": f"{return_origin}/credit/add?cancelled=1",
+        }
+        options: Any = {"idempotency_key": idempotency_key}
+        return _checkout(await self._ask(lambda: self._api.checkout.sessions.create(params, options)))
+
+    async def read_checkout(self, checkout_id: str) -> Checkout:
+        return _checkout(await self._ask(lambda: self._api.checkout.sessions.retrieve(checkout_id)))
+
+    async def read_payment(self, payment_id: str) -> Payment | None:
+        """Returns a payment as it is now; None if it is not one of ours, or nothing was paid."""
+        intent = await self._ask(lambda: self._api.payment_intents.retrieve(payment_id))
+        account_id = _account_of(intent)
+        if not account_id or not intent.amount_received:
+            return None
+        asked: Any = {"payment_intent": payment_id, "limit": PAGE_SIZE}
+        refunds = await self._ask(lambda: list(self._api.refunds.list(asked).auto_paging_iter()))
+        disputes = await self._ask(lambda: list(self._api.disputes.list(asked).auto_paging_iter()))
+        return Payment(
+            intent.id,
+            account_id,
+            intent.amount_received,
+            intent.currency,
+            tuple(Refund(each.id, each.amount, each.currency, each.created, each.status) for each in refunds),
+            tuple(Dispute(each.id, each.amount, each.currency, each.created, each.status) for each in disputes),
+        )
+
+    async def _ask(self, call: Callable[[], ResultT]) -> ResultT:
+        try:
+            return await asyncio.to_thread(call)
+        except stripe.InvalidRequestError as error:
+            if error.code == "resource_missing":
+                raise LegatoError(Reason.NOT_FOUND, "There is no such payment.") from None
+            self._log.failure("stripe.refused", error, http_status=error.http_status)
+        except stripe.StripeError as error:
+            self._log.failure("stripe.failed", error, http_status=error.http_status)
+        raise unavailable("The payment provider")
+
+
+def _checkout(session: Any) -> Checkout:
+    return Checkout(
+        session.id,
+        _account_of(session),
+        session.amount_total or 0,
+        session.status or "",
+        session.payment_status == "paid",
+        session.url or "",
+        session.payment_intent,
+    )
+
+
+def _account_of(found: Any) -> str:
+    return str(found.metadata.to_dict().get(ACCOUNT_FIELD, "")) if found.metadata is not None else ""
