@@ -178,9 +178,16 @@ class ChatHold:
 
     def count(self, usage: Usage) -> None:
         """Records the totals delivered, before the next piece is sent."""
-        slot = self._open_slot()
-        slot.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-        failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
+        self.count_tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+
+    def count_tokens(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Records the totals delivered, before the next piece is sent."""
+        slot = self._slot
+        if slot is None:
+            raise SlotPassedOn
+        slot.count(prompt_tokens, completion_tokens, cached_tokens)
+        if failpoints.watched:
+            failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
 
     def mark(self) -> None:
         """Records that the first piece was sent."""
