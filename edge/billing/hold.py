@@ -161,7 +161,9 @@ class ChatHold:
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
+        # As `cost_nanos` says, without dividing: it is asked for every piece.
+        millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos
+        return millionths <= self._held_nanos * PER_MILLION
 
     def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
         return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)

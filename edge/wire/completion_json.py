@@ -9,7 +9,7 @@ from edge.wire.responses import error_body
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
-from services.chassis.packed_pieces import SEPARATOR, contents_json
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 DONE = b"data: [DONE]\n\n"
 
@@ -57,7 +57,8 @@ class Chunks:
 
     def contents(self, packed: bytes) -> bytes:
         """Renders a packed piece."""
-        return self._content_head + contents_json(packed).replace(SEPARATOR, self._between_contents) + _DELTA_END
+        texts_json = packed[PACKED_HEAD_BYTES:]
+        return self._content_head + texts_json.replace(SEPARATOR, self._between_contents) + _DELTA_END
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations as a chunk before the last."""

@@ -15,7 +15,8 @@ import msgspec
 from protos.router.v1.router_pb2 import ChatResponse
 
 _COUNTS = Struct("<xQQ")
-# No JSON string contains a line break.
+# The texts follow, each as a JSON string, with separators between them: no JSON string contains a line break.
+PACKED_HEAD_BYTES = _COUNTS.size
 SEPARATOR = b"\n"
 
 read_counts = _COUNTS.unpack_from
@@ -30,13 +31,8 @@ def pack_piece(prompt_tokens: int, output_tokens: int, contents: Sequence[str]) 
     return counts + SEPARATOR.join(map(_encode, contents))
 
 
-def contents_json(packed: bytes) -> bytes:
-    """Returns the texts, each as a JSON string, with separators between them."""
-    return packed[_COUNTS.size :]
-
-
 def unpack_piece(packed: bytes) -> ChatResponse:
     """Returns the same piece as a message."""
     prompt_tokens, output_tokens = read_counts(packed)
-    contents = [_texts.decode(text) for text in contents_json(packed).split(SEPARATOR)]
+    contents = [_texts.decode(text) for text in packed[PACKED_HEAD_BYTES:].split(SEPARATOR)]
     return ChatResponse(contents=contents, prompt_tokens=prompt_tokens, output_tokens=output_tokens)

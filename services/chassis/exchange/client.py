@@ -54,6 +54,8 @@ class UnaryCall(Generic[ResponseT]):
     def arrive(self, payload: bytes) -> None:
         """Ignores messages: a unary call's only response comes with its end."""
 
+    arrive_packed = arrive
+
     def complete(self, payload: bytes) -> None:
         self._deadline.clear()
         if self.answer.done():
@@ -398,7 +400,7 @@ class ExchangeClient:
     def _receive_packed(self, packed: bytes) -> None:
         calls = self._calls
         for call_id, payload in read_packed(packed):
-            if isinstance(call := calls.get(call_id), ClientCall):
+            if (call := calls.get(call_id)) is not None:
                 call.arrive_packed(payload)
 
     def _receive(self, item: Item) -> None:

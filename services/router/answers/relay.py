@@ -91,8 +91,10 @@ class Relay:
             failpoints.hit("router.passed_on")
         self._finish_reason = piece.finish_reason or self._finish_reason
         if self._send_packed is not None and contents and not (piece.tool_calls or hidden or piece.refuses):
-            self._count.add_content(text)
-            self._send_packed(pack_piece(self._prompt_tokens, self.output_tokens, contents))
+            count = self._count
+            count.tokens += count.contents.add(text)
+            output_tokens = min(count.tokens, self._max_tokens)
+            self._send_packed(pack_piece(self._prompt_tokens, output_tokens, contents))
             return True
         deltas = self._deltas_of(piece) if piece.tool_calls else []
         self._count.add(text, deltas, hidden)

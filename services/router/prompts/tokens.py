@@ -6,7 +6,7 @@ charge is based on the provider's count if it reports one.
 
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
@@ -38,9 +38,8 @@ def _open_vocabulary() -> Any:
 _vocabulary = _open_vocabulary()
 
 
-def count(text: str) -> int:
-    """Counts a text that is known to be short, such as a piece of an answer."""
-    return int(_vocabulary.count(text))
+# Counts a text that is known to be short, such as a piece of an answer.
+count: Callable[[str], int] = _vocabulary.count
 
 
 class RunningCount:
@@ -62,15 +61,17 @@ class RunningCount:
 
     def add(self, piece: str) -> int:
         """Adds a piece and returns by how much the count grew."""
-        before = self._settled + self._word_tokens
+        before_tokens = self._word_tokens
         text = self._word + piece
         begin = _last_word(text)
+        settled_tokens = 0
         if begin:
-            is_counted = begin == len(self._word)
-            self._settled += self._word_tokens if is_counted else count(text[:begin])
-        self._word = text[begin:]
-        self._word_tokens = count(self._word)
-        return self._settled + self._word_tokens - before
+            settled_tokens = before_tokens if begin == len(self._word) else count(text[:begin])
+            self._settled += settled_tokens
+            text = text[begin:]
+        self._word = text
+        self._word_tokens = word_tokens = count(text)
+        return settled_tokens + word_tokens - before_tokens
 
     def copy(self) -> "RunningCount":
         other = RunningCount()

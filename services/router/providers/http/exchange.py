@@ -59,6 +59,10 @@ class AnswerBuffer:
         self._budget.left_bytes -= more_bytes
         self._taken_bytes += more_bytes
 
+    @property
+    def is_used(self) -> bool:
+        return self._taken_bytes > 0
+
     def release(self) -> None:
         self._budget.left_bytes += self._taken_bytes
         self._taken_bytes = 0
@@ -273,7 +277,8 @@ class Stream:
             if self._received_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
             events = self._events.feed(received) if received else self._events.finish()
-            self._place.reserve(self._events.held_bytes)
+            if self._place.is_used or not received.endswith(b"\n\n"):
+                self._place.reserve(self._events.held_bytes)
             self._read(events)
             if not received and not self._answer.is_over:
                 self._answer.close()

@@ -121,7 +121,7 @@ class RoundReader:
 
     def _read_plain(self) -> None:
         try:
-            received = os.read(cast(int, self._file_no), READ_BYTES)
+            received = os.read(self._file_no, READ_BYTES)  # type: ignore[arg-type]
         except OSError:
             received = b""
         if not received:
