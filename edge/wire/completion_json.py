@@ -46,14 +46,16 @@ class Chunks:
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
-        head = self._delta_head + b'"refusal":' if response.refusal else self._content_head
-        pieces = [head + _encode(content) + _DELTA_END for content in response.contents]
-        if response.tool_calls:
-            pieces += [
-                self._delta_head + b'"tool_calls":[' + _encode(_delta(call)) + b']},"finish_reason":null}]}\n\n'
-                for call in response.tool_calls
-            ]
-        return b"".join(pieces)
+        head, between = self._content_head, self._between_contents
+        if response.refusal:
+            head = self._delta_head + b'"refusal":'
+            between = _DELTA_END + head
+        contents, calls = response.contents, response.tool_calls
+        chunks = head + between.join(map(_encode, contents)) + _DELTA_END if contents else b""
+        if calls:
+            head = self._delta_head + b'"tool_calls":['
+            chunks += b"".join([head + _encode(_delta(call)) + b"]" + _DELTA_END for call in calls])
+        return chunks
 
     def contents(self, packed: bytes) -> bytes:
         """Renders a packed piece."""

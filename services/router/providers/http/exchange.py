@@ -304,16 +304,17 @@ class Stream:
     def _read(self, events: list[bytes]) -> None:
         if not events:
             return
-        self._answer.begin_piece()
+        answer = self._answer
+        answer.begin_piece()
         for number, event in enumerate(events):
             if number and number % MOST_EVENTS_A_PIECE == 0:
-                self._answer.begin_piece()
+                answer.begin_piece()
             if event:
                 self._read_event(event)
-            if self._answer.is_over:
-                self._answer.close()
+            if answer.is_over:
+                answer.close()
                 return
-        if self._answer.is_finished:
+        if answer.is_finished:
             self.limit_silence()
 
     def _read_event(self, event: bytes) -> None:
