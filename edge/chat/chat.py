@@ -1,7 +1,7 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final, cast
 
 from edge.access.entrance import AdmittedRequest
@@ -59,7 +59,7 @@ class HoldGrowth:
         call.send(ChatRequest(grant=grant))
 
 
-class ChatStage(Enum):
+class ChatStage(IntEnum):
     RESERVING = auto()
     ROUTING = auto()
     # The router has sent the first response that has something for the client.
