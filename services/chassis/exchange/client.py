@@ -227,7 +227,7 @@ class ExchangeClient:
         has_packed: bool = False,
     ) -> None:
         """Prepares an exchange; `message_items` counts the items per message. `load` returns the unanswered calls,
-        where those are not this exchange's alone. `has_packed` tells that the other side's messages have a packed part."""
+        where those are not this exchange's alone. `has_packed`: the other side's messages have a packed part."""
         self._service = service
         self._has_packed = has_packed
         self._load = load or (lambda: self.unanswered)
