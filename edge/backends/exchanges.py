@@ -47,11 +47,6 @@ class _Replica:
     def load(self) -> int:
         return self._exchange.load
 
-    @property
-    def unanswered(self) -> int:
-        """Calls on the exchange that nothing has been received for."""
-        return self._exchange.unanswered
-
     async def close(self) -> None:
         await self._exchange.close()
         await self._connection.close()
@@ -168,23 +163,20 @@ class Backends:
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router",
             router_address,
-            lambda address: RouterReplica(address, log, certificates, to_router, self._unanswered),
+            lambda address: RouterReplica(address, log, certificates, to_router, self._load),
             log,
             router_subset,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
             "Metering",
             metering_address,
-            lambda address: MeteringReplica(address, log, certificates, to_metering, self._unanswered),
+            lambda address: MeteringReplica(address, log, certificates, to_metering, self._load),
             log,
         )
 
-    def _unanswered(self) -> int:
-        """Returns the calls in flight at both: a chat is at one of them at a time, and calls both. An answer that has
-        begun sends nothing more, so it gives nobody company."""
-        return self.routers.total(lambda router: router.unanswered) + self.meterings.total(
-            lambda metering: metering.unanswered
-        )
+    def _load(self) -> int:
+        """Returns the calls in flight at both: a chat is at one of them at a time, and calls both."""
+        return self.routers.load + self.meterings.load
 
     async def start(self) -> None:
         await self.auths.start()

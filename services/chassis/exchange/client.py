@@ -226,19 +226,17 @@ class ExchangeClient:
         *,
         has_packed: bool = False,
     ) -> None:
-        """Prepares an exchange; `message_items` counts the items per message. `load` returns the unanswered calls,
-        where those are not this exchange's alone. `has_packed`: the other side's messages have a packed part."""
+        """Prepares an exchange; `message_items` counts the items per message. `load` returns the calls in flight, where
+        that is not this exchange's alone. `has_packed` tells that the other side's messages have a packed part."""
         self._service = service
         self._has_packed = has_packed
-        self._load = load or (lambda: self.unanswered)
+        self._load = load or (lambda: self.load)
         self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
         self._log = log
         self._calls: dict[int, UnaryCall[Any] | ClientCall[Any]] = {}
-        # Streaming calls whose answer has begun.
-        self._answered: set[int] = set()
         self._parts = PartialPayloads()
         self._last_call_id = 0
         self._outbox: Outbox | None = None
@@ -262,11 +260,6 @@ class ExchangeClient:
     @property
     def load(self) -> int:
         return len(self._calls)
-
-    @property
-    def unanswered(self) -> int:
-        """Calls that nothing has been received for."""
-        return len(self._calls) - len(self._answered)
 
     def start(self) -> None:
         self._deadlines = Deadlines()
@@ -331,7 +324,6 @@ class ExchangeClient:
     def forget(self, call_id: int) -> None:
         """Cancels a call; the other side is told, unless the call was never sent."""
         self._parts.forget(call_id)
-        self._answered.discard(call_id)
         if self._calls.pop(call_id, None) is None or self._outbox is None:
             return
         if not self._outbox.drop(call_id):
@@ -401,14 +393,9 @@ class ExchangeClient:
         self._outbox = None
         self._connected.clear()
         calls, self._calls = self._calls, {}
-        self._answered.clear()
         self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
-
-    def _end(self, call_id: int) -> None:
-        del self._calls[call_id]
-        self._answered.discard(call_id)
 
     def _receive_packed(self, packed: bytes) -> None:
         calls = self._calls
@@ -431,13 +418,12 @@ class ExchangeClient:
         if call is None:
             return
         if kind == pb.ITEM_KIND_MESSAGE:
-            self._answered.add(item.call_id)
             call.arrive(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_END:
-            self._end(item.call_id)
+            del self._calls[item.call_id]
             call.complete(self._parts.whole(item))
         elif kind == pb.ITEM_KIND_ERROR:
-            self._end(item.call_id)
+            del self._calls[item.call_id]
             call.fail(_told_error(self._parts.whole(item)))
         elif kind == pb.ITEM_KIND_PART:
             self._parts.add(item)

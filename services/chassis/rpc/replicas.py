@@ -94,10 +94,6 @@ class Replicas(Generic[ReplicaT]):
     def load(self) -> int:
         return sum(replica.load for replica in self._replicas.values())
 
-    def total(self, of: Callable[[ReplicaT], int]) -> int:
-        """Sums up a figure of all replicas."""
-        return sum(map(of, self._replicas.values()))
-
     def count_usable(self) -> int:
         return sum(replica.usable for replica in self._replicas.values())
 
