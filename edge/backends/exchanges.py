@@ -11,6 +11,7 @@ from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.router.v1.router_pb2 import ChatOpen, Grant
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder
 from services.chassis.rpc.replicas import Replicas
@@ -67,7 +68,15 @@ class RouterReplica(_Replica):
         self._bulk_calls = 0
         super().__init__(
             self._shared,
-            ExchangeClient("The router", self._open_exchange, router_pb2.ExchangeRequest, log, message_items, load),
+            ExchangeClient(
+                "The router",
+                self._open_exchange,
+                router_pb2.ExchangeRequest,
+                log,
+                message_items,
+                load,
+                has_packed=True,
+            ),
         )
 
     @property
@@ -82,7 +91,9 @@ class RouterReplica(_Replica):
         request = router_pb2.ChatRequest(open=opening)
         if opening.ByteSize() > SHARED_STREAM_BYTES:
             return RpcCall("The router", self._open_bulk_call(), request)
-        return self._exchange.open("Chat", request, router_pb2.ChatResponse)
+        # A whole answer is put together from its messages.
+        request.open.takes_packed = opening.stream
+        return self._exchange.open("Chat", request, router_pb2.ChatResponse, unpack_piece)
 
     @property
     def load(self) -> int:

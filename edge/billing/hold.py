@@ -170,7 +170,9 @@ class ChatHold:
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self.cost_nanos(prompt_tokens, output_tokens) <= self._held_nanos
+        # As `cost_nanos` says, without dividing: it is asked for every piece.
+        millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos
+        return millionths <= self._held_nanos * PER_MILLION
 
     def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
         return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
@@ -187,9 +189,16 @@ class ChatHold:
 
     def count(self, usage: Usage) -> None:
         """Records the totals delivered, before the next piece is sent."""
-        slot = self._open_slot()
-        slot.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-        failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
+        self.count_tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+
+    def count_tokens(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
+        """Records the totals delivered, before the next piece is sent."""
+        slot = self._slot
+        if slot is None:
+            raise SlotPassedOn
+        slot.count(prompt_tokens, completion_tokens, cached_tokens)
+        if failpoints.watched:
+            failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
 
     def mark(self) -> None:
         """Records that the first piece was sent."""

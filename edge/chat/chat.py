@@ -1,7 +1,7 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import Final, cast
 
 from edge.access.entrance import AdmittedRequest
@@ -18,6 +18,7 @@ from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Need
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
+from services.chassis.packed_pieces import read_counts
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
@@ -58,7 +59,7 @@ class HoldGrowth:
         call.send(ChatRequest(grant=grant))
 
 
-class ChatStage(Enum):
+class ChatStage(IntEnum):
     RESERVING = auto()
     ROUTING = auto()
     # The router has sent the first response that has something for the client.
@@ -108,7 +109,6 @@ class Chat:
         self._reply = reply
         self._routers = routers
         self._saturation = saturation
-        self._life_s = life_s
         self._clock = clock
         self._log = log
         self._metrics = metrics
@@ -121,7 +121,9 @@ class Chat:
         self._counted = Usage()
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
+        self._running_key = admitted.running_key
         self._began_at_s = admitted.step_timer.end_step(metrics.body)
+        self._over_at_s = self._began_at_s + life_s
         self._first_piece_at_s: float | None = None
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
@@ -184,8 +186,8 @@ class Chat:
         self._keepalive.stop()
         # From here on this task sees only the responses that `_deliver_now` declines.
         while True:
-            self._admitted.running_key.raise_if_refused()
-            if self._age_s() >= self._life_s:
+            self._running_key.raise_if_refused()
+            if self._clock.elapsed_s() >= self._over_at_s:
                 return await self._end_early(_too_late())
             if not (
                 hold.covers(response.prompt_tokens, response.output_tokens)
@@ -213,8 +215,10 @@ class Chat:
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
         """Returns the next response that has something for the client."""
-        consume = self._deliver_now if self._stage is ChatStage.ANSWERING else None
-        while (response := await call.receive(consume)) is not None:
+        is_answering = self._stage is ChatStage.ANSWERING
+        consume = self._deliver_now if is_answering else None
+        consume_packed = self._deliver_packed if is_answering and self._reply.delivered else None
+        while (response := await call.receive(consume, consume_packed)) is not None:
             if response.HasField("need"):
                 self._hold_growth.answer(call, response.need, self._delivered)
             if response.accepted:
@@ -239,13 +243,34 @@ class Chat:
             or response.HasField("finished")
             or response.HasField("need")
             or response.HasField("started")
-            or self._admitted.running_key.is_refused
-            or self._age_s() >= self._life_s
+            or self._running_key.is_refused
+            or self._clock.elapsed_s() >= self._over_at_s
             or not self._hold.covers(response.prompt_tokens, response.output_tokens)
             or not self._reply.can_write
         ):
             return False
         self._deliver(response)
+        return True
+
+    def _deliver_packed(self, packed: bytes) -> bool:
+        """Does the same for a packed piece, which is always ordinary and never the first."""
+        prompt_tokens, output_tokens = read_counts(packed)
+        if (
+            self._stage is not ChatStage.ANSWERING
+            or self._running_key.is_refused
+            or self._clock.elapsed_s() >= self._over_at_s
+            or not self._hold.covers(prompt_tokens, output_tokens)
+            or not self._reply.can_write
+        ):
+            return False
+        counted = self._counted
+        counted.prompt_tokens = prompt_tokens
+        counted.completion_tokens = output_tokens
+        # Counted in the journal, and only then written.
+        self._hold.count_tokens(prompt_tokens, output_tokens)
+        self._reply.write_packed(packed)
+        if failpoints.watched:
+            failpoints.hit("edge.relayed")
         return True
 
     def _deliver(self, response: router.ChatResponse) -> None:
@@ -379,10 +404,6 @@ class Chat:
                 "legato.stream": self._body.stream,
                 "legato.end": OUTCOMES[end],
             }
-
-    def _age_s(self) -> float:
-        """Returns the time since before credit was held."""
-        return self._clock.elapsed_s() - self._began_at_s
 
 
 def _too_late() -> LegatoError:

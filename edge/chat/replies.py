@@ -10,6 +10,7 @@ from edge.wire.responses import send_json
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
+from services.chassis.packed_pieces import unpack_piece
 
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -45,6 +46,10 @@ class Reply(Protocol):
         ...
 
     def write(self, response: router.ChatResponse) -> None: ...
+
+    def write_packed(self, packed: bytes) -> None:
+        """Writes a packed piece, which is not the first."""
+        ...
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations, before the end."""
@@ -92,6 +97,9 @@ class StreamedReply:
             self.delivered = True
             chunks = self._chunks.role(speaks=bool(response.contents) and not response.refusal) + chunks
         self._writer.write(chunks)
+
+    def write_packed(self, packed: bytes) -> None:
+        self._writer.write(self._chunks.contents(packed))
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)
@@ -143,6 +151,9 @@ class WholeReply:
 
     def write(self, response: router.ChatResponse) -> None:
         self._folded.add(response)
+
+    def write_packed(self, packed: bytes) -> None:
+        self._folded.add(unpack_piece(packed))
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._folded.cite(citations)

@@ -188,6 +188,7 @@ class Cycle(RequestResponseCycle):
         self._head = b""
         self._ends_with_connection = False
         self._is_event_stream = False
+        self._has_chunks = False
         self._tell_gone: Callable[[], None] | None = None
 
     def when_gone(self, tell: Callable[[], None]) -> None:
@@ -252,7 +253,10 @@ class Cycle(RequestResponseCycle):
             return
         if self.response_complete:
             raise RuntimeError("The answer is complete already.")
-        framed = self._framed(body, more=more)
+        if self._has_chunks and more and body:
+            framed = b"%x\r\n%b\r\n" % (len(body), body)
+        else:
+            framed = self._framed(body, more=more)
         if self._head:
             framed, self._head = self._head + framed, b""
         self.transport.write(framed)
@@ -275,7 +279,7 @@ class Cycle(RequestResponseCycle):
                 # HTTP/1.0 has no chunks. The end of the connection marks the end of the body.
                 self._ends_with_connection = True
             else:
-                self.chunked_encoding = True
+                self.chunked_encoding = self._has_chunks = True
                 lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
         head = b"".join(lines)

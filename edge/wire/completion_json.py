@@ -9,10 +9,12 @@ from edge.wire.responses import error_body
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 DONE = b"data: [DONE]\n\n"
 
 _encode = msgspec.json.encode
+_DELTA_END = b'},"finish_reason":null}]}\n\n'
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -35,6 +37,7 @@ class Chunks:
         )
         self._delta_head = self._head + b'{"index":0,"delta":{'
         self._content_head = self._delta_head + b'"content":'
+        self._between_contents = _DELTA_END + self._content_head
         self._citing = b""
 
     def role(self, *, speaks: bool = True) -> bytes:
@@ -43,14 +46,21 @@ class Chunks:
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
-        head = self._delta_head + b'"refusal":' if response.refusal else self._content_head
-        pieces = [head + _encode(content) + b'},"finish_reason":null}]}\n\n' for content in response.contents]
-        if response.tool_calls:
-            pieces += [
-                self._delta_head + b'"tool_calls":[' + _encode(_delta(call)) + b']},"finish_reason":null}]}\n\n'
-                for call in response.tool_calls
-            ]
-        return b"".join(pieces)
+        head, between = self._content_head, self._between_contents
+        if response.refusal:
+            head = self._delta_head + b'"refusal":'
+            between = _DELTA_END + head
+        contents, calls = response.contents, response.tool_calls
+        chunks = head + between.join(map(_encode, contents)) + _DELTA_END if contents else b""
+        if calls:
+            head = self._delta_head + b'"tool_calls":['
+            chunks += b"".join([head + _encode(_delta(call)) + b"]" + _DELTA_END for call in calls])
+        return chunks
+
+    def contents(self, packed: bytes) -> bytes:
+        """Renders a packed piece."""
+        texts_json = packed[PACKED_HEAD_BYTES:]
+        return self._content_head + texts_json.replace(SEPARATOR, self._between_contents) + _DELTA_END
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations as a chunk before the last."""

@@ -145,6 +145,7 @@ class Completions:
                 started,
                 upstream.judge(prompt.tokens),
                 only_one_call=only_one_call,
+                packs=chat.takes_packed,
             )
             try:
                 if await relay.pass_on(upstream.first):

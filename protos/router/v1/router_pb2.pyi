@@ -94,16 +94,22 @@ class ExchangeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ITEMS_FIELD_NUMBER: _builtins.int
+    PACKED_FIELD_NUMBER: _builtins.int
+    packed: _builtins.bytes
+    """Ordinary pieces of answers, before the items in their order: for each its call's id (8 bytes) and its size (4), little
+    endian, and the piece in its packed form (services/chassis/packed_pieces.py).
+    """
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_exchange_pb2.Item]: ...
     def __init__(
         self,
         *,
         items: _abc.Iterable[_exchange_pb2.Item] | None = ...,
+        packed: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "packed", b"packed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -155,6 +161,7 @@ class ChatOpen(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     TELLS_ACCEPTANCE_FIELD_NUMBER: _builtins.int
+    TAKES_PACKED_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
@@ -180,6 +187,8 @@ class ChatOpen(_message.Message):
     attachments: _builtins.bool
     tells_acceptance: _builtins.bool
     """Whether the caller is told, by `accepted`, when a provider has the prompt."""
+    takes_packed: _builtins.bool
+    """Whether the caller takes ordinary pieces in their packed form. Only on an exchange."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
@@ -207,11 +216,12 @@ class ChatOpen(_message.Message):
         memory: _builtins.bool = ...,
         attachments: _builtins.bool = ...,
         tells_acceptance: _builtins.bool = ...,
+        takes_packed: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015

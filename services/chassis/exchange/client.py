@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -21,6 +21,7 @@ from services.chassis.exchange.outbox import (
     PartialPayloads,
     SendDelay,
     delay_send,
+    read_packed,
 )
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -31,6 +32,10 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 # Handles a response without waiting, and returns True; or declines it.
 Consume = Callable[[ResponseT], bool]
+
+
+# How much is received before its credit is returned.
+_CREDIT_BYTES: Final = WINDOW_BYTES // 4
 
 
 class UnaryCall(Generic[ResponseT]):
@@ -48,6 +53,8 @@ class UnaryCall(Generic[ResponseT]):
 
     def arrive(self, payload: bytes) -> None:
         """Ignores messages: a unary call's only response comes with its end."""
+
+    arrive_packed = arrive
 
     def complete(self, payload: bytes) -> None:
         self._deadline.clear()
@@ -78,39 +85,51 @@ class CallTransport(Protocol):
 class ClientCall(Generic[ResponseT]):
     """A streaming call on an exchange, for one reader."""
 
-    def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
+    def __init__(
+        self,
+        exchange: CallTransport,
+        response_type: type[ResponseT],
+        unpack: Callable[[bytes], ResponseT] | None = None,
+    ) -> None:
+        """`unpack` parses a payload in its packed form, which begins with a zero byte."""
         self.call_id = 0
         self._exchange = exchange
         self._response_type = response_type
+        self._unpack = unpack
         self._inbox: deque[bytes] = deque()
         self._ended = False
         self._error: LegatoError | None = None
         self._arrived: asyncio.Future[None] | None = None
         # Set only while the reader waits.
         self._consume: Consume[ResponseT] | None = None
+        self._consume_packed: Callable[[bytes], bool] | None = None
         self._taken_bytes = 0
 
-    async def receive(self, consume: Consume[ResponseT] | None = None) -> ResponseT | None:
+    async def receive(
+        self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
+    ) -> ResponseT | None:
         """Returns the next response, or None at the end; raises the other side's error, after all that it had sent.
 
         `consume` is offered each response first, at once when it arrives: one that it consumes wakes nobody. From the
-        first that it declines, responses wait for the reader."""
+        first that it declines, responses wait for the reader. `consume_packed` is offered those that arrive packed; it
+        takes the payload."""
         while True:
             while self._inbox:
                 payload = self._inbox.popleft()
                 self._return_credit(payload)
-                response = self._response_type.FromString(payload)
+                response = self._parse(payload)
                 if consume is None or not consume(response):
                     return response
             if self._error is not None:
                 raise self._error
             if self._ended:
                 return None
-            self._arrived, self._consume = asyncio.get_running_loop().create_future(), consume
+            self._arrived = asyncio.get_running_loop().create_future()
+            self._consume, self._consume_packed = consume, consume_packed
             try:
                 await self._arrived
             finally:
-                self._consume = None
+                self._consume = self._consume_packed = None
 
     def send(self, request: Message) -> None:
         self._exchange.send(self.call_id, request.SerializeToString())
@@ -122,6 +141,21 @@ class ClientCall(Generic[ResponseT]):
         if self._consume is None or not self._consumed(payload, self._consume):
             self._inbox.append(payload)
             self._wake()
+
+    def arrive_packed(self, payload: bytes) -> None:
+        consume = self._consume_packed
+        try:
+            is_consumed = consume is not None and consume(payload)
+        except Exception:
+            # As in `_consumed`.
+            is_consumed = False
+        if not is_consumed:
+            self._inbox.append(payload)
+            self._wake()
+            return
+        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
+        if self._taken_bytes >= _CREDIT_BYTES:
+            self._give_credit()
 
     def complete(self, payload: bytes) -> None:
         if payload:
@@ -135,7 +169,7 @@ class ClientCall(Generic[ResponseT]):
 
     def _consumed(self, payload: bytes, consume: Consume[ResponseT]) -> bool:
         try:
-            is_consumed = consume(self._response_type.FromString(payload))
+            is_consumed = consume(self._parse(payload))
         except Exception:
             # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
             return False
@@ -145,12 +179,20 @@ class ClientCall(Generic[ResponseT]):
 
     def _return_credit(self, payload: bytes) -> None:
         self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= WINDOW_BYTES // 4:
-            self._exchange.credit(self.call_id, self._taken_bytes)
-            self._taken_bytes = 0
+        if self._taken_bytes >= _CREDIT_BYTES:
+            self._give_credit()
+
+    def _give_credit(self) -> None:
+        self._exchange.credit(self.call_id, self._taken_bytes)
+        self._taken_bytes = 0
+
+    def _parse(self, payload: bytes) -> ResponseT:
+        if self._unpack is not None and payload[:1] == b"\0":
+            return self._unpack(payload)
+        return self._response_type.FromString(payload)
 
     def _wake(self) -> None:
-        self._consume = None
+        self._consume = self._consume_packed = None
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
@@ -181,10 +223,13 @@ class ExchangeClient:
         message_items: Histogram | None = None,
         load: Callable[[], int] | None = None,
         delay: SendDelay = delay_send,
+        *,
+        has_packed: bool = False,
     ) -> None:
         """Prepares an exchange; `message_items` counts the items per message. `load` returns the calls in flight, where
-        that is not this exchange's alone."""
+        that is not this exchange's alone. `has_packed` tells that the other side's messages have a packed part."""
         self._service = service
+        self._has_packed = has_packed
         self._load = load or (lambda: self.load)
         self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
@@ -243,9 +288,16 @@ class ExchangeClient:
         if question is not None:
             question.fail(unavailable(self._service))
 
-    def open(self, method: str, request: Message, response_type: type[ResponseT]) -> ClientCall[ResponseT]:
-        """Starts a streaming call. The caller reads it to its end, or cancels it."""
-        call = ClientCall(self, response_type)
+    def open(
+        self,
+        method: str,
+        request: Message,
+        response_type: type[ResponseT],
+        unpack: Callable[[bytes], ResponseT] | None = None,
+    ) -> ClientCall[ResponseT]:
+        """Starts a streaming call. The caller reads it to its end, or cancels it. `unpack` is set if some of its
+        responses may come in a packed form."""
+        call = ClientCall(self, response_type, unpack)
         call.call_id = self._begin(method, request, call)
         return call
 
@@ -305,10 +357,13 @@ class ExchangeClient:
         self._going_away = self._has_spoken = self._is_dismissed = False
         self._unheard_signs = 0
         self._connected.set()
+        has_packed = self._has_packed
         # Read by the iterator: after a failed write, `stream.read()` returns nothing, even if messages have arrived.
         async for response in stream:
             self._unheard_signs = 0
             self._has_spoken = True
+            if has_packed and (packed := response.packed):
+                self._receive_packed(packed)
             for item in response.items:
                 self._receive(item)
             if self._is_dismissed:
@@ -341,6 +396,12 @@ class ExchangeClient:
         self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
+
+    def _receive_packed(self, packed: bytes) -> None:
+        calls = self._calls
+        for call_id, payload in read_packed(packed):
+            if (call := calls.get(call_id)) is not None:
+                call.arrive_packed(payload)
 
     def _receive(self, item: Item) -> None:
         kind = item.kind

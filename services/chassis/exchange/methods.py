@@ -37,6 +37,11 @@ class CallStream(Protocol[RequestT_co, ResponseT_contra]):
         together with others."""
         ...
 
+    @property
+    def send_packed(self) -> Callable[[bytes], None] | None:
+        """Sends a response in its packed form, like `send_soon`. None if the transport has no such form."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class UnaryMethod(Generic[RequestT, ResponseT]):

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from protos.type.v1 import exchange_pb2 as pb
@@ -20,6 +21,8 @@ WINDOW_BYTES = 64 * 1024
 MESSAGE_OVERHEAD_BYTES = 64
 
 _ITEM_OVERHEAD_BYTES = 32
+# Call and size of a packed payload.
+_PACKED_HEAD = Struct("<QI")
 
 # How long after a message an item that may wait is sent. A message costs each side as much as twenty items do.
 GATHER_S = 0.004
@@ -54,6 +57,9 @@ class Outbox:
         self._urgent: dict[int, _Waiting] = {}
         self._turns: dict[int, _Waiting] = {}
         self._later: dict[int, deque[_Waiting]] = {}
+        # Payloads in their packed form, with their heads. They leave before the items of the same message.
+        self._packed: list[bytes] = []
+        self._packed_bytes = 0
         # Everything queued is to be sent now.
         self._is_due = False
         self._sent_at_s = -GATHER_S
@@ -81,6 +87,18 @@ class Outbox:
         if not may_wait:
             self._hurry(call_id)
         elif self._wake is not None and self._timer is None:
+            self._wake_when_due()
+
+    def put_packed(self, call_id: int, payload: bytes) -> None:
+        """Queues a payload in its packed form, which may wait."""
+        if call_id in self._turns or call_id in self._urgent or self._packed_bytes > MESSAGE_BYTES:
+            # It may not overtake the call's items; and what does not fit takes its turn.
+            self.put(call_id, pb.ITEM_KIND_MESSAGE, payload, may_wait=True)
+            return
+        size_bytes = len(payload)
+        self._packed.append(_PACKED_HEAD.pack(call_id, size_bytes) + payload)
+        self._packed_bytes += size_bytes + _ITEM_OVERHEAD_BYTES
+        if self._wake is not None and self._timer is None:
             self._wake_when_due()
 
     def _put_parts(self, call_id: int, payload: bytes) -> bytes:
@@ -121,11 +139,11 @@ class Outbox:
 
     async def next_message(self) -> Any | None:
         """Waits until items are due and returns the next message of them; None once closed and empty."""
-        while not (self._control or self._urgent or (self._turns and self._is_time())):
+        while not (self._control or self._urgent or ((self._packed or self._turns) and self._is_time())):
             if self._closed:
                 return None
             self._wake = self._loop.create_future()
-            if self._turns:
+            if self._packed or self._turns:
                 self._wake_when_due()
             try:
                 await self._wake
@@ -139,22 +157,26 @@ class Outbox:
         if self._control:
             items.extend(self._control)
             self._control.clear()
-        for call_id, kind, payload, opening in self._take_turns(is_first=not items):
-            item = items.add()
-            item.call_id = call_id
-            item.kind = kind
-            item.payload = payload
-            if opening is not None:
-                item.method, item.traceparent = opening
+        packed, size_bytes = self._packed, self._packed_bytes
+        if packed:
+            message.packed = b"".join(packed)
+            self._packed, self._packed_bytes = [], 0
+        if self._urgent or self._turns:
+            for call_id, kind, payload, opening in self._take_turns(size_bytes, is_first=not (items or packed)):
+                item = items.add()
+                item.call_id = call_id
+                item.kind = kind
+                item.payload = payload
+                if opening is not None:
+                    item.method, item.traceparent = opening
         # What did not fit is sent next, without delay.
         self._is_due = bool(self._turns)
         self._sent_at_s = self._loop.time()
-        self._message_items.observe(len(items))
+        self._message_items.observe(len(items) + len(packed))
         return message
 
-    def _take_turns(self, *, is_first: bool) -> Iterator[_Waiting]:
-        """Yields items up to the message size; the first one whatever its size."""
-        size_bytes = 0
+    def _take_turns(self, size_bytes: int, *, is_first: bool) -> Iterator[_Waiting]:
+        """Yields items up to the message size, of which `size_bytes` are used; the first one whatever its size."""
         while self._urgent or self._turns:
             turns, self._urgent, self._turns = {**self._urgent, **self._turns}, {}, {}
             for taken, waiting in enumerate(turns.values()):
@@ -188,6 +210,16 @@ class Outbox:
         self._is_due = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
+
+
+def read_packed(packed: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the calls and their payloads of a message's packed part."""
+    at = 0
+    while at < len(packed):
+        call_id, size_bytes = _PACKED_HEAD.unpack_from(packed, at)
+        begin = at + _PACKED_HEAD.size
+        at = begin + size_bytes
+        yield call_id, packed[begin:at]
 
 
 class PartialPayloads:

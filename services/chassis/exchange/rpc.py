@@ -3,7 +3,7 @@
 They are for payloads too big to share a stream, and for callers without an exchange. HTTP/2 does the flow control."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Generic, TypeVar, cast
 
 import grpc
@@ -32,8 +32,10 @@ class RpcCall(Generic[ResponseT]):
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(_write_all(stream, self._outbox))
 
-    async def receive(self, consume: Consume[ResponseT] | None = None) -> ResponseT | None:
-        """Returns the next response that `consume` declines, or None at the end."""
+    async def receive(
+        self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
+    ) -> ResponseT | None:
+        """Returns the next response that `consume` declines, or None at the end. None is packed."""
         try:
             while (response := await anext(self._responses, None)) is not None and consume is not None:
                 if not consume(response):
@@ -114,6 +116,8 @@ class _RpcCallStream(Generic[RequestT, ResponseT]):
     @property
     def has_room(self) -> bool:
         return self.responses.empty()
+
+    send_packed = None
 
     def send_soon(self, response: ResponseT) -> None:
         self.responses.put_nowait(response)

@@ -193,6 +193,10 @@ class _ServerCall:
     def send_soon(self, response: Message) -> None:
         self._put(response, may_wait=True)
 
+    def send_packed(self, payload: bytes) -> None:
+        self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+        self._outbox.put_packed(self.call_id, payload)
+
     def _put(self, response: Message, *, may_wait: bool) -> None:
         payload = response.SerializeToString()
         self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES

@@ -11,6 +11,7 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
@@ -40,10 +41,12 @@ class Relay:
         judge: UsageCheck | None = None,
         *,
         only_one_call: bool = False,
+        packs: bool = False,
     ) -> None:
         """`allowance` is None if the longest answer is already covered; `judge` is None if the usage was already
-        checked by the caller."""
+        checked by the caller. `packs` if the caller takes ordinary pieces in their packed form."""
         self._conversation = conversation
+        self._send_packed = conversation.send_packed if packs else None
         self._allowance = allowance
         self._prompt_tokens = prompt_tokens
         self._started: Started | None = started
@@ -84,9 +87,16 @@ class Relay:
             return False
         if self._allowance is not None and not self._allowance.covers(most_tokens, self._max_tokens):
             return False
-        failpoints.hit("router.passed_on")
-        deltas = self._deltas_of(piece) if piece.tool_calls else []
+        if failpoints.watched:
+            failpoints.hit("router.passed_on")
         self._finish_reason = piece.finish_reason or self._finish_reason
+        if self._send_packed is not None and contents and not (piece.tool_calls or hidden or piece.refuses):
+            count = self._count
+            count.tokens += count.contents.add(text)
+            output_tokens = min(count.tokens, self._max_tokens)
+            self._send_packed(pack_piece(self._prompt_tokens, output_tokens, contents))
+            return True
+        deltas = self._deltas_of(piece) if piece.tool_calls else []
         self._count.add(text, deltas, hidden)
         if contents or deltas or hidden:
             self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))

@@ -87,6 +87,9 @@ class CitingConversation:
     def has_room(self) -> bool:
         return self._conversation.has_room
 
+    # The texts are needed here.
+    send_packed = None
+
     def send_soon(self, response: ChatResponse) -> None:
         self._contents += response.contents
         self._refuses = self._refuses or response.refusal

@@ -6,7 +6,7 @@ charge is based on the provider's count if it reports one.
 
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
@@ -35,12 +35,23 @@ def open_vocabulary() -> Any:
         raise ImportError("bpe-openai is not installed")
     bindings = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bindings)
-    return bindings.tokenizer_for_encoding("o200k_base")
+    vocabulary = bindings.tokenizer_for_encoding("o200k_base")
+    global _count_short  # noqa: PLW0603
+    _count_short = vocabulary.count
+    return vocabulary
 
 
 def count(text: str) -> int:
     """Counts a text that is known to be short, such as a piece of an answer."""
+    return _count_short(text)
+
+
+def _load_and_count(text: str) -> int:
     return int(open_vocabulary().count(text))
+
+
+# The tokenizer's own function once it is loaded: a wrapper would cost as much as counting a piece.
+_count_short: Callable[[str], int] = _load_and_count
 
 
 class RunningCount:
@@ -62,15 +73,17 @@ class RunningCount:
 
     def add(self, piece: str) -> int:
         """Adds a piece and returns by how much the count grew."""
-        before = self._settled + self._word_tokens
+        before_tokens = self._word_tokens
         text = self._word + piece
         begin = _last_word(text)
+        settled_tokens = 0
         if begin:
-            is_counted = begin == len(self._word)
-            self._settled += self._word_tokens if is_counted else count(text[:begin])
-        self._word = text[begin:]
-        self._word_tokens = count(self._word)
-        return self._settled + self._word_tokens - before
+            settled_tokens = before_tokens if begin == len(self._word) else _count_short(text[:begin])
+            self._settled += settled_tokens
+            text = text[begin:]
+        self._word = text
+        self._word_tokens = word_tokens = _count_short(text)
+        return settled_tokens + word_tokens - before_tokens
 
     def copy(self) -> "RunningCount":
         other = RunningCount()

@@ -1,7 +1,7 @@
 """Ordinary pieces of an answer, which are delivered where they arrive, without a task."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from types import coroutine
 from typing import Any
 
@@ -12,8 +12,9 @@ from edge.billing.journal import OPEN, SEAL
 from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply
 from edge.wire.requests import ClientGone
+from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying, silence
-from tests.edge.metering_harness import cost
+from tests.edge.metering_harness import ANN, cost
 from tests.support.waiting import until
 
 PIECES = 50
@@ -130,6 +131,88 @@ async def test_piece_that_arrives_after_the_client_has_left_is_neither_counted_n
         await chatting
     assert chat_harness.text == "x"
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_packed_piece_is_counted_in_the_journal_before_it_is_written(chat_harness: ChatHarness) -> None:
+    [router] = await chat_harness.add_routers(_in_packed_pieces(range(2, PIECES + 1)))
+    await chat_harness.chat().run()
+    assert router.openings[0].takes_packed
+    assert chat_harness.text == "".join(f"{number} " for number in range(1, PIECES + 1))
+    later = [(OPEN, True, number) for number in range(2, PIECES + 1)]
+    assert chat_harness.journaled == [(OPEN, False, 1), *later, (SEAL, True, PIECES)]
+    assert await charged(chat_harness) == cost(PROMPT_TOKENS, PIECES)
+
+
+async def test_packed_pieces_wait_in_their_order_for_a_client_who_does_not_read(chat_harness: ChatHarness) -> None:
+    async def talk(conversation: Conversing) -> None:
+        await conversation.send(piece("1 ", 1))
+        await until(lambda: chat_harness.text == "1 ")
+        chat_harness.reads.clear()
+        _send_packed(conversation, range(2, 6))
+        await conversation.send(piece("6 ", 6))
+        _send_packed(conversation, range(7, 10))
+        await until(lambda: chat_harness.waits > 0)
+        assert chat_harness.text == "1 "
+        chat_harness.reads.set()
+        await conversation.send(end(9))
+
+    await chat_harness.add_routers(talk)
+    async with asyncio.timeout(60):
+        await chat_harness.chat().run()
+    assert chat_harness.text == "".join(f"{number} " for number in range(1, 10))
+    assert await charged(chat_harness) == cost(PROMPT_TOKENS, 9)
+
+
+async def test_packed_piece_is_not_delivered_once_its_key_is_refused(chat_harness: ChatHarness) -> None:
+    async def talk(conversation: Conversing) -> None:
+        await conversation.send(piece("1 ", 1))
+        await until(lambda: chat_harness.text == "1 ")
+        chat_harness.running_keys.refuse([ANN.key_id])
+        _send_packed(conversation, [2])
+        await silence(conversation)
+
+    await chat_harness.add_routers(talk)
+    async with asyncio.timeout(60):
+        await chat_harness.chat().run()
+    assert chat_harness.text == "1 "
+    assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_packed_piece_that_arrives_after_the_client_has_left_is_neither_counted_nor_written(
+    chat_harness: ChatHarness,
+) -> None:
+    await chat_harness.add_routers(_begin)
+    leave: list[Callable[[], None]] = []
+    chat = chat_harness.chat()
+    chatting = asyncio.create_task(chat.run(leave.append))
+    await until(lambda: chat_harness.text == "x")
+    leave[0]()
+    assert not chat._deliver_packed(pack_piece(PROMPT_TOKENS, 2, ["y"]))
+    with pytest.raises(ClientGone):
+        await chatting
+    assert chat_harness.text == "x"
+    assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_answer_that_is_not_streamed_is_not_asked_for_in_packed_pieces(chat_harness: ChatHarness) -> None:
+    [router] = await chat_harness.add_routers(saying(piece("x", 1), end(1)))
+    await chat_harness.chat(stream=False).run()
+    assert not router.openings[0].takes_packed
+
+
+def _send_packed(conversation: Conversing, numbers: Iterable[int]) -> None:
+    assert conversation.send_packed is not None
+    for number in numbers:
+        conversation.send_packed(pack_piece(PROMPT_TOKENS, number, [f"{number} "]))
+
+
+def _in_packed_pieces(numbers: Sequence[int]) -> Callable[[Conversing], Awaitable[None]]:
+    async def talk(conversation: Conversing) -> None:
+        await conversation.send(piece("1 ", 1))
+        _send_packed(conversation, numbers)
+        await conversation.send(end(numbers[-1]))
+
+    return talk
 
 
 async def test_mistake_of_ours_in_the_pass_ends_its_own_chat_alone(

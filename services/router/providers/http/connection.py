@@ -250,12 +250,19 @@ class HttpConnection(asyncio.Protocol):
         if self._consume is None or waiter is None or waiter.done():
             # Nobody waits: a cancelled reader takes nothing more.
             return False
-        if self._received and not self._consume(self._take_received()):
-            self._consume = None
-            return False
+        received = self._received
+        if received:
+            data = received[0] if len(received) == 1 else b"".join(received)
+            received.clear()
+            self._received_bytes = 0
+            if not self._consume(data):
+                self._consume = None
+                return False
         if self.is_whole:
             return False
-        self._arm_deadline()
+        if self._answer_by_s is None:
+            # It is set already, and only moves on, for which no timer has to be touched.
+            self._deadline.at_s = self._loop.time() + self._silence_s
         return True
 
     def _feed(self, data: bytes) -> None:
@@ -265,7 +272,12 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._feed_head(data)
         self._read_bytes += len(data)
-        self._bytes_without_body = 0 if self._body_bytes > body_bytes else self._bytes_without_body + len(data)
+        if self._body_bytes > body_bytes:
+            self._bytes_without_body = 0
+            if self._read_bytes <= LARGEST_FRAMING_BYTES:
+                return
+        else:
+            self._bytes_without_body += len(data)
         framing_bytes = self._read_bytes - self._body_bytes
         most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self._body_bytes
         if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:

@@ -59,6 +59,10 @@ class AnswerBuffer:
         self._budget.left_bytes -= more_bytes
         self._taken_bytes += more_bytes
 
+    @property
+    def is_used(self) -> bool:
+        return self._taken_bytes > 0
+
     def release(self) -> None:
         self._budget.left_bytes += self._taken_bytes
         self._taken_bytes = 0
@@ -273,7 +277,8 @@ class Stream:
             if self._received_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
             events = self._events.feed(received) if received else self._events.finish()
-            self._place.reserve(self._events.held_bytes)
+            if self._place.is_used or not received.endswith(b"\n\n"):
+                self._place.reserve(self._events.held_bytes)
             self._read(events)
             if not received and not self._answer.is_over:
                 self._answer.close()
@@ -299,16 +304,17 @@ class Stream:
     def _read(self, events: list[bytes]) -> None:
         if not events:
             return
-        self._answer.begin_piece()
+        answer = self._answer
+        answer.begin_piece()
         for number, event in enumerate(events):
             if number and number % MOST_EVENTS_A_PIECE == 0:
-                self._answer.begin_piece()
+                answer.begin_piece()
             if event:
                 self._read_event(event)
-            if self._answer.is_over:
-                self._answer.close()
+            if answer.is_over:
+                answer.close()
                 return
-        if self._answer.is_finished:
+        if answer.is_finished:
             self.limit_silence()
 
     def _read_event(self, event: bytes) -> None:

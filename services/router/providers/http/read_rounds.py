@@ -17,6 +17,8 @@ from typing import Any, Final, cast
 ROUND_S: Final = 0.008
 ROUND_PER_CONNECTION_S: Final = 0.0001
 LONGEST_ROUND_S: Final = 0.02
+# With few it is longer, too: a round costs as much as eight of its chunks do, and few are quickly read and delivered.
+FEW_CONNECTIONS_ROUND_S: Final = 0.0125
 # With fewer connections, a round would hardly ever bring more than one chunk.
 LEAST_CONNECTIONS: Final = 4
 # Read at once: all that the kernel buffers.
@@ -39,7 +41,8 @@ class ReadRounds:
     @property
     def round_s(self) -> float:
         """The time from one round to the next."""
-        return max(self._round_s, min(LONGEST_ROUND_S, len(self._readers) * ROUND_PER_CONNECTION_S))
+        change_s = len(self._readers) * ROUND_PER_CONNECTION_S
+        return max(self._round_s, min(LONGEST_ROUND_S, change_s), FEW_CONNECTIONS_ROUND_S - change_s)
 
     def add(self, file_no: int, read: Callable[[], None]) -> None:
         """Calls `read` in each round that finds the file readable."""
@@ -121,7 +124,7 @@ class RoundReader:
 
     def _read_plain(self) -> None:
         try:
-            received = os.read(cast(int, self._file_no), READ_BYTES)
+            received = os.read(self._file_no, READ_BYTES)  # type: ignore[arg-type]
         except OSError:
             received = b""
         if not received:

@@ -75,6 +75,10 @@ class _Message(msgspec.Struct, gc=False):
     reasoning: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
+    @property
+    def is_only_content(self) -> bool:
+        return not (self.refusal or self.reasoning_content or self.reasoning or self.tool_calls)
+
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
@@ -140,7 +144,10 @@ class CompletionAnswer(ProviderAnswer):
             return
         message = choice.delta or choice.message
         if message is not None:
-            self._read(message)
+            if type(message.content) is str and message.content and message.is_only_content:
+                self.add_text(message.content)
+            else:
+                self._read(message)
         if choice.finish_reason:
             self.finish(choice.finish_reason)
 
@@ -159,6 +166,11 @@ class CompletionAnswer(ProviderAnswer):
         except UNREADABLE:
             raise UnreadableAnswer("sent something that is not a chat completion") from None
         error = completion.error
+        if error is _ABSENT and completion.usage is _ABSENT and completion.x_groq is None:
+            # As nearly all are: there is no error, and no usage outside of the choice.
+            choice = completion.choices.first if completion.choices is not None else None
+            if completion.object != "error" and choice is not None and choice.usage is _ABSENT:
+                return completion
         if error in _NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error
         if error not in _NOTHING or completion.object == "error":

@@ -16,6 +16,7 @@ from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ClientCall, ExchangeBroken, ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
+from services.chassis.packed_pieces import pack_piece, unpack_piece
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
@@ -340,3 +341,30 @@ async def test_failure_of_a_consumer_is_raised_to_its_reader_and_spares_the_exch
     with pytest.raises(ValueError, match="of the consumer"):
         await call.receive(fail)
     assert await ask(client, "another") == "another"
+
+
+async def test_packed_responses_return_credit_once_and_declined_ones_wait_for_the_reader() -> None:
+    exchange = CreditCounter()
+    call = ClientCall(exchange, router.ChatResponse, unpack_piece)
+    consumed: list[bytes] = []
+    packed = [pack_piece(1, number, ["x" * 1000]) for number in range(1, 100)]
+    declined_at = 70
+
+    def consume(piece: bytes) -> bool:
+        if len(consumed) < declined_at:
+            consumed.append(piece)
+            return True
+        raise ValueError("a mistake")
+
+    reading = asyncio.create_task(call.receive(None, consume))
+    await asyncio.sleep(0)
+    for piece in packed:
+        call.arrive_packed(piece)
+    assert consumed == packed[:declined_at]
+    read = [await reading]
+    call.complete(b"")
+    while (response := await call.receive()) is not None:
+        read.append(response)
+    assert read == [unpack_piece(piece) for piece in packed[declined_at:]]
+    sent_bytes = sum(len(piece) + MESSAGE_OVERHEAD_BYTES for piece in packed)
+    assert sent_bytes - WINDOW_BYTES // 4 < exchange.credit_bytes[0] <= sent_bytes

@@ -12,7 +12,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange import outbox as rests
-from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox
+from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox, read_packed
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -328,3 +328,51 @@ async def test_rest_is_as_long_as_many_share_it_and_none_where_few_do(
     monkeypatch.setattr(asyncio, "sleep", sleep)
     await rests.delay_send(calls)
     assert slept == ([] if delay_s is None else [pytest.approx(delay_s)])
+
+
+async def test_packed_payloads_leave_in_their_order_before_the_items_of_their_message() -> None:
+    outbox = an_outbox()
+    outbox.put_packed(1, b"a")
+    outbox.put_packed(2, b"b")
+    outbox.put_packed(1, b"c")
+    outbox.put_end(1)
+    message = await outbox.next_message()
+    assert message is not None
+    assert list(read_packed(message.packed)) == [(1, b"a"), (2, b"b"), (1, b"c")]
+    assert [(item.call_id, item.kind, item.payload) for item in message.items] == [(1, pb.ITEM_KIND_END, b"")]
+
+
+async def test_packed_payload_does_not_overtake_an_item_of_its_call() -> None:
+    outbox = an_outbox()
+    say(outbox, 1, b"first")
+    outbox.put_packed(1, b"a")
+    outbox.put_packed(2, b"b")
+    message = await outbox.next_message()
+    assert message is not None
+    assert list(read_packed(message.packed)) == [(2, b"b")]
+    assert [item.payload for item in message.items] == [b"first", b"a"]
+
+
+async def test_packed_payloads_beyond_a_message_take_their_turns() -> None:
+    outbox = an_outbox()
+    large = b"x" * MESSAGE_BYTES
+    outbox.put_packed(1, large)
+    outbox.put_packed(2, b"b")
+    outbox.put_packed(2, b"c")
+    message = await outbox.next_message()
+    assert message is not None
+    assert list(read_packed(message.packed)) == [(1, large)]
+    assert not message.items
+    assert [payload for _, _, payload in await taken(outbox)] == [b"b", b"c"]
+
+
+async def test_packed_payload_may_wait_and_leaves_with_whatever_leaves_first() -> None:
+    outbox = an_outbox()
+    say(outbox, 1, b"first")
+    await taken(outbox)
+    outbox.put_packed(1, b"a")
+    assert not outbox._is_time()
+    outbox.put_control(Item(kind=pb.ITEM_KIND_ALIVE))
+    message = await outbox.next_message()
+    assert message is not None
+    assert list(read_packed(message.packed)) == [(1, b"a")]

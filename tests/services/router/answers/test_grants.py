@@ -180,6 +180,8 @@ class SilentCaller:
     def has_room(self) -> bool:
         return True
 
+    send_packed = None
+
     def send_soon(self, response: ChatResponse) -> None:
         self.sent.append(response)
 

@@ -4,11 +4,21 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
+from protos.router.v1.router_pb2 import (
+    USAGE_SOURCE_COUNTED,
+    USAGE_SOURCE_PROVIDER,
+    ChatRequest,
+    ChatResponse,
+    Grant,
+    Started,
+)
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.packed_pieces import unpack_piece
+from services.router.answers.relay import Relay
+from services.router.answers.toolcalls import ToolCallFragment
 from services.router.prompts.tokens import count
-from services.router.providers.base import LARGEST_PIECE_CHARACTERS
+from services.router.providers.base import LARGEST_PIECE_CHARACTERS, Piece
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -230,3 +240,44 @@ async def test_long_text_is_counted_and_sent_in_several_pieces(
     counts = [response.output_tokens for response in answer.responses]
     assert counts == sorted(counts)
     assert counts[0] < count(text) // 2
+
+
+class Caller:
+    """Notes what it is sent, and in which form."""
+
+    has_room = True
+
+    def __init__(self) -> None:
+        self.sent: list[ChatResponse | bytes] = []
+
+    async def receive(self) -> ChatRequest:
+        raise AssertionError
+
+    async def send(self, response: ChatResponse) -> None:
+        self.sent.append(response)
+
+    def send_soon(self, response: ChatResponse) -> None:
+        self.sent.append(response)
+
+    def send_packed(self, payload: bytes) -> None:
+        self.sent.append(payload)
+
+
+@pytest.mark.parametrize("packs", [True, False])
+async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_them(packs: bool) -> None:
+    caller = Caller()
+    relay = Relay(caller, None, 5, Started(max_tokens=100), packs=packs)
+    await relay.pass_on(Piece(contents=["one"]))
+    pieces = [
+        Piece(contents=[" two", " three"]),
+        Piece(contents=[" no"], refuses=True),
+        Piece(contents=[" four"], hidden="thought"),
+        Piece(tool_calls=[ToolCallFragment(0, "call_1", "look", "{}")]),
+    ]
+    assert all(relay.pass_at_once(piece) for piece in pieces)
+    ordinary, *others = caller.sent[1:]
+    counted = count("one two three")
+    expected = ChatResponse(contents=[" two", " three"], prompt_tokens=5, output_tokens=counted)
+    assert (unpack_piece(ordinary) if isinstance(ordinary, bytes) else ordinary) == expected
+    assert isinstance(ordinary, bytes) is packs
+    assert all(isinstance(other, ChatResponse) for other in others)

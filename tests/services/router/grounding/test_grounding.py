@@ -226,6 +226,8 @@ class Unasked:
     def has_room(self) -> bool:
         raise AssertionError
 
+    send_packed = None
+
     def send_soon(self, response: ChatResponse) -> None:
         raise AssertionError
 

@@ -69,8 +69,10 @@ async def test_what_arrives_after_a_round_waits_for_the_next_and_is_read_in_it_t
         assert opened.read == [b"first", *[b"later"] * 5]
 
 
-async def test_rounds_are_longer_with_more_connections_and_never_longer_than_a_limit() -> None:
+async def test_rounds_are_longer_with_few_or_many_connections_and_never_longer_than_a_limit() -> None:
     rounds = ReadRounds()
+    rounds._readers = dict.fromkeys(range(10), lambda: None)
+    assert ROUND_S < rounds.round_s < LONGEST_ROUND_S
     rounds._readers = dict.fromkeys(range(50), lambda: None)
     assert rounds.round_s == ROUND_S
     rounds._readers = dict.fromkeys(range(150), lambda: None)
