@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
@@ -46,7 +47,7 @@ async def balance(visit: Visit) -> pb.Balance | None:
 
 
 async def costs_by_class(visit: Visit) -> CostChart | None:
-    rows = await _rows(visit, by_class=True)
+    rows = await _rows(visit)
     if rows is None:
         return None
     costs: defaultdict[str, dict[date, int]] = defaultdict(dict)
@@ -56,9 +57,9 @@ async def costs_by_class(visit: Visit) -> CostChart | None:
     return cost_chart(last_days(visit), costs)
 
 
-async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
-    """Returns requests and cost of the period by key; None if metering does not answer."""
-    rows = await _rows(visit, by_key=True)
+async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, KeyUsage] | None:
+    """Returns requests and cost of the period by key, of those that have any; None if metering does not answer."""
+    rows = await _rows(visit, key_ids) if key_ids else []
     if rows is None:
         return None
     totals: dict[str, KeyUsage] = {}
@@ -68,16 +69,18 @@ async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
     return totals
 
 
-async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -> list[pb.UsageRow] | None:
+async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] | None:
+    """Reads the period by day and class; or as a whole, of these keys."""
     days, zone = last_days(visit), visit.zone
     request = pb.ListUsageRequest(
         account_id=visit.who.account_id,
         start_time=stamp_of(zone.midnight(days[0])),
         end_time=stamp_of(zone.midnight(days[-1] + timedelta(days=1))),
         time_zone=zone.name,
-        bucket=pb.USAGE_BUCKET_DAY,
-        group_by_key=by_key,
-        group_by_class=by_class,
+        bucket=pb.USAGE_BUCKET_PERIOD if key_ids else pb.USAGE_BUCKET_DAY,
+        group_by_key=bool(key_ids),
+        group_by_class=not key_ids,
+        key_ids=key_ids,
     )
     try:
         return list(

@@ -49,7 +49,8 @@ class LimitInEffect:
 
 async def show(visit: Visit) -> Response:
     page_token = visit.request.query_params.get("page", "")
-    listed, costs = await asyncio.gather(_page_of_keys(visit, page_token), usage.usage_by_key(visit))
+    listed = await _page_of_keys(visit, page_token)
+    costs = await usage.usage_by_key(visit, [each.key.key_id for each in listed.keys])
     active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.key.state != auth_pb2.KEY_STATE_ACTIVE]
     return visit.render("keys.html", active=active, past=past, costs=costs, next_page=listed.next_page_token)
@@ -207,9 +208,8 @@ async def _find(visit: Visit, key_id: str) -> pb.AccountKey:
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
     key_id = _key_id(visit)
     account_request = pb.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
-    listed, costs, account = await asyncio.gather(
+    listed, account = await asyncio.gather(
         _page_of_keys(visit, ""),
-        usage.usage_by_key(visit),
         visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, account_request, visit.token),
     )
     by_id = {each.key.key_id: each for each in listed.keys}
@@ -217,6 +217,7 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
     successor = next((each for each in listed.keys if each.replaces_key_id == key_id), None)
     predecessor = by_id.get(found.replaces_key_id)
     pair = (found, successor) if successor else (predecessor, found) if predecessor else None
+    costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
     return visit.render(
         "key.html",
         status,

@@ -196,7 +196,8 @@ class Visit:
 
     async def resolve(self, token: str) -> Who:
         """Finds out who a session belongs to; the cookie follows where its token was replaced."""
-        request = pb.ResolveSessionRequest(session_token=token, account_id=self.request.cookies.get(self.account_cookie, ""))
+        account_id = self.request.cookies.get(self.account_cookie, "")
+        request = pb.ResolveSessionRequest(session_token=token, account_id=account_id)
         resolved = await self.services.auth.read(lambda stubs: stubs.sign_in.ResolveSession, request)
         if resolved.new_session_token:
             token = resolved.new_session_token

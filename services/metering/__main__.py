@@ -85,7 +85,7 @@ async def main() -> None:
             partial(register_metering, metering),
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
-            partial(register_statements, StatementServicer(database)),
+            partial(register_statements, StatementServicer(database, metering.totals)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

@@ -45,9 +45,12 @@ class StatementFakes:
     receipts: dict[str, pb.RequestReceipt]
     running: list[pb.RequestReceipt]
     violations: list[str]
+    # How often an audit is not over yet.
+    audits_that_run: int
 
     def reset_statements(self) -> None:
         self.entries, self.receipts, self.running, self.violations = [], {}, [], []
+        self.audits_that_run = 0
 
     def fill_statements(self, key_ids: list[str], balance_nanos: int, count: int = 64) -> None:
         """Books a grant, an adjustment and charges, which end at a balance."""
@@ -176,6 +179,9 @@ class StatementFakes:
 
     def AuditAccount(self, request: Any) -> Any:
         balance = self.entries[-1].balance_nanos if self.entries else 0
+        if self.audits_that_run:
+            self.audits_that_run -= 1
+            return pb.AuditAccountResponse(is_running=True, took_ms=12_345)
         return pb.AuditAccountResponse(violations=self.violations, entries=len(self.entries), balance_nanos=balance)
 
     def ListPrices(self, request: Any) -> Any:

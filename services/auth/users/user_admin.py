@@ -42,8 +42,8 @@ class UserAdmin:
         def create(connection: Connection) -> UserSummary:
             if wanted is not None and lock_account(connection, checks.id_of("account", account_id)) is None:
                 raise checks.not_found("account")
-            # Two that create the same user at once look one after the other. A unique index would be too strict: whoever
-            # accepts an invitation may have an address that somebody else has, as nobody has verified either.
+            # Two that create the same user at once look one after the other. A unique index would be too strict:
+            # whoever accepts an invitation may have somebody else's address, as nobody has verified either.
             stored_audit.lock_head(connection)
             if user.email and stored.has_email(connection, user.email):
                 message = "There is a user with this email address already."

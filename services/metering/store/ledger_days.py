@@ -1,6 +1,6 @@
 """Reads what changed an account's balance, by day: charges from the hourly counters, everything else entry by entry."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -38,10 +38,62 @@ class DaySums(NamedTuple):
         return not any(self[1:])
 
 
+class ClassHour(NamedTuple):
+    """What an hour's requests of one class used and cost."""
+
+    hour_us: int
+    class_id: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_nanos: int
+    loss_nanos: int
+
+    def minus(self, other: "ClassHour | None") -> "ClassHour":
+        if other is None:
+            return self
+        sums = (mine - its for mine, its in zip(self[2:], other[2:], strict=True))
+        return ClassHour(self.hour_us, self.class_id, *sums)
+
+
+def read_class_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
+    """Returns the counters of all keys together, the oldest first."""
+    hour_us, class_id = usage_hours.c.hour_us, usage_hours.c.class_id
+    sums = [_total(usage_hours.c[name]) for name in ClassHour._fields[2:]]
+    query = (
+        sa.select(hour_us, class_id, *sums)
+        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
+        .group_by(hour_us, class_id)
+        .order_by(hour_us)
+    )
+    return [ClassHour(*row) for row in connection.execute(query)]
+
+
+def read_late_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
+    """Returns the part of the counters that later charges of requests are."""
+    hour_us, entry = ledger.c.hour_us, ledger.c
+    names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
+    sums = [*(_total(entry[name]) for name in names), _total(-entry.customer_nanos), _total(-entry.loss_nanos)]
+    is_late = sa.and_(entry.account_id == account_id, IS_RARE, entry.kind == "late_charge")
+    query = (
+        sa.select(hour_us, entry.class_id, *sums)
+        .where(is_late, hour_us >= start_us, hour_us < end_us)
+        .group_by(hour_us, entry.class_id)
+    )
+    return [ClassHour(*row) for row in connection.execute(query)]
+
+
 def read_day_sums(
-    connection: sa.Connection, account_id: str, start_us: int, end_us: int, offsets: Offsets
+    connection: sa.Connection,
+    account_id: str,
+    start_us: int,
+    end_us: int,
+    offsets: Offsets,
+    hours: Iterable[ClassHour],
 ) -> list[DaySums]:
     """Returns the days of a period, which begins and ends on the hour; those that have an entry, the oldest first.
+    `hours` are its counters.
 
     Counters include a later charge of a request in the hour of its first one; such late charges are few, and are moved
     to the day on which they were booked."""
@@ -50,19 +102,10 @@ def read_day_sums(
     def add(local_us: int, **sums: int) -> None:
         days[local_us] = days.get(local_us, DaySums(local_us)).plus(**sums)
 
-    hour_us = usage_hours.c.hour_us
-    counted = (
-        sa.select(
-            bucket_start(hour_us, DAY_US, offsets),
-            _total(usage_hours.c.requests),
-            _total(usage_hours.c.cost_nanos),
-            _total(usage_hours.c.loss_nanos),
-        )
-        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
-        .group_by(sa.text("1"))
-    )
-    for local_us, requests, cost_nanos, loss_nanos in connection.execute(counted):
-        add(local_us, requests=requests, charged=cost_nanos, loss=loss_nanos)
+    for hour in hours:
+        local_us = local_start_us(hour.hour_us, DAY_US, offsets)
+        sums = days.get(local_us) or DaySums(local_us)
+        days[local_us] = sums.plus(requests=hour.requests, charged=hour.cost_nanos, loss=hour.loss_nanos)
     for local_us, kind, nanos, loss_nanos in _rare_sums(
         connection, account_id, start_us, end_us, offsets, ledger.c.recorded_at_us
     ):
@@ -78,6 +121,13 @@ def read_day_sums(
     return [days[local_us] for local_us in sorted(days) if not days[local_us].is_empty]
 
 
+def local_start_us(hour_us: int, bucket_us: int, offsets: Offsets) -> int:
+    """Returns the start of the hour or day of a time, as a local time: what `bucket_start` is in SQL."""
+    offset_us = next((offset_us for from_us, offset_us in reversed(offsets) if hour_us >= from_us), offsets[0][1])
+    local_us = hour_us + offset_us
+    return local_us - local_us % bucket_us
+
+
 def read_opening_balance(connection: sa.Connection, account_id: str, start_us: int) -> int:
     """Returns the sum of what was booked before an hour."""
     is_own, nanos = sa.and_(ledger.c.account_id == account_id, IS_RARE), ledger.c.customer_nanos
@@ -87,6 +137,17 @@ def read_opening_balance(connection: sa.Connection, account_id: str, start_us: i
             usage_hours.c.account_id == account_id, usage_hours.c.hour_us < start_us
         ),
         sa.select(_total(-nanos)).where(is_own, ledger.c.kind == "late_charge", ledger.c.hour_us < start_us),
+    )
+    return sum(connection.execute(query).scalar_one() for query in queries)
+
+
+def read_rare_since(connection: sa.Connection, account_id: str, start_us: int) -> int:
+    """Returns what an account's entries other than charges sum up to from an hour on; less late charges that count in
+    those hours, which counters have."""
+    is_own, nanos = sa.and_(ledger.c.account_id == account_id, IS_RARE), ledger.c.customer_nanos
+    queries = (
+        sa.select(_total(nanos)).where(is_own, ledger.c.recorded_at_us >= start_us),
+        sa.select(_total(-nanos)).where(is_own, ledger.c.kind == "late_charge", ledger.c.hour_us >= start_us),
     )
     return sum(connection.execute(query).scalar_one() for query in queries)
 

@@ -290,6 +290,8 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
 
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
+# As `open_state` takes them: some states have the names of others.
+OPERATOR_NAMES: Final = tuple(f"operator-{name}" for name in OPERATOR_STATES)
 PATHS: Final = frozenset(
     entry[0]
     for table in (STATES, BEFORE_SIGN_IN, BEFORE_SIGN_IN_WITH_ALL_WAYS, ANSWERS, OPERATOR_STATES)
@@ -301,6 +303,7 @@ def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
     """Opens a page in one of the states of this list, in a page whose cookies are its own."""
     path, prepare, act = _find(name)
     console.fakes.reset()
+    console.fakes.is_operator = name in OPERATOR_NAMES
     prepare(console.fakes)
     page.context.clear_cookies()
     if name not in STRANGERS:
@@ -317,6 +320,8 @@ def _find(name: str) -> tuple[str, Prepare, Act]:
         return *STATES[name], _look
     if name in ANSWERS:
         return ANSWERS[name]
+    if name in OPERATOR_NAMES:
+        return *OPERATOR_STATES[name.removeprefix("operator-")], _look
     if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:
         path, act = BEFORE_SIGN_IN_WITH_ALL_WAYS[name]
         return path, Fakes.offer_everything, act

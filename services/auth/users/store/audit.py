@@ -42,7 +42,7 @@ def append_event(
 
 
 def lock_head(connection: sa.Connection) -> None:
-    """Makes transactions that append an event wait from here on. Call it after every other lock: the head is the last."""
+    """Makes transactions that append an event wait from here on. Call it after every other lock."""
     connection.execute(sa.select(audit_head.c.row_no).with_for_update())
 
 
