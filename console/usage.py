@@ -13,6 +13,7 @@ from console.periods import stamp_of
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, day, day_range
 from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1 import statements_pb2
 from services.chassis.errors import LegatoError
 
 _ = TRANSLATIONS.gettext
@@ -20,6 +21,10 @@ _ = TRANSLATIONS.gettext
 PERIOD_DAYS: Final = 30
 RECENT_DAYS: Final = 7
 LONGEST_ESTIMATE_DAYS: Final = 365
+
+
+# By class.
+Prices = dict[str, pb.Price]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,18 @@ async def balance(visit: Visit) -> pb.Balance | None:
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="balance", reason=error.reason)
         return None
+
+
+async def read_prices(visit: Visit) -> Prices:
+    """Returns the current prices; none if metering does not answer."""
+    request = statements_pb2.ListPricesRequest()
+    try:
+        listed = await visit.services.metering.read(lambda stubs: stubs.statements.ListPrices, request, visit.token)
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
+        return {}
+    current = (each for each in listed.versions if each.version == listed.current_version)
+    return {priced.class_id: priced.price for version in current for priced in version.prices}
 
 
 async def costs_by_class(visit: Visit) -> CostChart | None:

@@ -11,7 +11,7 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
-from services.metering.store.ledger_days import local_start_us
+from services.metering.store.ledger_days import bucket_starts
 from services.metering.store.reports import read_usage
 from services.metering.usage_totals import UsageTotals
 
@@ -78,18 +78,15 @@ def _read_usage(
             rows_most=ROWS_MOST + 1,
         )
     sums: dict[tuple[int, str], list[int]] = {}
-    for hour in totals.read(connection, query.account_id, query.start_us, query.end_us):
-        start_us = local_start_us(hour.hour_us, query.bucket_us, days.offsets) if query.bucket_us else 0
-        group = start_us, hour.class_id if query.group_by_class else ""
-        added = sums.get(group)
-        if added is None:
-            sums[group] = list(hour[2:7])
-        else:
-            added[0] += hour.requests
-            added[1] += hour.prompt_tokens
-            added[2] += hour.cached_tokens
-            added[3] += hour.completion_tokens
-            added[4] += hour.cost_nanos
+    start_of = bucket_starts(query.bucket_us, days.offsets) if query.bucket_us else lambda _: 0
+    hours = totals.read(connection, query.account_id, query.start_us, query.end_us)
+    for hour_us, class_id, requests, prompt_tokens, cached_tokens, completion_tokens, cost_nanos, _ in hours:
+        added = sums.setdefault((start_of(hour_us), class_id if query.group_by_class else ""), [0] * 5)
+        added[0] += requests
+        added[1] += prompt_tokens
+        added[2] += cached_tokens
+        added[3] += completion_tokens
+        added[4] += cost_nanos
     return [(start_us, "", class_id, *sums[start_us, class_id]) for start_us, class_id in sorted(sums)]
 
 

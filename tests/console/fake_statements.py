@@ -187,7 +187,10 @@ class StatementFakes:
     def ListPrices(self, request: Any) -> Any:
         classes = {"mezzo": 150_000_000, "forte": 500_000_000, "fortissimo": 2_500_000_000}
         prices = [
-            pb.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
+            pb.ClassPrice(
+                class_id=name,
+                price=metering_pb2.Price(input_nanos_per_million=nanos, output_nanos_per_million=4 * nanos),
+            )
             for name, nanos in classes.items()
         ]
         return pb.ListPricesResponse(versions=[pb.PriceVersion(version=1, prices=prices)], current_version=1)

@@ -1,6 +1,7 @@
 """Reads what changed an account's balance, by day: charges from the hourly counters, everything else entry by entry."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -102,10 +103,15 @@ def read_day_sums(
     def add(local_us: int, **sums: int) -> None:
         days[local_us] = days.get(local_us, DaySums(local_us)).plus(**sums)
 
-    for hour in hours:
-        local_us = local_start_us(hour.hour_us, DAY_US, offsets)
-        sums = days.get(local_us) or DaySums(local_us)
-        days[local_us] = sums.plus(requests=hour.requests, charged=hour.cost_nanos, loss=hour.loss_nanos)
+    counted: dict[int, list[int]] = {}
+    start_of = bucket_starts(DAY_US, offsets)
+    for hour_us, _, requests, _, _, _, cost_nanos, loss_nanos in hours:
+        sums = counted.setdefault(start_of(hour_us), [0, 0, 0])
+        sums[0] += requests
+        sums[1] += cost_nanos
+        sums[2] += loss_nanos
+    for local_us, (requests, cost_nanos, loss_nanos) in counted.items():
+        add(local_us, requests=requests, charged=cost_nanos, loss=loss_nanos)
     for local_us, kind, nanos, loss_nanos in _rare_sums(
         connection, account_id, start_us, end_us, offsets, ledger.c.recorded_at_us
     ):
@@ -121,11 +127,18 @@ def read_day_sums(
     return [days[local_us] for local_us in sorted(days) if not days[local_us].is_empty]
 
 
-def local_start_us(hour_us: int, bucket_us: int, offsets: Offsets) -> int:
-    """Returns the start of the hour or day of a time, as a local time: what `bucket_start` is in SQL."""
-    offset_us = next((offset_us for from_us, offset_us in reversed(offsets) if hour_us >= from_us), offsets[0][1])
-    local_us = hour_us + offset_us
-    return local_us - local_us % bucket_us
+def bucket_starts(bucket_us: int, offsets: Offsets) -> Callable[[int], int]:
+    """Returns a function for the start of the hour or day of a time, as a local time: what `bucket_start` is in SQL."""
+    if len(offsets) == 1:
+        [(_, offset_us)] = offsets
+        return lambda at_us: at_us + offset_us - (at_us + offset_us) % bucket_us
+    changes_us = [from_us for from_us, _ in offsets[1:]]
+
+    def start_of(at_us: int) -> int:
+        local_us = at_us + offsets[bisect_right(changes_us, at_us)][1]
+        return local_us - local_us % bucket_us
+
+    return start_of
 
 
 def read_opening_balance(connection: sa.Connection, account_id: str, start_us: int) -> int:
