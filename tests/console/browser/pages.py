@@ -260,6 +260,15 @@ def _fill_operator(fakes: Fakes) -> None:
     fakes.operator.fill()
 
 
+def _change_routes(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.operator.route_changes = [
+        "- forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 48",
+        "+ forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 64",
+        "+ provider cedar: another key",
+    ]
+
+
 def _break_operator(fakes: Fakes) -> None:
     fakes.operator.fill()
     fakes.fail = {
@@ -283,6 +292,7 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "users": ("/operator/users", _fill_operator),
     "user": ("/operator/users/user_2", _fill_operator),
     "routes": ("/operator/routes", _fill_operator),
+    "routes-changed": ("/operator/routes", _change_routes),
     "routes-broken": ("/operator/routes", _break_operator),
     "ledger": ("/operator/ledger", _fill_operator),
     "audit-log": ("/operator/audit-log", _fill_operator),
