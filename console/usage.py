@@ -115,7 +115,8 @@ def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     recent = day_totals[-RECENT_DAYS - 1 : -1]
     mean = statistics.fmean(recent) if recent else 0.0
     if mean <= 0:
-        return _("No recent use")
+        # Days are compared when they are over.
+        return _("Too early to tell") if any(day_totals[-1:]) else _("No recent use")
     spread = statistics.pstdev(recent) / math.sqrt(len(recent))
     soonest = free_nanos / (mean + spread)
     latest = free_nanos / max(mean - spread, mean / 4)

@@ -101,6 +101,7 @@ async def show(visit: Visit) -> Response:
         tool_example=TOOL_EXAMPLE,
         texts=WORDS,
         advice=advice(visit),
+        auto=auto,
         costs=_costs(balance, prices, auto),
     )
 
