@@ -12,6 +12,9 @@ from services.metering.store.reports import bucket_start
 from services.metering.store.tables import ledger, usage_hours
 
 _BOOKINGS: Final = ("grant", "adjustment")
+_ACCOUNT_ID: Final = sa.bindparam("account_id", type_=sa.Text)
+_START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
+_END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
 
 Offsets = Sequence[tuple[int, int]]
 
@@ -58,31 +61,37 @@ class ClassHour(NamedTuple):
         return ClassHour(self.hour_us, self.class_id, *sums)
 
 
+def _class_hours() -> sa.Select[Any]:
+    counter = usage_hours.c
+    return (
+        sa.select(counter.hour_us, counter.class_id, *(_total(counter[name]) for name in ClassHour._fields[2:]))
+        .where(counter.account_id == _ACCOUNT_ID, counter.hour_us >= _START_US, counter.hour_us < _END_US)
+        .group_by(counter.hour_us, counter.class_id)
+        .order_by(counter.hour_us)
+    )
+
+
+def _late_hours() -> sa.Select[Any]:
+    entry = ledger.c
+    counts = (entry.requests, entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens)
+    is_late = sa.and_(entry.account_id == _ACCOUNT_ID, IS_RARE, entry.kind == "late_charge")
+    return (
+        sa.select(entry.hour_us, entry.class_id, *map(_total, (*counts, -entry.customer_nanos, -entry.loss_nanos)))
+        .where(is_late, entry.hour_us >= _START_US, entry.hour_us < _END_US)
+        .group_by(entry.hour_us, entry.class_id)
+    )
+
+
 def read_class_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
     """Returns the counters of all keys together, the oldest first."""
-    hour_us, class_id = usage_hours.c.hour_us, usage_hours.c.class_id
-    sums = [_total(usage_hours.c[name]) for name in ClassHour._fields[2:]]
-    query = (
-        sa.select(hour_us, class_id, *sums)
-        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
-        .group_by(hour_us, class_id)
-        .order_by(hour_us)
-    )
-    return [ClassHour(*row) for row in connection.execute(query)]
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    return [ClassHour(*row) for row in connection.execute(_CLASS_HOURS, period)]
 
 
 def read_late_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
     """Returns the part of the counters that later charges of requests are."""
-    hour_us, entry = ledger.c.hour_us, ledger.c
-    names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
-    sums = [*(_total(entry[name]) for name in names), _total(-entry.customer_nanos), _total(-entry.loss_nanos)]
-    is_late = sa.and_(entry.account_id == account_id, IS_RARE, entry.kind == "late_charge")
-    query = (
-        sa.select(hour_us, entry.class_id, *sums)
-        .where(is_late, hour_us >= start_us, hour_us < end_us)
-        .group_by(hour_us, entry.class_id)
-    )
-    return [ClassHour(*row) for row in connection.execute(query)]
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    return [ClassHour(*row) for row in connection.execute(_LATE_HOURS, period)]
 
 
 def read_day_sums(
@@ -207,3 +216,8 @@ def _rare_sums(
 def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     # PostgreSQL sums integers to decimals.
     return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)
+
+
+# Built once: to build them takes longer than to run them.
+_CLASS_HOURS: Final = _class_hours()
+_LATE_HOURS: Final = _late_hours()
