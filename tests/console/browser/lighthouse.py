@@ -73,9 +73,8 @@ def _show(name: str, report: Any) -> None:
         for each in report["categories"][category]["auditRefs"]:
             audit = audits[each["id"]]
             if each["weight"] and audit["score"] is not None and audit["score"] < 1:
-                sys.stderr.write(
-                    f"  {name}: {category}: {audit['title']} ({audit.get('displayValue', audit['score'])})\n"
-                )
+                figure = audit.get("displayValue", audit["score"])
+                sys.stderr.write(f"  {name}: {category}: {audit['title']} ({figure})\n")
     sys.stdout.flush()
 
 
