@@ -32,7 +32,7 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     )
 
 
-_DIGESTS: Final = sa.bindparam("digests", expanding=True)
+_DIGESTS: Final[sa.BindParameter[Any]] = sa.bindparam("digests", expanding=True)
 # Built once: every page of a console runs it.
 _BY_DIGESTS: Final = sa.select(sessions).where(
     sa.or_(

@@ -30,7 +30,7 @@ _WAYS: Final = (
 
 # Built once: every page of a console runs them, and to build them takes longer than to run them.
 _USER: Final = sa.select(users).where(users.c.user_id == sa.bindparam("user_id"))
-_SOME: Final = sa.bindparam("user_ids", expanding=True)
+_SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
 _COUNT_WAYS: Final = sa.union_all(
     *(
         sa.select(sa.literal(number), way.c.user_id, sa.func.count())
