@@ -120,6 +120,13 @@ screenshots: .venv/dev ## Take pictures of the console's pages, in build/screens
 console-figures: .venv/dev ## Measure the console's pages: weight, first paint, CPU time, memory, revocation (a minute)
 	@$(BIN)/python -m bench.console
 
+LIGHTHOUSE := lighthouse@13.5.0
+
+.PHONY: lighthouse
+lighthouse: .venv/dev ## Have Lighthouse (from npm, 180 MB) judge the console's pages. Options: make lighthouse ARGS="keys usage"
+	@mkdir -p build/lighthouse && npm install --prefix build/lighthouse --silent --no-audit --no-fund $(LIGHTHOUSE)
+	@$(BIN)/python -m tests.console.browser.lighthouse $(ARGS)
+
 .PHONY: aria-snapshots
 aria-snapshots: .venv/dev ## Write what the console's pages tell screen readers anew; read the difference before you commit it
 	@WRITE_ARIA_SNAPSHOTS=1 $(BIN)/pytest -q tests/console/browser/test_accessibility.py

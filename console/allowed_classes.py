@@ -28,6 +28,16 @@ def may_use(owner: auth_pb2.Account | auth_pb2.Key, model_id: str) -> bool:
     return model_id == AUTO or not owner.HasField("allowed_classes") or model_id in owner.allowed_classes.class_ids
 
 
+def auto_class(account: auth_pb2.Account) -> str:
+    """Returns what `auto` means: the preferred class, or the most capable below it that the account may use; otherwise
+    the cheapest that it may use."""
+    allowed, preferred = classes_of_account(account), account.preferred_class
+    if preferred not in CLASSES or not allowed:
+        return preferred
+    below = [class_id for class_id in allowed if CLASSES.index(class_id) <= CLASSES.index(preferred)]
+    return below[-1] if below else allowed[0]
+
+
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:
     classes = classes_of_key(key, account)
     if not classes:

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
@@ -12,6 +13,7 @@ from console.periods import stamp_of
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, day, day_range
 from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1 import statements_pb2
 from services.chassis.errors import LegatoError
 
 _ = TRANSLATIONS.gettext
@@ -19,6 +21,10 @@ _ = TRANSLATIONS.gettext
 PERIOD_DAYS: Final = 30
 RECENT_DAYS: Final = 7
 LONGEST_ESTIMATE_DAYS: Final = 365
+
+
+# By class.
+Prices = dict[str, pb.Price]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,20 @@ async def balance(visit: Visit) -> pb.Balance | None:
         return None
 
 
+async def read_prices(visit: Visit) -> Prices:
+    """Returns the current prices; none if metering does not answer."""
+    request = statements_pb2.ListPricesRequest()
+    try:
+        listed = await visit.services.metering.read(lambda stubs: stubs.statements.ListPrices, request, visit.token)
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
+        return {}
+    current = (each for each in listed.versions if each.version == listed.current_version)
+    return {priced.class_id: priced.price for version in current for priced in version.prices}
+
+
 async def costs_by_class(visit: Visit) -> CostChart | None:
-    rows = await _rows(visit, by_class=True)
+    rows = await _rows(visit)
     if rows is None:
         return None
     costs: defaultdict[str, dict[date, int]] = defaultdict(dict)
@@ -56,9 +74,9 @@ async def costs_by_class(visit: Visit) -> CostChart | None:
     return cost_chart(last_days(visit), costs)
 
 
-async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
-    """Returns requests and cost of the period by key; None if metering does not answer."""
-    rows = await _rows(visit, by_key=True)
+async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, KeyUsage] | None:
+    """Returns requests and cost of the period by key, of those that have any; None if metering does not answer."""
+    rows = await _rows(visit, key_ids) if key_ids else []
     if rows is None:
         return None
     totals: dict[str, KeyUsage] = {}
@@ -68,16 +86,18 @@ async def usage_by_key(visit: Visit) -> dict[str, KeyUsage] | None:
     return totals
 
 
-async def _rows(visit: Visit, *, by_key: bool = False, by_class: bool = False) -> list[pb.UsageRow] | None:
+async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] | None:
+    """Reads the period by day and class; or as a whole, of these keys."""
     days, zone = last_days(visit), visit.zone
     request = pb.ListUsageRequest(
         account_id=visit.who.account_id,
         start_time=stamp_of(zone.midnight(days[0])),
         end_time=stamp_of(zone.midnight(days[-1] + timedelta(days=1))),
         time_zone=zone.name,
-        bucket=pb.USAGE_BUCKET_DAY,
-        group_by_key=by_key,
-        group_by_class=by_class,
+        bucket=pb.USAGE_BUCKET_PERIOD if key_ids else pb.USAGE_BUCKET_DAY,
+        group_by_key=bool(key_ids),
+        group_by_class=not key_ids,
+        key_ids=key_ids,
     )
     try:
         return list(
@@ -95,7 +115,8 @@ def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     recent = day_totals[-RECENT_DAYS - 1 : -1]
     mean = statistics.fmean(recent) if recent else 0.0
     if mean <= 0:
-        return _("No recent use")
+        # Days are compared when they are over.
+        return _("Too early to tell") if any(day_totals[-1:]) else _("No recent use")
     spread = statistics.pstdev(recent) / math.sqrt(len(recent))
     soonest = free_nanos / (mean + spread)
     latest = free_nanos / max(mean - spread, mean / 4)

@@ -31,11 +31,14 @@ class RouterRoutes:
     problem: str = ""
     # What a reload did; empty: there was none.
     outcome: str = ""
+    # What a reload would do: lines that come and go, and mistakes for which it would be refused.
+    changes: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
 
 
 async def show(visit: Visit) -> Response:
     answers = await visit.services.router.ask_each(
-        lambda stubs: stubs.route_admin.ListTargets, pb.ListTargetsRequest(), visit.token
+        lambda stubs: stubs.route_admin.ListTargets, pb.ListTargetsRequest(compares_file=True), visit.token
     )
     return _page(visit, [_routes_of(address, answer) for address, answer in answers.items()])
 
@@ -65,4 +68,6 @@ def _routes_of(
     if isinstance(answer, LegatoError):
         return RouterRoutes(name, [], answer.message)
     classes = [(name, list(targets)) for name, targets in groupby(answer.targets, lambda target: target.class_id)]
-    return RouterRoutes(name, classes, outcome=outcome)
+    if isinstance(answer, pb.ReloadRoutesResponse):
+        return RouterRoutes(name, classes, outcome=outcome)
+    return RouterRoutes(name, classes, changes=tuple(answer.changes), mistakes=tuple(answer.file_mistakes))

@@ -52,7 +52,9 @@ class LimitInEffect:
 
 async def show(visit: Visit) -> Response:
     page_token = visit.request.query_params.get("page", "")
-    (listed, spends), costs = await asyncio.gather(_keys_and_spends(visit, page_token), usage.usage_by_key(visit))
+    listed = await _page_of_keys(visit, page_token)
+    key_ids = [each.key.key_id for each in listed.keys]
+    spends, costs = await asyncio.gather(_spends(visit, key_ids), usage.usage_by_key(visit, key_ids))
     active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.key.state != auth_pb2.KEY_STATE_ACTIVE]
     return visit.render(
@@ -256,14 +258,11 @@ def new_form_id() -> str:
     return secrets.token_hex(16)
 
 
-async def _keys_and_spends(
-    visit: Visit, page_token: str
-) -> tuple[pb.AccountServiceListKeysResponse, spend_limits.Spends]:
-    """Returns keys, and what those with limits have spent; nothing if metering does not answer."""
-    listed = await _page_of_keys(visit, page_token)
-    key_ids = [each.key.key_id for each in listed.keys]
-    spends = await spend_limits.read_spends(visit, visit.who.account_id, key_ids) if key_ids else {}
-    return listed, spends or {}
+async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
+    """Returns what keys with limits have spent; nothing if metering does not answer."""
+    if not key_ids:
+        return {}
+    return await spend_limits.read_spends(visit, visit.who.account_id, key_ids) or {}
 
 
 async def _page_of_keys(visit: Visit, page_token: str) -> pb.AccountServiceListKeysResponse:
@@ -281,9 +280,8 @@ async def _find(visit: Visit, key_id: str) -> pb.AccountKey:
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
     key_id = _key_id(visit)
     account_request = pb.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
-    listed, costs, account = await asyncio.gather(
+    listed, account = await asyncio.gather(
         _page_of_keys(visit, ""),
-        usage.usage_by_key(visit),
         visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, account_request, visit.token),
     )
     by_id = {each.key.key_id: each for each in listed.keys}
@@ -291,6 +289,7 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
     successor = next((each for each in listed.keys if each.replaces_key_id == key_id), None)
     predecessor = by_id.get(found.replaces_key_id)
     pair = (found, successor) if successor else (predecessor, found) if predecessor else None
+    costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
     return visit.render(
         "key.html",
         status,

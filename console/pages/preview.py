@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from console.allowed_classes import may_use
 from console.grounding import GroundingSources, read_account, read_sources, require_role
+from console.usage import Prices, read_prices
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, significant_places
-from protos.metering.v1 import metering_pb2, statements_pb2
+from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -20,9 +21,6 @@ AUTO: Final = "auto"
 MILLION: Final = 1_000_000
 # Of the whole price; the parts have as many places, so that they add up as one reads them.
 TABLE_DIGITS: Final = 5
-
-# Prices by class.
-Prices = dict[str, metering_pb2.Price]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +37,13 @@ async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
     require_role(visit)
-    sources, prices = await asyncio.gather(read_sources(visit), _prices(visit))
+    sources, prices = await asyncio.gather(read_sources(visit), read_prices(visit))
     return _page(visit, sources, prices)
 
 
 async def preview(visit: Visit) -> Response:
     require_role(visit)
-    account, prices = await asyncio.gather(read_account(visit), _prices(visit))
+    account, prices = await asyncio.gather(read_account(visit), read_prices(visit))
     request = pb.PreviewGroundingRequest(
         account_id=account.account_id,
         question=visit.form.get("question"),
@@ -118,15 +116,3 @@ def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None)
 def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:
     """Returns what a provider that has nothing of it in its cache costs, rounded up as a charge is."""
     return None if price is None else -(-tokens * price.input_nanos_per_million // MILLION)
-
-
-async def _prices(visit: Visit) -> Prices:
-    """Returns the current prices; none if metering does not answer."""
-    request = statements_pb2.ListPricesRequest()
-    try:
-        listed = await visit.services.metering.read(lambda stubs: stubs.statements.ListPrices, request, visit.token)
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
-        return {}
-    current = (each for each in listed.versions if each.version == listed.current_version)
-    return {priced.class_id: priced.price for version in current for priced in version.prices}

@@ -18,15 +18,19 @@ for (const button of document.querySelectorAll("[data-copy]")) {
 }
 
 const language = document.documentElement.lang || undefined;
-const formats = {
-  minute: new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }),
-  hour: new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }),
-  day: new Intl.DateTimeFormat(language, { dateStyle: "medium" }),
-};
+const day = { month: "short", day: "numeric" };
+const clock = { hour: "numeric", minute: "2-digit" };
+const thisYear = new Date().getFullYear();
+// The year is told where it is not this one, except of days, which are deadlines and beginnings.
+function inWords(date, to) {
+  const year = to === "day" || date.getFullYear() !== thisYear ? { year: "numeric" } : {};
+  const words = new Intl.DateTimeFormat(language, { ...day, ...year, ...(to === "day" ? {} : clock) }).format(date);
+  return words.replace(/ (?=[ap]\.?m)/i, "\u00a0");
+}
 for (const time of document.querySelectorAll("time[data-to]")) {
   const date = new Date(time.dateTime);
   time.title = `${date.toISOString().slice(0, 16).replace("T", " ")} UTC`;
-  time.textContent = formats[time.dataset.to].format(date);
+  time.textContent = inWords(date, time.dataset.to);
 }
 
 // Days are the reader's, where the reader's zone is known.
@@ -46,6 +50,11 @@ for (const form of document.querySelectorAll("form[method=post]")) {
     form.dataset.sent = "yes";
     addEventListener("pageshow", () => { delete form.dataset.sent; }, { once: true });
   });
+}
+
+// What takes long is asked for again while somebody looks.
+for (const form of document.querySelectorAll("form[data-repeats]")) {
+  setTimeout(() => form.requestSubmit(), 1000 * form.dataset.repeats);
 }
 
 document.querySelector("[data-focus]")?.focus();

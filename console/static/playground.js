@@ -6,6 +6,7 @@ const fields = form.elements;
 const words = JSON.parse(form.dataset.words);
 const advice = JSON.parse(form.dataset.advice);
 const templates = JSON.parse(form.dataset.templates);
+const costs = JSON.parse(form.dataset.costs);
 const part = (name) => form.querySelector(`[data-part="${name}"]`);
 const turns = part("turns");
 const message = part("message");
@@ -143,6 +144,7 @@ async function showCost(line, requestId) {
       const told = await askConsole("/playground/cost", { request_id: requestId });
       if (told.usd) {
         cost.textContent = Number(told.usd) ? say("cost", told.usd) : words.free;
+        if (costs.free !== null) costs.free -= Number(told.usd) * 1e9;
         line.firstChild.textContent = tokensOf(told.input_tokens, told.cached_tokens, told.output_tokens);
         const receipt = make("a", "", words.receipt);
         receipt.href = `/requests/${requestId}`;
@@ -213,11 +215,37 @@ function asPython(value, indent = "") {
   return value === null ? "None" : typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value);
 }
 
+// What the next request can cost, as the edge estimates what it holds: a token for four bytes, and what the service adds.
+function showEstimate(request) {
+  const line = part("estimate");
+  const price = costs.prices[request.model];
+  line.hidden ||= !price;
+  if (line.hidden) return;
+  const bytes = new TextEncoder().encode(JSON.stringify([request.messages, request.tools ?? []])).length;
+  const prompt = Math.floor(bytes / 4) + costs.unseen;
+  const limit = request.max_tokens;
+  const answer = limit ?? costs.slice;
+  const nanos = (prompt * price[0] + answer * price[1]) / 1e6;
+  const told = say(limit ? "atMost" : "atFirst", dollars(nanos), number.format(prompt), number.format(answer));
+  const isEnough = costs.free === null || nanos <= costs.free;
+  const credit = costs.free === null ? "" : ` ${say(isEnough ? "credit" : "tooLittle", dollars(costs.free))}`;
+  line.textContent = told + credit;
+}
+
+// Two digits that count, and cents at least; rounded up, as it is a limit.
+function dollars(nanos) {
+  const usd = nanos / 1e9;
+  const places = usd >= 1 || usd <= 0 ? 2 : Math.min(9, Math.max(2, 1 - Math.floor(Math.log10(usd))));
+  return (Math.ceil(usd * 10 ** places) / 10 ** places).toFixed(places);
+}
+
 function showCode() {
   const typed = message.value.trim();
   const said = [...messages, ...(typed ? [{ role: "user", content: typed }] : [])];
+  part("estimate").hidden = !typed;
   if (!said.length) return;
   const request = requestFor(said);
+  showEstimate(request);
   const text = JSON.stringify(request, null, 2);
   const written = { curl: `'${text.replaceAll("'", `'"'"'`)}'`, python: asPython(request), node: text };
   for (const [language, template] of Object.entries(templates)) {
@@ -229,6 +257,7 @@ function setRunning(controller, status) {
   running = controller;
   part("send").hidden = Boolean(controller);
   part("stop").hidden = !controller;
+  if (controller) part("estimate").hidden = true;
   part("send").disabled = openCalls !== null;
   part("clear").hidden = part("download").hidden = Boolean(controller) || !messages.length;
   turns.setAttribute("aria-busy", String(Boolean(controller)));

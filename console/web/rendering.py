@@ -2,6 +2,7 @@
 
 import gzip
 from datetime import UTC, datetime
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,8 @@ def _environment(assets: Assets) -> Environment:
     )
     environment.install_gettext_translations(words.TRANSLATIONS, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
+        _=_text,
+        gettext=_text,
         asset=assets.path_of,
         language=words.LANGUAGE,
         scopes_by_number=words.SCOPES,
@@ -72,10 +75,29 @@ def _environment(assets: Assets) -> Environment:
     return environment
 
 
+@cache
+def _translated(text: str) -> Markup:
+    # Of templates alone, which are ours.
+    return Markup(words.TRANSLATIONS.gettext(text))  # noqa: S704
+
+
+@cache
+def _plain(text: str) -> Markup:
+    return _translated(text) % {}
+
+
+def _text(text: str, /, **values: Any) -> Markup:
+    """Translates as Jinja's own function does, but each text once: it took a third of the time of a page."""
+    return _translated(text) % values if values else _plain(text)
+
+
+# Tables repeat few figures so often as zero.
+@lru_cache(maxsize=2048)
 def _money(nanos: int, places: int | None = None) -> Markup:
     return _data(nanos, words.usd(nanos, places))
 
 
+@lru_cache(maxsize=256)
 def _credit(nanos: int) -> Markup:
     return _data(nanos, words.credit(nanos))
 

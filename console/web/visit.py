@@ -24,8 +24,6 @@ from services.chassis.timing.deadlines import Clock
 
 LARGEST_FORM_BYTES: Final = 64 * 1024
 MOST_FIELDS: Final = 200
-NOTICE_COOKIE: Final = "legato-notice"
-ACCOUNT_COOKIE: Final = "legato-account"
 # Longer than a redirect takes, and over before somebody comes back later.
 NOTICE_LIFE_S: Final = 60
 # Refusals that the API does not have.
@@ -57,6 +55,12 @@ class Console:
     processes: tuple[ProcessAddress, ...] = ()
     # Where links for users lead, if not here.
     public_origin: str = ""
+
+    @property
+    def cookie_name(self) -> str:
+        """The beginning of the names of cookies. A browser keeps those of all ports of a host together, and on one
+        machine the operators' console is on another port of the same host."""
+        return "legato-operator" if self.public_origin else "legato"
 
 
 class Form:
@@ -175,7 +179,15 @@ class Visit:
         protection, agent = self.console.protection, self.request.headers.get("user-agent", "")
         is_safari = "Safari/" in agent and "Chrome/" not in agent
         has_prefix = protection.is_https or (protection.is_localhost and not is_safari)
-        return "__Host-legato" if has_prefix else "legato"
+        return f"__Host-{self.console.cookie_name}" if has_prefix else self.console.cookie_name
+
+    @property
+    def notice_cookie(self) -> str:
+        return f"{self.console.cookie_name}-notice"
+
+    @property
+    def account_cookie(self) -> str:
+        return f"{self.console.cookie_name}-account"
 
     @property
     def session_token(self) -> str:
@@ -189,7 +201,8 @@ class Visit:
 
     async def resolve(self, token: str) -> Who:
         """Finds out who a session belongs to; the cookie follows where its token was replaced."""
-        request = pb.ResolveSessionRequest(session_token=token, account_id=self.request.cookies.get(ACCOUNT_COOKIE, ""))
+        account_id = self.request.cookies.get(self.account_cookie, "")
+        request = pb.ResolveSessionRequest(session_token=token, account_id=account_id)
         resolved = await self.services.auth.read(lambda stubs: stubs.sign_in.ResolveSession, request)
         if resolved.new_session_token:
             token = resolved.new_session_token
@@ -231,17 +244,17 @@ class Visit:
     def redirect(self, path: str, notice: str = "", figure: int = 0) -> Response:
         """Answers a form with another page, which says what was done."""
         if notice:
-            self.cookies[NOTICE_COOKIE] = (f"{notice}.{figure}", NOTICE_LIFE_S)
+            self.cookies[self.notice_cookie] = (f"{notice}.{figure}", NOTICE_LIFE_S)
         return RedirectResponse(path, 303)
 
     def choose_account(self, account_id: str) -> None:
-        self.cookies[ACCOUNT_COOKIE] = (account_id, A_YEAR_S)
+        self.cookies[self.account_cookie] = (account_id, A_YEAR_S)
 
     def _take_notice(self) -> Notice | None:
-        given = self.request.cookies.get(NOTICE_COOKIE)
+        given = self.request.cookies.get(self.notice_cookie)
         if given is None:
             return None
-        self.cookies[NOTICE_COOKIE] = None
+        self.cookies[self.notice_cookie] = None
         return notice_in(given)
 
     def apply_cookies(self, response: Response) -> None:

@@ -5,6 +5,7 @@ console, can make one. A token travels as metadata of a gRPC call. See docs/deci
 """
 
 import re
+from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,6 +24,8 @@ METADATA_KEY: Final = "legato-access-token-bin"
 LIFETIME_US: Final = 60_000_000
 # Tokens have some two hundred bytes.
 LARGEST_TOKEN_BYTES: Final = 2_000
+# Verified ones, of about a kilobyte with their claims.
+KNOWN_TOKENS_MOST: Final = 500
 SIGNING_KEY_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_SIGNING_KEY"
 PUBLIC_KEYS_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS"
 
@@ -100,9 +103,21 @@ class AccessTokenVerifier:
         self._given = check_public_keys(public_keys)
         self._signer = signer
         self._keys: list[Ed25519PublicKey] | None = None
+        # A page calls several times with one token, and a signature takes as long to verify as a small query.
+        self._verified: OrderedDict[bytes, Access] = OrderedDict()
 
     def verify(self, token: bytes, now_us: int) -> Access:
         """Returns the claims of a token that auth signed and that is still valid."""
+        access = self._verified.get(token)
+        if access is None:
+            access = self._verified[token] = self._read(token)
+            if len(self._verified) > KNOWN_TOKENS_MOST:
+                self._verified.popitem(last=False)
+        if access.expires_at_us <= now_us:
+            raise access_invalid()
+        return access
+
+    def _read(self, token: bytes) -> Access:
         parsed, claims = pb.AccessToken(), pb.AccessClaims()
         try:
             if len(token) > LARGEST_TOKEN_BYTES:
@@ -114,8 +129,7 @@ class AccessTokenVerifier:
             role = AccountRole(claims.role)
         except (DecodeError, ValueError):
             raise access_invalid() from None
-        expires_at_us = claims.expire_time.ToMicroseconds()
-        if expires_at_us <= now_us or not claims.user_id:
+        if not claims.user_id:
             raise access_invalid()
         return Access(
             user_id=claims.user_id,
@@ -124,7 +138,7 @@ class AccessTokenVerifier:
             role=role,
             is_operator=claims.is_operator,
             authenticated_at_us=claims.authenticate_time.ToMicroseconds(),
-            expires_at_us=expires_at_us,
+            expires_at_us=claims.expire_time.ToMicroseconds(),
         )
 
     def _is_signed(self, claims: bytes, signature: bytes) -> bool:

@@ -87,7 +87,7 @@ async def main() -> None:
             partial(register_metering, metering),
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
-            partial(register_statements, StatementServicer(database)),
+            partial(register_statements, StatementServicer(database, metering.totals)),
             partial(register_payment_booking, PaymentBookingServicer(writer)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")

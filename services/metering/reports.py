@@ -1,7 +1,7 @@
-"""Reports an account's usage by hour or by day, oldest first."""
+"""Reports an account's usage by hour, by day or of a whole period, oldest first."""
 
 import heapq
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -9,9 +9,11 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.local_days import find_local_days
+from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
+from services.metering.store.ledger_days import bucket_starts
 from services.metering.store.reports import read_usage
+from services.metering.usage_totals import UsageTotals
 
 # Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000
@@ -22,11 +24,14 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
     start_us: int
     # Exclusive.
     end_us: int
+    # 0: the whole period.
     bucket_us: int
     group_by_key: bool
     group_by_class: bool
     # The days of this zone; empty: UTC.
     time_zone: str = ""
+    # Of these keys alone; empty: of all.
+    key_ids: tuple[str, ...] = ()
 
 
 class UsageRow(msgspec.Struct, frozen=True):
@@ -40,15 +45,27 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageRow]:
+async def list_usage(database: Database, query: UsageReportQuery, totals: UsageTotals) -> list[UsageRow]:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
     is_by_day = query.bucket_us == DAY_US
     days = find_local_days(query.time_zone if is_by_day else "", query.start_us, query.end_us)
-    rows = await database.read(
-        lambda connection: read_usage(
+    rows = await database.read(lambda connection: _read_usage(connection, query, days, totals))
+    if len(rows) > ROWS_MOST:
+        raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
+    return [
+        UsageRow(_start_us(query, days, local_us), key_id, class_id, requests, Usage(*tokens), cost_nanos)
+        for local_us, key_id, class_id, requests, *tokens, cost_nanos in rows
+    ]
+
+
+def _read_usage(
+    connection: Any, query: UsageReportQuery, days: LocalDays, totals: UsageTotals
+) -> list[tuple[Any, ...]]:
+    if query.group_by_key or query.key_ids:
+        return read_usage(
             connection,
             query.account_id,
             query.start_us,
@@ -57,15 +74,24 @@ async def list_usage(database: Database, query: UsageReportQuery) -> list[UsageR
             offsets=days.offsets,
             by_key=query.group_by_key,
             by_class=query.group_by_class,
+            key_ids=query.key_ids,
             rows_most=ROWS_MOST + 1,
         )
-    )
-    if len(rows) > ROWS_MOST:
-        raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
-    return [
-        UsageRow(days.start_us(start_us), key_id, class_id, requests, Usage(prompt, cached, completion), cost_nanos)
-        for start_us, key_id, class_id, requests, prompt, cached, completion, cost_nanos in rows
-    ]
+    sums: dict[tuple[int, str], list[int]] = {}
+    start_of = bucket_starts(query.bucket_us, days.offsets) if query.bucket_us else lambda _: 0
+    hours = totals.read(connection, query.account_id, query.start_us, query.end_us)
+    for hour_us, class_id, requests, prompt_tokens, cached_tokens, completion_tokens, cost_nanos, _ in hours:
+        added = sums.setdefault((start_of(hour_us), class_id if query.group_by_class else ""), [0] * 5)
+        added[0] += requests
+        added[1] += prompt_tokens
+        added[2] += cached_tokens
+        added[3] += completion_tokens
+        added[4] += cost_nanos
+    return [(start_us, "", class_id, *sums[start_us, class_id]) for start_us, class_id in sorted(sums)]
+
+
+def _start_us(query: UsageReportQuery, days: LocalDays, local_us: int) -> int:
+    return days.start_us(local_us) if query.bucket_us else query.start_us
 
 
 # Lists what changed an account's balance, oldest first, with the balance after each entry.

@@ -24,6 +24,7 @@ from services.metering.ledger.records import AccountBalance, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_usage
 from services.metering.store.reports import read_balances, read_request
+from services.metering.usage_totals import UsageTotals
 from services.metering.wire import credits, operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -49,6 +50,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         self._limiter = limiter
         self._default_limits = default_limits
         self._unpaid_prompts = unpaid_prompts
+        self.totals = UsageTotals()
         # No administrative methods here.
         self._exchange = ExchangeServer(
             SERVICE,
@@ -176,7 +178,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.serve(request_iterator, context)
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
-        rows = await list_usage(self._database, reports.to_usage_query(request))
+        rows = await list_usage(self._database, reports.to_usage_query(request), self.totals)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:

@@ -7,14 +7,15 @@ import grpc.aio
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
+from services.metering.account_audits import AccountAudits
 from services.metering.statements import (
-    AccountAuditor,
     find_request,
     list_days,
     list_entries,
     list_prices,
     list_requests,
 )
+from services.metering.usage_totals import UsageTotals
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -22,9 +23,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, totals: UsageTotals | None = None) -> None:
         self._database = database
-        self._auditor = AccountAuditor(database)
+        self._totals = totals or UsageTotals()
+        self._audits = AccountAudits(database)
 
     async def ListLedgerEntries(
         self, request: pb.ListLedgerEntriesRequest, context: Context
@@ -34,7 +36,7 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
 
     async def ListLedgerDays(self, request: pb.ListLedgerDaysRequest, context: Context) -> pb.ListLedgerDaysResponse:
         query = statements.to_days_query(request)
-        return statements.from_statement_days(await list_days(self._database, query))
+        return statements.from_statement_days(await list_days(self._database, query, self._totals))
 
     async def ListRequests(self, request: pb.ListRequestsRequest, context: Context) -> pb.ListRequestsResponse:
         query = statements.to_requests_query(request)
@@ -47,10 +49,10 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
         return statements.from_price_list(await list_prices(self._database))
 
     async def AuditAccount(self, request: pb.AuditAccountRequest, context: Context) -> pb.AuditAccountResponse:
-        found = await self._auditor.audit(checked_id(request.account_id, "account_id"))
-        return pb.AuditAccountResponse(
-            violations=found.violations, entries=found.entries, balance_nanos=found.balance_nanos
-        )
+        account_id = checked_id(request.account_id, "account_id")
+        wait_s = request.max_wait_ms / 1000 if request.max_wait_ms > 0 else None
+        progress = await self._audits.audit(account_id, wait_s)
+        return statements.from_audit(progress)
 
 
 def register_statements(servicer: StatementServicer, server: grpc.aio.Server) -> str:

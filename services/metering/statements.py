@@ -1,27 +1,25 @@
-"""Lists an account's ledger with the balance after each entry, and the receipts of its requests; audits one account.
+"""Lists an account's ledger with the balance after each entry, and the receipts of its requests.
 
 Pages are parts of one list, whatever is booked meanwhile: ledgers only grow at their end, and the token of a page has
 the id and the balance at which the next one begins. So a page costs the same wherever it is.
 """
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.chassis.database.database import Database
+from services.chassis.database.database import Database, read_now_us
 from services.chassis.errors import LegatoError, Reason
-from services.metering.auditor import find_violations_of
 from services.metering.ledger.records import HOUR_US
 from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store import ledger_days
 from services.metering.store import statements as store
-from services.metering.store.checks import few_pages
 from services.metering.store.ledger_days import DaySums
 from services.metering.store.prices import read_schedule
 from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
+from services.metering.usage_totals import KEPT_FOR_US, UsageTotals
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000
@@ -94,12 +92,6 @@ class RequestsPage(NamedTuple):
     next_position: PagePosition | None
 
 
-class AccountAudit(NamedTuple):
-    violations: list[str]
-    entries: int
-    balance_nanos: int
-
-
 async def list_entries(database: Database, query: StatementQuery) -> StatementPage:
     return await database.read(lambda connection: _read_page(connection, query))
 
@@ -110,12 +102,12 @@ async def list_requests(database: Database, query: StatementQuery) -> RequestsPa
     return await database.read(lambda connection: read(connection, query))
 
 
-async def list_days(database: Database, query: DaysQuery) -> StatementDays:
+async def list_days(database: Database, query: DaysQuery, totals: UsageTotals) -> StatementDays:
     """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     days = find_local_days(query.time_zone, query.start_us, query.end_us)
-    return await database.read(lambda connection: _read_days(connection, query, days))
+    return await database.read(lambda connection: _read_days(connection, query, days, totals))
 
 
 async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
@@ -131,35 +123,6 @@ async def list_prices(database: Database) -> PriceList:
     return await database.read(
         lambda connection: PriceList(store.read_price_versions(connection), read_schedule(connection).current_version)
     )
-
-
-class AccountAuditor:
-    """Audits accounts one at a time: an owner can keep one reader of the database busy, but not all. Callers that ask
-    for the same account get the same audit."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._turn = asyncio.Lock()
-        self._asked: dict[str, asyncio.Task[AccountAudit]] = {}
-
-    async def audit(self, account_id: str) -> AccountAudit:
-        task = self._asked.get(account_id)
-        if task is None:
-            task = self._asked[account_id] = asyncio.create_task(self._audit(account_id))
-        return await asyncio.shield(task)
-
-    async def _audit(self, account_id: str) -> AccountAudit:
-        try:
-            async with self._turn:
-                return await self._database.read(lambda connection: _audit(connection, account_id))
-        finally:
-            del self._asked[account_id]
-
-
-def _audit(connection: Any, account_id: str) -> AccountAudit:
-    with few_pages(connection):
-        totals = store.read_totals(connection, account_id)
-        return AccountAudit(find_violations_of(connection, account_id), totals.entries, totals.nanos)
 
 
 def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
@@ -181,18 +144,29 @@ def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
     return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
 
 
-def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementDays:
+def _read_days(connection: Any, query: DaysQuery, days: LocalDays, totals: UsageTotals) -> StatementDays:
     _refuse_pruned(query.start_us, store.read_pruned_before(connection), "start_time")
     period = (query.account_id, query.start_us, query.end_us)
-    opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
+    opening_nanos = balance_nanos = _opening_balance(connection, query, totals)
     listed = []
-    for sums in ledger_days.read_day_sums(connection, *period, days.offsets):
+    hours = totals.read(connection, *period)
+    for sums in ledger_days.read_day_sums(connection, *period, days.offsets, hours):
         balance_nanos += sums.credited_nanos - sums.charged_nanos
         # The first day can begin before the period.
         start_us = max(query.start_us, days.start_us(sums.local_us))
         listed.append(StatementDay(start_us, sums, balance_nanos))
     booked = [StoredEntry(*each) for each in ledger_days.read_bookings(connection, *period, BOOKINGS_MOST)]
     return StatementDays(opening_nanos, listed, booked)
+
+
+def _opening_balance(connection: Any, query: DaysQuery, totals: UsageTotals) -> int:
+    """Returns the balance before the period: from now backwards if that is shorter, and its hours are kept."""
+    now_us = read_now_us(connection)
+    if query.start_us < now_us - KEPT_FOR_US:
+        return ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
+    balance_nanos = store.read_balance(connection, query.account_id).balance_nanos
+    charged_nanos = sum(hour.cost_nanos for hour in totals.read(connection, query.account_id, query.start_us, _NO_END))
+    return balance_nanos + charged_nanos - ledger_days.read_rare_since(connection, query.account_id, query.start_us)
 
 
 def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:

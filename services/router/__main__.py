@@ -61,7 +61,7 @@ async def main() -> None:
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})
-        reload = Reload(settings.routes, settings.timeouts, model_states, log)
+        reload = Reload(settings.routes, settings.timeouts, model_states, log, found)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         registrations = [
             register_router(servicer),

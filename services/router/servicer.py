@@ -23,15 +23,18 @@ from services.router.completion import AUTO, Completions
 from services.router.providers.base import Timeouts
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
-from services.router.routing.routes import CLASSES, load_routes
+from services.router.routing.route_changes import find_changes
+from services.router.routing.routes import CLASSES, Routes, load_routes
 
 
 class Reload:
-    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log) -> None:
+    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log, routes: Routes) -> None:
+        """Takes the `routes` in use, which the file at `path` had."""
         self._path = path
         self._timeouts = timeouts
         self._model_states = model_states
         self._log = log
+        self._routes = routes
 
     def now(self) -> None:
         """Reloads for new chats; running ones keep their routes. Raises SettingsError, and then nothing has changed."""
@@ -42,7 +45,12 @@ class Reload:
                 self._log.warning("routes.refused", reason=mistake)
             raise
         self._model_states.replace(routes)
+        self._routes = routes
         self._log.info("routes.reloaded")
+
+    def find_changes(self) -> list[str]:
+        """Returns what a reload would change; raises SettingsError if the file has mistakes."""
+        return find_changes(self._routes, load_routes(self._path, timeouts=self._timeouts))
 
     def on_signal(self) -> None:
         """Reloads on SIGHUP; mistakes are found in the log."""
@@ -113,7 +121,13 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         return pb.ReloadRoutesResponse(targets=self._targets())
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
-        return pb.ListTargetsResponse(targets=self._targets())
+        response = pb.ListTargetsResponse(targets=self._targets())
+        if request.compares_file:
+            try:
+                response.changes.extend(self._reload.find_changes())
+            except SettingsError as error:
+                response.file_mistakes.extend(str(error).splitlines())
+        return response
 
     def _targets(self) -> list[pb.Target]:
         by_class = self._model_states.by_class

@@ -51,6 +51,9 @@ class OperatorFakes:
         self.broken_events: list[int] = []
         self.recorded: list[pb.RecordOperatorActionRequest] = []
         self.targets: list[router_pb2.Target] = []
+        # What a reload would change, and why it would be refused.
+        self.route_changes: list[str] = []
+        self.file_mistakes: list[str] = []
         # The text of each process's metrics; None: it does not answer.
         self.metrics: dict[str, str | None] = dict.fromkeys(PROCESSES, "")
         self.missing: dict[str, list[str]] = {}
@@ -293,7 +296,9 @@ class OperatorFakes:
 
     def ListTargets(self, request: Any) -> Any:
         self._check()
-        return router_pb2.ListTargetsResponse(targets=self.targets)
+        return router_pb2.ListTargetsResponse(
+            targets=self.targets, changes=self.route_changes, file_mistakes=self.file_mistakes
+        )
 
     def ReloadRoutes(self, request: Any) -> Any:
         self._granting()

@@ -45,9 +45,12 @@ class StatementFakes:
     receipts: dict[str, pb.RequestReceipt]
     running: list[pb.RequestReceipt]
     violations: list[str]
+    # How often an audit is not over yet.
+    audits_that_run: int
 
     def reset_statements(self) -> None:
         self.entries, self.receipts, self.running, self.violations = [], {}, [], []
+        self.audits_that_run = 0
 
     def fill_statements(self, key_ids: list[str], balance_nanos: int, count: int = 64) -> None:
         """Books a grant, an adjustment and charges, which end at a balance."""
@@ -176,12 +179,18 @@ class StatementFakes:
 
     def AuditAccount(self, request: Any) -> Any:
         balance = self.entries[-1].balance_nanos if self.entries else 0
+        if self.audits_that_run:
+            self.audits_that_run -= 1
+            return pb.AuditAccountResponse(is_running=True, took_ms=12_345)
         return pb.AuditAccountResponse(violations=self.violations, entries=len(self.entries), balance_nanos=balance)
 
     def ListPrices(self, request: Any) -> Any:
         classes = {"mezzo": 150_000_000, "forte": 500_000_000, "fortissimo": 2_500_000_000}
         prices = [
-            pb.ClassPrice(class_id=name, price=metering_pb2.Price(input_nanos_per_million=nanos))
+            pb.ClassPrice(
+                class_id=name,
+                price=metering_pb2.Price(input_nanos_per_million=nanos, output_nanos_per_million=4 * nanos),
+            )
             for name, nanos in classes.items()
         ]
         return pb.ListPricesResponse(versions=[pb.PriceVersion(version=1, prices=prices)], current_version=1)

@@ -1,10 +1,13 @@
 """Every page: what it shows with data, without any, and while a service does not answer."""
 
 import re
+from dataclasses import replace
 
 import pytest
+from starlette.requests import Request
 
 from console.routes import PAGES, PageRoute
+from console.web.visit import Form, Visit
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
@@ -261,3 +264,17 @@ def test_the_last_way_to_sign_in_cannot_be_removed(console: ConsoleHarness) -> N
     answer = console.post("/security/passkeys/remove", {"passkey_id": "pk_1"}, console.fakes.sign_in())
     assert answer.status == 400
     assert "cannot be removed" in answer.text
+
+
+def test_the_operators_own_console_shares_no_cookie_with_the_console_for_owners(console: ConsoleHarness) -> None:
+    headers = [(b"cookie", f"{COOKIE}=owner; legato-account=acct_1".encode()), (b"user-agent", b"Chrome/1")]
+    request = Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
+    owners = Visit(console.console, request, Form([]))
+    operators = Visit(replace(console.console, public_origin="http://localhost:1"), request, Form([]))
+    assert (owners.session_token, operators.session_token) == ("owner", "")
+    for visit in (owners, operators):
+        visit.sign_in("token")
+        visit.choose_account("acct_2")
+        visit.redirect("/", "key-renamed")
+    assert set(owners.cookies).isdisjoint(operators.cookies)
+    assert len(owners.cookies) == len(operators.cookies) == 3

@@ -201,6 +201,17 @@ def test_figures_that_do_not_add_up_are_shown(console: ConsoleHarness) -> None:
     assert "Your ledger adds up" not in text
 
 
+def test_a_verification_that_takes_long_is_asked_for_again(console: ConsoleHarness) -> None:
+    console.fakes.fill()
+    console.fakes.audits_that_run = 1
+    session = console.fakes.sign_in()
+    waiting = console.post("/credit/verify", session=session).text
+    assert "runs since 12 s" in waiting
+    assert 'action="/credit/verify" data-repeats' in waiting
+    assert "Your ledger adds up" not in waiting
+    assert "Your ledger adds up" in console.post("/credit/verify", session=session).text
+
+
 def test_the_zone_of_the_reader_reaches_metering(console: ConsoleHarness) -> None:
     console.fakes.fill()
     session = console.fakes.sign_in()

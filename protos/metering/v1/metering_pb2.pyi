@@ -91,12 +91,16 @@ class _UsageBucketEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UsageBuck
     USAGE_BUCKET_UNSPECIFIED: _UsageBucket.ValueType  # 0
     USAGE_BUCKET_HOUR: _UsageBucket.ValueType  # 1
     USAGE_BUCKET_DAY: _UsageBucket.ValueType  # 2
+    USAGE_BUCKET_PERIOD: _UsageBucket.ValueType  # 3
+    """One row for the whole period."""
 
 class UsageBucket(_UsageBucket, metaclass=_UsageBucketEnumTypeWrapper): ...
 
 USAGE_BUCKET_UNSPECIFIED: UsageBucket.ValueType  # 0
 USAGE_BUCKET_HOUR: UsageBucket.ValueType  # 1
 USAGE_BUCKET_DAY: UsageBucket.ValueType  # 2
+USAGE_BUCKET_PERIOD: UsageBucket.ValueType  # 3
+"""One row for the whole period."""
 Global___UsageBucket: _TypeAlias = UsageBucket  # noqa: Y015
 
 class _RequestState:
@@ -768,6 +772,7 @@ class ListUsageRequest(_message.Message):
     GROUP_BY_KEY_FIELD_NUMBER: _builtins.int
     GROUP_BY_CLASS_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
+    KEY_IDS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     bucket: Global___UsageBucket.ValueType
     group_by_key: _builtins.bool
@@ -782,6 +787,10 @@ class ListUsageRequest(_message.Message):
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of these keys alone, at most 1,000. Empty: of all."""
+
     def __init__(
         self,
         *,
@@ -792,10 +801,11 @@ class ListUsageRequest(_message.Message):
         group_by_key: _builtins.bool = ...,
         group_by_class: _builtins.bool = ...,
         time_zone: _builtins.str = ...,
+        key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "start_time", b"start_time", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "key_ids", b"key_ids", "start_time", b"start_time", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

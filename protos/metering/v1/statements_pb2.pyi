@@ -549,15 +549,19 @@ class AuditAccountRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
+    max_wait_ms: _builtins.int
+    """After so long the answer is that the audit runs; it goes on, and another call asks for it. 0: when it has ended."""
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
+        max_wait_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "max_wait_ms", b"max_wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -570,12 +574,25 @@ class AuditAccountResponse(_message.Message):
     VIOLATIONS_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
     BALANCE_NANOS_FIELD_NUMBER: _builtins.int
+    IS_RUNNING_FIELD_NUMBER: _builtins.int
+    AUDIT_TIME_FIELD_NUMBER: _builtins.int
+    TOOK_MS_FIELD_NUMBER: _builtins.int
     entries: _builtins.int
     """How many entries were read, and the balance that they sum up to."""
     balance_nanos: _builtins.int
+    is_running: _builtins.bool
+    """The audit has not ended yet, and nothing is known so far."""
+    took_ms: _builtins.int
+    """How long it took, or how long it runs."""
     @_builtins.property
     def violations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """None: everything agrees."""
+
+    @_builtins.property
+    def audit_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ended. Those who wait no longer than `max_wait_ms` are told of an audit again while nothing is booked, and
+        for ten times as long as it took.
+        """
 
     def __init__(
         self,
@@ -583,10 +600,13 @@ class AuditAccountResponse(_message.Message):
         violations: _abc.Iterable[_builtins.str] | None = ...,
         entries: _builtins.int = ...,
         balance_nanos: _builtins.int = ...,
+        is_running: _builtins.bool = ...,
+        audit_time: _timestamp_pb2.Timestamp | None = ...,
+        took_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit_time", b"audit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance_nanos", b"balance_nanos", "entries", b"entries", "violations", b"violations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audit_time", b"audit_time", "balance_nanos", b"balance_nanos", "entries", b"entries", "is_running", b"is_running", "took_ms", b"took_ms", "violations", b"violations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

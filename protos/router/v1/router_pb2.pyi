@@ -568,12 +568,17 @@ Global___ReloadRoutesResponse: _TypeAlias = ReloadRoutesResponse  # noqa: Y015
 class ListTargetsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    COMPARES_FILE_FIELD_NUMBER: _builtins.int
+    compares_file: _builtins.bool
+    """Whether to tell what a reload would change."""
     def __init__(
         self,
+        *,
+        compares_file: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compares_file", b"compares_file"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -584,18 +589,30 @@ class ListTargetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TARGETS_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    FILE_MISTAKES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
         """By class, and in a class in the order in which they are asked."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Lines that begin with - where the file has them no longer, and with + where it has them now."""
+
+    @_builtins.property
+    def file_mistakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Why a reload would be refused."""
 
     def __init__(
         self,
         *,
         targets: _abc.Iterable[Global___Target] | None = ...,
+        changes: _abc.Iterable[_builtins.str] | None = ...,
+        file_mistakes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "file_mistakes", b"file_mistakes", "targets", b"targets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

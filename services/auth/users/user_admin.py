@@ -40,13 +40,16 @@ class UserAdmin:
         wanted = checked_role(role) if account_id else None
 
         def create(connection: Connection) -> UserSummary:
+            if wanted is not None and lock_account(connection, checks.id_of("account", account_id)) is None:
+                raise checks.not_found("account")
+            # Two that create the same user at once look one after the other. A unique index would be too strict:
+            # whoever accepts an invitation may have somebody else's address, as nobody has verified either.
+            stored_audit.lock_head(connection)
             if user.email and stored.has_email(connection, user.email):
                 message = "There is a user with this email address already."
                 raise LegatoError(Reason.REQUEST_INVALID, message, param="email")
             stored.add_user(connection, user)
             if wanted is not None:
-                if lock_account(connection, checks.id_of("account", account_id)) is None:
-                    raise checks.not_found("account")
                 stored.add_member(connection, account_id, user.user_id, wanted, now_us)
             self._put_link(connection, user.user_id, code, now_us + FIRST_LINK_VALID_US)
             self._audit.append(connection, "user.created", by, account_id=account_id, object_id=user.user_id)

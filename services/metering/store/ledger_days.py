@@ -1,6 +1,7 @@
 """Reads what changed an account's balance, by day: charges from the hourly counters, everything else entry by entry."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -12,6 +13,9 @@ from services.metering.store.reports import bucket_start
 from services.metering.store.tables import ledger, usage_hours
 
 _BOOKINGS: Final = ("grant", "adjustment")
+_ACCOUNT_ID: Final = sa.bindparam("account_id", type_=sa.Text)
+_START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
+_END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
 
 Offsets = Sequence[tuple[int, int]]
 
@@ -39,10 +43,68 @@ class DaySums(NamedTuple):
         return not any(self[1:])
 
 
+class ClassHour(NamedTuple):
+    """What an hour's requests of one class used and cost."""
+
+    hour_us: int
+    class_id: str
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_nanos: int
+    loss_nanos: int
+
+    def minus(self, other: "ClassHour | None") -> "ClassHour":
+        if other is None:
+            return self
+        sums = (mine - its for mine, its in zip(self[2:], other[2:], strict=True))
+        return ClassHour(self.hour_us, self.class_id, *sums)
+
+
+def _class_hours() -> sa.Select[Any]:
+    counter = usage_hours.c
+    return (
+        sa.select(counter.hour_us, counter.class_id, *(_total(counter[name]) for name in ClassHour._fields[2:]))
+        .where(counter.account_id == _ACCOUNT_ID, counter.hour_us >= _START_US, counter.hour_us < _END_US)
+        .group_by(counter.hour_us, counter.class_id)
+        .order_by(counter.hour_us)
+    )
+
+
+def _late_hours() -> sa.Select[Any]:
+    entry = ledger.c
+    counts = (entry.requests, entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens)
+    is_late = sa.and_(entry.account_id == _ACCOUNT_ID, IS_RARE, entry.kind == "late_charge")
+    return (
+        sa.select(entry.hour_us, entry.class_id, *map(_total, (*counts, -entry.customer_nanos, -entry.loss_nanos)))
+        .where(is_late, entry.hour_us >= _START_US, entry.hour_us < _END_US)
+        .group_by(entry.hour_us, entry.class_id)
+    )
+
+
+def read_class_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
+    """Returns the counters of all keys together, the oldest first."""
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    return [ClassHour(*row) for row in connection.execute(_CLASS_HOURS, period)]
+
+
+def read_late_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
+    """Returns the part of the counters that later charges of requests are."""
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    return [ClassHour(*row) for row in connection.execute(_LATE_HOURS, period)]
+
+
 def read_day_sums(
-    connection: sa.Connection, account_id: str, start_us: int, end_us: int, offsets: Offsets
+    connection: sa.Connection,
+    account_id: str,
+    start_us: int,
+    end_us: int,
+    offsets: Offsets,
+    hours: Iterable[ClassHour],
 ) -> list[DaySums]:
     """Returns the days of a period, which begins and ends on the hour; those that have an entry, the oldest first.
+    `hours` are its counters.
 
     Counters include a later charge of a request in the hour of its first one; such late charges are few, and are moved
     to the day on which they were booked."""
@@ -51,18 +113,14 @@ def read_day_sums(
     def add(local_us: int, **sums: int) -> None:
         days[local_us] = days.get(local_us, DaySums(local_us)).plus(**sums)
 
-    hour_us = usage_hours.c.hour_us
-    counted = (
-        sa.select(
-            bucket_start(hour_us, DAY_US, offsets),
-            _total(usage_hours.c.requests),
-            _total(usage_hours.c.cost_nanos),
-            _total(usage_hours.c.loss_nanos),
-        )
-        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
-        .group_by(sa.text("1"))
-    )
-    for local_us, requests, cost_nanos, loss_nanos in connection.execute(counted):
+    counted: dict[int, list[int]] = {}
+    start_of = bucket_starts(DAY_US, offsets)
+    for hour_us, _, requests, _, _, _, cost_nanos, loss_nanos in hours:
+        sums = counted.setdefault(start_of(hour_us), [0, 0, 0])
+        sums[0] += requests
+        sums[1] += cost_nanos
+        sums[2] += loss_nanos
+    for local_us, (requests, cost_nanos, loss_nanos) in counted.items():
         add(local_us, requests=requests, charged=cost_nanos, loss=loss_nanos)
     for local_us, kind, nanos, loss_nanos in _rare_sums(
         connection, account_id, start_us, end_us, offsets, ledger.c.recorded_at_us
@@ -78,6 +136,20 @@ def read_day_sums(
         if kind == "late_charge":
             add(local_us, charged=nanos, loss=loss_nanos)
     return [days[local_us] for local_us in sorted(days) if not days[local_us].is_empty]
+
+
+def bucket_starts(bucket_us: int, offsets: Offsets) -> Callable[[int], int]:
+    """Returns a function for the start of the hour or day of a time, as a local time: what `bucket_start` is in SQL."""
+    if len(offsets) == 1:
+        [(_, offset_us)] = offsets
+        return lambda at_us: at_us + offset_us - (at_us + offset_us) % bucket_us
+    changes_us = [from_us for from_us, _ in offsets[1:]]
+
+    def start_of(at_us: int) -> int:
+        local_us = at_us + offsets[bisect_right(changes_us, at_us)][1]
+        return local_us - local_us % bucket_us
+
+    return start_of
 
 
 def read_opening_balance(connection: sa.Connection, account_id: str, start_us: int) -> int:
@@ -96,6 +168,17 @@ def read_opening_balance(connection: sa.Connection, account_id: str, start_us: i
         ),
     )
     return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
+
+
+def read_rare_since(connection: sa.Connection, account_id: str, start_us: int) -> int:
+    """Returns what an account's entries other than charges sum up to from an hour on; less late charges that count in
+    those hours, which counters have."""
+    is_own, nanos = sa.and_(ledger.c.account_id == account_id, IS_RARE), ledger.c.customer_nanos
+    queries = (
+        sa.select(_total(nanos)).where(is_own, ledger.c.recorded_at_us >= start_us),
+        sa.select(_total(-nanos)).where(is_own, ledger.c.kind == "late_charge", ledger.c.hour_us >= start_us),
+    )
+    return sum(connection.execute(query).scalar_one() for query in queries)
 
 
 def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, most: int) -> list[Any]:
@@ -140,3 +223,8 @@ def _rare_sums(
 def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     # PostgreSQL sums integers to decimals.
     return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)
+
+
+# Built once: to build them takes longer than to run them.
+_CLASS_HOURS: Final = _class_hours()
+_LATE_HOURS: Final = _late_hours()

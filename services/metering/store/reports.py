@@ -57,12 +57,14 @@ def read_usage(
     by_key: bool,
     by_class: bool,
     rows_most: int,
+    key_ids: Sequence[str] = (),
 ) -> list[tuple[Any, ...]]:
     """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
-    the local time of `offsets`, as `LocalDays` has them."""
+    the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
     hour_us = usage_hours.c.hour_us
+    start = bucket_start(hour_us, bucket_us, offsets) if bucket_us else _literal(0)
     groups = [
-        bucket_start(hour_us, bucket_us, offsets).label("start_us"),
+        start.label("start_us"),
         usage_hours.c.key_id if by_key else sa.literal_column("''").label("key_id"),
         usage_hours.c.class_id if by_class else sa.literal_column("''").label("class_id"),
     ]
@@ -76,6 +78,8 @@ def read_usage(
         .order_by(sa.text("1"), sa.text("2"), sa.text("3"))
         .limit(rows_most)
     )
+    if key_ids:
+        query = query.where(usage_hours.c.key_id.in_(key_ids))
     return [tuple(row) for row in connection.execute(query)]
 
 

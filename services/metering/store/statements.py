@@ -259,6 +259,12 @@ def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
     return list(found.values())
 
 
+def find_last_entry(connection: sa.Connection, account_id: str) -> int:
+    """Returns the id of the newest entry; 0 if there is none."""
+    newest = sa.select(ledger.c.entry_id).where(ledger.c.account_id == account_id).order_by(ledger.c.entry_id.desc())
+    return connection.execute(newest.limit(1)).scalar_one_or_none() or 0
+
+
 def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
     period = read_open_period(connection)
     account = read_opening(connection, account_id, period.start_us).account

@@ -23,15 +23,22 @@ _BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint"
 _ENDS: Final = {word: number for number, word in ENDS.items()}
 # The end of the year 9999.
 LATEST_S: Final = 253_402_300_800
-_BUCKETS: Final[dict[int, int]] = {pb.USAGE_BUCKET_HOUR: HOUR_US, pb.USAGE_BUCKET_DAY: DAY_US}
+_BUCKETS: Final[dict[int, int]] = {
+    pb.USAGE_BUCKET_HOUR: HOUR_US,
+    pb.USAGE_BUCKET_DAY: DAY_US,
+    pb.USAGE_BUCKET_PERIOD: 0,
+}
+KEYS_MOST: Final = 1_000
 
 
 def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
     bucket_us = _BUCKETS.get(request.bucket)
     if bucket_us is None:
-        raise invalid("Usage is listed by hour or by day.", "bucket")
+        raise invalid("Usage is listed by hour, by day or for the whole period.", "bucket")
     if not request.HasField("start_time") or not request.HasField("end_time"):
         raise invalid("Usage is listed from a start to an end.", "start_time")
+    if len(request.key_ids) > KEYS_MOST:
+        raise invalid(f"Usage is listed of at most {KEYS_MOST:,} keys.", "key_ids")
     return UsageReportQuery(
         account_id=checked_id(request.account_id, "account_id"),
         start_us=_microseconds(request.start_time),
@@ -40,6 +47,7 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
         group_by_key=request.group_by_key,
         group_by_class=request.group_by_class,
         time_zone=request.time_zone,
+        key_ids=tuple(checked_id(key_id, "key_ids") for key_id in request.key_ids),
     )
 
 

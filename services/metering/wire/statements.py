@@ -6,6 +6,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec.structs import replace
 
 from protos.metering.v1 import metering_pb2, statements_pb2
+from services.metering.account_audits import AuditProgress
 from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import Kind
 from services.metering.statements import (
@@ -200,4 +201,17 @@ def _from_price(version: int, price: Price) -> metering_pb2.Price:
         input_nanos_per_million=price.input_nanos,
         cached_input_nanos_per_million=price.cached_input_nanos,
         output_nanos_per_million=price.output_nanos,
+    )
+
+
+def from_audit(progress: AuditProgress) -> statements_pb2.AuditAccountResponse:
+    if progress.found is None:
+        return statements_pb2.AuditAccountResponse(is_running=True, took_ms=round(progress.running_s * 1000))
+    audit, _, ended_at, took_s = progress.found
+    return statements_pb2.AuditAccountResponse(
+        violations=audit.violations,
+        entries=audit.entries,
+        balance_nanos=audit.balance_nanos,
+        audit_time=to_timestamp(round(ended_at.timestamp() * 1_000_000)),
+        took_ms=round(took_s * 1000),
     )

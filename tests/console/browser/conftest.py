@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -32,11 +32,14 @@ def session_cookie(console: ConsoleHarness, token: str) -> Any:
     }
 
 
-def launch(play: Playwright) -> Browser:
+def launch(play: Playwright, options: Sequence[str] = ()) -> Browser:
     shell = find_chromium()
     # Its sandbox needs rights that containers seldom give; it opens no page but ours.
     return play.chromium.launch(
-        executable_path=shell.path, env={**os.environ, **shell.environ}, args=["--no-sandbox"], timeout=PATIENCE_MS
+        executable_path=shell.path,
+        env={**os.environ, **shell.environ},
+        args=["--no-sandbox", *options],
+        timeout=PATIENCE_MS,
     )
 
 

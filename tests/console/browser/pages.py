@@ -312,6 +312,15 @@ def _fill_operator_with_limits(fakes: Fakes) -> None:
     fakes.operator.fill()
 
 
+def _change_routes(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.operator.route_changes = [
+        "- forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 48",
+        "+ forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 64",
+        "+ provider cedar: another key",
+    ]
+
+
 def _break_operator(fakes: Fakes) -> None:
     fakes.operator.fill()
     fakes.fail = {
@@ -336,6 +345,7 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "users": ("/operator/users", _fill_operator),
     "user": ("/operator/users/user_2", _fill_operator),
     "routes": ("/operator/routes", _fill_operator),
+    "routes-changed": ("/operator/routes", _change_routes),
     "routes-broken": ("/operator/routes", _break_operator),
     "ledger": ("/operator/ledger", _fill_operator),
     "audit-log": ("/operator/audit-log", _fill_operator),
@@ -343,6 +353,8 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
 
 STRANGERS: Final = (*BEFORE_SIGN_IN, *BEFORE_SIGN_IN_WITH_ALL_WAYS)
 NAMES: Final = (*STATES, *STRANGERS, *ANSWERS)
+# As `open_state` takes them: some states have the names of others.
+OPERATOR_NAMES: Final = tuple(f"operator-{name}" for name in OPERATOR_STATES)
 PATHS: Final = frozenset(
     entry[0]
     for table in (STATES, BEFORE_SIGN_IN, BEFORE_SIGN_IN_WITH_ALL_WAYS, ANSWERS, OPERATOR_STATES)
@@ -354,6 +366,7 @@ def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
     """Opens a page in one of the states of this list, in a page whose cookies are its own."""
     path, prepare, act = _find(name)
     console.fakes.reset()
+    console.fakes.is_operator = name in OPERATOR_NAMES
     prepare(console.fakes)
     page.context.clear_cookies()
     if name not in STRANGERS:
@@ -370,6 +383,8 @@ def _find(name: str) -> tuple[str, Prepare, Act]:
         return *STATES[name], _look
     if name in ANSWERS:
         return ANSWERS[name]
+    if name in OPERATOR_NAMES:
+        return *OPERATOR_STATES[name.removeprefix("operator-")], _look
     if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:
         path, act = BEFORE_SIGN_IN_WITH_ALL_WAYS[name]
         return path, Fakes.offer_everything, act

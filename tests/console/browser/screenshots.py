@@ -11,7 +11,7 @@ from typing import Final
 from playwright.sync_api import sync_playwright
 
 from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, launch
-from tests.console.browser.pages import NAMES, open_state
+from tests.console.browser.pages import NAMES, OPERATOR_NAMES, open_state
 from tests.console.harness import ConsoleHarness
 
 FOLDER: Final = Path(__file__).parents[3] / "build" / "screenshots"
@@ -34,7 +34,7 @@ def main(names: list[str]) -> None:
             )
             context.set_default_timeout(PATIENCE_MS)
             page = context.new_page()
-            for name in names or NAMES:
+            for name in names or (*NAMES, *OPERATOR_NAMES):
                 open_state(page, console, name)
                 page.screenshot(path=FOLDER / f"{name}-{look}.png", full_page=True, animations="disabled")
             context.close()

@@ -7,7 +7,9 @@ from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
+from console.pages.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
 from console.web.assets import Assets
+from edge.billing import hold
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import usage_pb2
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
@@ -167,6 +169,29 @@ def test_the_conversation_as_code_is_a_program_that_sends_it(console: ConsoleHar
         check=True,
     )
     assert json.loads(shown.stdout) == sent
+
+
+def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    console.fakes.balance.balance_nanos, console.fakes.balance.held_nanos = 5_000_000_000, 0
+    page = open_page("/playground")
+    api, estimate = Api(page, console), page.locator("[data-part=estimate]")
+    expect(estimate).to_be_hidden()
+    page.get_by_label("Your message").fill("x" * 4_000)
+    # 4,035 bytes of messages and no tools: 1,008 tokens, and 128 that the service adds, at the price of forte.
+    expect(estimate).to_contain_text("Holds about $0.0088 at first: a prompt of about 1,136 tokens, 4,096 of answer")
+    page.get_by_label("Token limit").fill("1000")
+    expect(estimate).to_contain_text("Costs at most about $0.0026")
+    expect(estimate).to_contain_text("Free credit $5.00.")
+    page.get_by_label("Class").select_option("fortissimo")
+    page.get_by_label("Token limit").fill("1000000")
+    expect(estimate).to_contain_text("more than your free credit of $5.00")
+    api.stream({"content": "Hi."})
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("log")).to_contain_text("Cost $0.000123456")
+    expect(estimate).to_be_hidden()
+    assert (UNSEEN_PROMPT_TOKENS, FIRST_SLICE_TOKENS) == (hold.UNSEEN_PROMPT_TOKENS, hold.FIRST_SLICE_TOKENS)
 
 
 def test_without_javascript_the_page_says_so_and_shows_a_program(console: ConsoleHarness, open_page: OpenPage) -> None:

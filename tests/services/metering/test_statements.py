@@ -18,8 +18,6 @@ from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import BEGINNING
 from services.metering.statements import (
-    AccountAudit,
-    AccountAuditor,
     StatementEntry,
     StatementQuery,
     find_request,
@@ -269,18 +267,6 @@ async def test_versions_of_prices_are_listed_newest_first(database: Database, pr
     assert current == 2
     assert [(stored.version, stored.prices) for stored in versions] == [(2, dearer), (1, PRICES)]
     assert versions[0].effective_from_us >= versions[1].effective_from_us
-
-
-async def test_audit_of_an_account_sums_up_its_ledger_and_callers_share_it(
-    database: Database, hasty: Writer, calendar: Calendar
-) -> None:
-    await fill(hasty, calendar, seed=3)
-    await ask(hasty, reserve(500))
-    auditor = AccountAuditor(database)
-    entries = await all_pages(database, EVERYTHING)
-    found = await auditor.audit(ACCOUNT)
-    assert found == AccountAudit([], len(entries), entries[-1].balance_nanos)
-    assert await auditor.audit("acct_unknown") == AccountAudit([], 0, 0)
 
 
 def test_sqlite_reads_few_rows_for_the_balance_at_a_time_and_for_a_list_of_credits(tmp_path: Path) -> None:

@@ -41,6 +41,11 @@ def append_event(
     return event
 
 
+def lock_head(connection: sa.Connection) -> None:
+    """Makes transactions that append an event wait from here on. Call it after every other lock."""
+    connection.execute(sa.select(audit_head.c.row_no).with_for_update())
+
+
 def forget_before(connection: sa.Connection, time_us: int) -> None:
     connection.execute(audit_events.delete().where(audit_events.c.occurred_at_us < time_us))
 

@@ -1,7 +1,7 @@
 """Stores sessions, by the digests of their tokens."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -32,13 +32,22 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     )
 
 
+_DIGESTS: Final[sa.BindParameter[Any]] = sa.bindparam("digests", expanding=True)
+# Built once: every page of a console runs it.
+_BY_DIGESTS: Final = sa.select(sessions).where(
+    sa.or_(
+        sessions.c.digest.in_(_DIGESTS),
+        sa.and_(sessions.c.previous_digest.in_(_DIGESTS), sessions.c.previous_until_us > sa.bindparam("now_us")),
+    )
+)
+
+
 def find_session(
     connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
 ) -> UserSession | None:
     """Finds a session by the digests of its token, or of the one that was just replaced."""
-    was_replaced = sa.and_(sessions.c.previous_digest.in_(digests), sessions.c.previous_until_us > now_us)
-    query = sa.select(sessions).where(sa.or_(sessions.c.digest.in_(digests), was_replaced))
-    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
+    query = _BY_DIGESTS.with_for_update() if locks else _BY_DIGESTS
+    row = connection.execute(query, {"digests": digests, "now_us": now_us}).one_or_none()
     return None if row is None else _to_session(row)
 
 

@@ -28,6 +28,24 @@ _WAYS: Final = (
     oidc_identities,
 )
 
+# Built once: every page of a console runs them, and to build them takes longer than to run them.
+_USER: Final = sa.select(users).where(users.c.user_id == sa.bindparam("user_id"))
+_SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
+_COUNT_WAYS: Final = sa.union_all(
+    *(
+        sa.select(sa.literal(number), way.c.user_id, sa.func.count())
+        .where(way.c.user_id.in_(_SOME))
+        .group_by(way.c.user_id)
+        for number, way in enumerate(_WAYS)
+    )
+)
+_MEMBERSHIPS: Final = (
+    sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
+    .join(accounts, accounts.c.account_id == memberships.c.account_id)
+    .where(memberships.c.user_id.in_(_SOME))
+    .order_by(memberships.c.joined_at_us, memberships.c.account_id)
+)
+
 
 def add_user(connection: sa.Connection, user: User) -> None:
     connection.execute(
@@ -42,8 +60,8 @@ def add_user(connection: sa.Connection, user: User) -> None:
 
 
 def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
-    query = sa.select(users).where(users.c.user_id == user_id)
-    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
+    query = _USER.with_for_update() if locks else _USER
+    row = connection.execute(query, {"user_id": user_id}).one_or_none()
     return None if row is None else to_user(row)
 
 
@@ -101,11 +119,7 @@ def lock_operators(connection: sa.Connection) -> list[str]:
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
     """Counts how each of them can sign in."""
     user_ids = [user.user_id for user in found]
-    counted = []
-    for number, table in enumerate(_WAYS):
-        query = sa.select(sa.literal(number), table.c.user_id, sa.func.count())
-        counted.append(query.where(table.c.user_id.in_(user_ids)).group_by(table.c.user_id))
-    counts = {(row[0], row[1]): row[2] for row in connection.execute(sa.union_all(*counted))}
+    counts = {(row[0], row[1]): row[2] for row in connection.execute(_COUNT_WAYS, {"user_ids": user_ids})}
     return [
         UserSummary(user, *(counts.get((number, user.user_id), 0) for number in range(len(_WAYS)))) for user in found
     ]
@@ -118,12 +132,6 @@ def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, st
 
 def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
     """Lists the accounts of users, the oldest membership first."""
-    query = (
-        sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
-        .join(accounts, accounts.c.account_id == memberships.c.account_id)
-        .where(memberships.c.user_id.in_(user_ids))
-        .order_by(memberships.c.joined_at_us, memberships.c.account_id)
-    )
     return [
         Membership(
             account_id=row.account_id,
@@ -133,7 +141,7 @@ def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[M
             joined_at_us=row.joined_at_us,
             is_suspended=row.suspended_at_us is not None,
         )
-        for row in connection.execute(query)
+        for row in connection.execute(_MEMBERSHIPS, {"user_ids": user_ids})
     ]
 
 

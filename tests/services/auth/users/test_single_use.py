@@ -22,7 +22,8 @@ from services.auth.users import codes
 from services.auth.users.members import Members
 from services.auth.users.records import Client
 from services.auth.users.store import codes as stored_codes
-from services.auth.users.store.tables import memberships, sessions
+from services.auth.users.store import users as stored_users
+from services.auth.users.store.tables import memberships, sessions, users
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -94,11 +95,15 @@ def replicas(
 
 
 async def meet(
-    database: Database, patch: pytest.MonkeyPatch, method: str, attempts: Sequence[Callable[[Client], Awaitable[Any]]]
+    database: Database,
+    patch: pytest.MonkeyPatch,
+    method: str,
+    attempts: Sequence[Callable[[Client], Awaitable[Any]]],
+    module: ModuleType = stored_codes,
 ) -> list[Reason]:
     """Makes all attempts at once, each from an address of its own, since those of one address wait for each other."""
     meeting = Meeting(database)
-    meeting.watch(patch, method)
+    meeting.watch(patch, method, module)
     made = [attempt(Client(f"198.51.100.{number}")) for number, attempt in enumerate(attempts)]
     outcomes = await asyncio.gather(*made, return_exceptions=True)
     assert meeting.has_met
@@ -116,9 +121,9 @@ async def test_an_invitation_is_accepted_by_one_of_two(
     replicas: list[AuthService], database: Database, peppers: Peppers, clock: FakeClock, log: Log,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    audit, users = replicas[0].audit, replicas[0].users
+    audit, admin = replicas[0].audit, replicas[0].users
     account_id = (await AccountAdmin(database, audit, clock, log).create("Acme")).account_id
-    owner = (await users.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
+    owner = (await admin.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
     by = Access(owner.user_id, "", account_id, AccountRole.OWNER, False, 0, 0)
     members = Members(database, peppers, clock, audit, replicas[0].mail)
     _, code, _ = await members.invite(by, "", int(AccountRole.MEMBER))
@@ -150,3 +155,15 @@ async def test_a_recovery_code_signs_one_of_two_in(
 
     assert await meet(database, monkeypatch, "use_recovery_code", attempts) == [Reason.SIGN_IN_FAILED]
     assert count_rows(database, sessions) == 1
+
+
+async def test_an_address_is_given_to_one_of_two_new_users(
+    replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def create(replica: AuthService, client: Client) -> None:
+        await replica.users.create("Ada", "ada@example.ca", "", 0)
+
+    attempts = [partial(create, each) for each in replicas]
+
+    assert await meet(database, monkeypatch, "add_user", attempts, stored_users) == [Reason.REQUEST_INVALID]
+    assert count_rows(database, users) == 1

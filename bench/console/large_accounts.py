@@ -1,0 +1,122 @@
+"""Fills a metering database with an account that has very many charges and keys, by SQL alone, and times its reports.
+
+`python -m bench.console.large_accounts 1000000` prints how long each report takes, and the processor time of it.
+"""
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.chassis.database.database import Database
+from services.metering.account_audits import AccountAudits
+from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.reports import UsageReportQuery, list_usage
+from services.metering.statements import DaysQuery, StatementQuery, list_days, list_entries
+from services.metering.usage_totals import UsageTotals
+
+ACCOUNT_ID: Final = "acct_0123456789abcdef"
+KEYS: Final = 10_000
+CLASSES: Final = ("mezzo", "forte", "fortissimo")
+DAYS: Final = 90
+MIGRATIONS: Final = Path("services/metering/migrations")
+_RUNS: Final = 20
+
+# Each charge is of 1,000 prompt tokens and 100 answer tokens, at prices of one version.
+_NUMBERS: Final = "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :entries)"
+_KEY: Final = f"printf('key_%016d', n * 7919 % {KEYS})"
+_CLASS: Final = "CASE n % 3 WHEN 0 THEN 'mezzo' WHEN 1 THEN 'forte' ELSE 'fortissimo' END"
+_AT: Final = ":start_us + n * (:span_us / :entries)"
+_HOUR: Final = f"({_AT}) - ({_AT}) % {HOUR_US}"
+_COST: Final = 450_000
+_COLUMNS: Final = (
+    "kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos, external_nanos, key_id, "
+    'class_id, price_version, hour_us, requests, prompt_tokens, cached_tokens, completion_tokens, basis, "end"'
+)
+
+
+def fill(database: Database, entries: int, until_us: int) -> None:
+    span_us = DAYS * DAY_US
+    values = {"entries": entries, "start_us": until_us - span_us, "span_us": span_us, "account": ACCOUNT_ID}
+    granted = _COST * entries * 2
+    prices = ", ".join(f"(1, '{name}', 250000000, 25000000, 2000000000)" for name in CLASSES)
+    charge = f"'charge', printf('%032x', n), :account, -{_COST}, {_AT}, {_COST}, 0, 0, {_KEY}, {_CLASS}, 1, {_HOUR}"
+    sums = "sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(customer_nanos)"
+    hold = f"printf('%032x', n), :account, {_KEY}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
+    counter = f"account_id, hour_us, key_id, class_id, {sums}, sum(loss_nanos)"
+    grant = f"'grant', 'b1', :account, {granted}, :start_us, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
+    statements = [
+        "INSERT INTO price_versions VALUES (1, 0)",
+        f"INSERT INTO prices VALUES {prices}",
+        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES (:account, {_COST * entries}, 0)",
+        f"INSERT INTO ledger ({_COLUMNS}) VALUES ({grant})",
+        f"INSERT INTO holds {_NUMBERS} SELECT {hold}, 'provider', 'stop', {_HOUR}, {_AT}, {_AT} FROM numbers",
+        f"INSERT INTO ledger ({_COLUMNS}) {_NUMBERS} SELECT {charge}, 1, 1000, 0, 100, 'provider', 'stop' FROM numbers",
+        f"INSERT INTO usage_hours SELECT {counter} FROM ledger WHERE kind = 'charge' GROUP BY 1, 2, 3, 4",
+    ]
+    with database.transaction(writes=True) as connection:
+        for statement in statements:
+            text = sa.text(statement)
+            connection.execute(text, {name: values[name] for name in text._bindparams})
+
+
+async def measure(database: Database, until_us: int) -> None:
+    end_us = until_us - until_us % HOUR_US + HOUR_US
+    month = (end_us - 30 * DAY_US, end_us)
+    by_class = UsageReportQuery(ACCOUNT_ID, *month, DAY_US, group_by_key=False, group_by_class=True)
+    key_ids = tuple(f"key_{number:016d}" for number in range(200))
+    by_key = UsageReportQuery(ACCOUNT_ID, *month, 0, group_by_key=True, group_by_class=False, key_ids=key_ids)
+    entries = StatementQuery(ACCOUNT_ID, None, None, newest_first=True, size=25, position=None)
+    auditor, totals = AccountAudits(database), UsageTotals()
+    reports: dict[str, Callable[[], Awaitable[Any]]] = {
+        "Usage by class, 30 days": lambda: list_usage(database, by_class, totals),
+        "Usage of 200 keys, 30 days": lambda: list_usage(database, by_key, totals),
+        "Statement of a month": lambda: list_days(database, DaysQuery(ACCOUNT_ID, *month, ""), totals),
+        "Entries, first page": lambda: list_entries(database, entries),
+    }
+    sys.stdout.write("| Report | First | Then, p50 | p99 | CPU time |\n|---|---|---|---|---|\n")
+    for name, report in reports.items():
+        first_ms, _ = await _time(report)
+        runs = sorted([await _time(report) for _ in range(_RUNS)])
+        cpu_ms = sum(cpu for _, cpu in runs) / _RUNS
+        _show(name, first_ms, runs[_RUNS // 2][0], runs[-1][0], cpu_ms)
+    for name in ("Verify my ledger", "Verify my ledger, again"):
+        took_ms, cpu_ms = await _time(lambda: auditor.audit(ACCOUNT_ID, 1000.0))
+        _show(name, took_ms, took_ms, took_ms, cpu_ms)
+
+
+def _show(name: str, *figures_ms: float) -> None:
+    sys.stdout.write(f"| {name} | {' | '.join(f'{figure:.1f} ms' for figure in figures_ms)} |\n")
+
+
+async def _time(report: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
+    began_s, cpu_s = time.monotonic(), time.process_time()
+    await report()
+    return 1000 * (time.monotonic() - began_s), 1000 * (time.process_time() - cpu_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("entries", type=int, nargs="?", default=300_000)
+    parser.add_argument("--folder", type=Path, help="where the database is kept, and found again")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lg-") as temporary:
+        path = (given.folder or Path(temporary)) / f"metering-{given.entries}.db"
+        is_new = not path.exists()
+        database = Database(f"sqlite:///{path}", "metering")
+        database.prepare(MIGRATIONS, migrates=True)
+        now_us = int(time.time()) * 1_000_000
+        if is_new:
+            fill(database, given.entries, now_us)
+        asyncio.run(measure(database, now_us))
+        database.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Has Lighthouse judge the console's pages: performance, accessibility and best practices, on its slow phone.
+
+`make lighthouse` installs it into build/lighthouse, and prints a table for docs/console.md. With names of states, only
+those. It uses the browser of the tests, and pages with the fakes' data.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from playwright.sync_api import sync_playwright
+
+from tests.console.browser.conftest import launch
+from tests.console.browser.pages import OPERATOR_STATES, STATES
+from tests.console.harness import COOKIE, ConsoleHarness
+
+COMMAND: Final = Path(__file__).parents[3] / "build/lighthouse/node_modules/lighthouse/cli/index.js"
+CATEGORIES: Final = ("performance", "accessibility", "best-practices")
+PAGES: Final = (
+    "overview", "keys", "key-new", "usage", "requests", "receipt", "credit", "playground", "memory", "documents",
+    "security", "settings",
+)  # fmt: skip
+OPERATOR_PAGES: Final = ("status", "accounts", "routes", "ledger")
+SESSION: Final = "the-visitor"
+TIMEOUT_S: Final = 300
+
+
+def main(names: list[str]) -> None:
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder, sync_playwright() as play:
+        console = ConsoleHarness(Path(folder))
+        console.start()
+        browser = launch(play, [f"--remote-debugging-port={port}"])
+        sys.stdout.write("| Page | Performance | Accessibility | Best practices | Blocking time | Layout shift |\n")
+        sys.stdout.write("|---|---|---|---|---|---|\n")
+        for name in names or (*PAGES, *(f"operator-{each}" for each in OPERATOR_PAGES)):
+            _show(name, _judge(console, port, name))
+        browser.close()
+        console.stop()
+
+
+def _judge(console: ConsoleHarness, port: int, name: str) -> Any:
+    is_operator = name.startswith("operator-")
+    path, prepare = OPERATOR_STATES[name.removeprefix("operator-")] if is_operator else STATES[name]
+    console.fakes.reset()
+    console.fakes.is_operator = is_operator
+    prepare(console.fakes)
+    console.fakes.sessions.add(SESSION)
+    headers = json.dumps({"Cookie": f"{COOKIE}={SESSION}; legato-zone=UTC"})
+    options = ["--output=json", "--quiet", f"--port={port}", f"--only-categories={','.join(CATEGORIES)}"]
+    run = subprocess.run(
+        ["node", COMMAND, console.origin + path, *options, f"--extra-headers={headers}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    if run.returncode:
+        raise SystemExit(run.stderr)
+    return json.loads(run.stdout)
+
+
+def _show(name: str, report: Any) -> None:
+    scores = [round(100 * (report["categories"][category]["score"] or 0)) for category in CATEGORIES]
+    audits = report["audits"]
+    figures = [audits[audit]["displayValue"] for audit in ("total-blocking-time", "cumulative-layout-shift")]
+    sys.stdout.write(f"| {name} | {' | '.join(map(str, [*scores, *figures]))} |\n")
+    for category in CATEGORIES:
+        for each in report["categories"][category]["auditRefs"]:
+            audit = audits[each["id"]]
+            if each["weight"] and audit["score"] is not None and audit["score"] < 1:
+                figure = audit.get("displayValue", audit["score"])
+                sys.stderr.write(f"  {name}: {category}: {audit['title']} ({figure})\n")
+    sys.stdout.flush()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

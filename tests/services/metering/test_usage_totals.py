@@ -1,0 +1,130 @@
+"""Kept sums of past hours, compared with the counters themselves while charges, also late ones, are booked."""
+
+import pytest
+
+from services.chassis.database.database import Database
+from services.metering import statements, usage_totals
+from services.metering.batch import Writer
+from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.reports import UsageReportQuery, UsageRow, list_usage
+from services.metering.statements import DaysQuery, list_days
+from services.metering.store import ledger_days
+from services.metering.store import statements as store
+from services.metering.usage_totals import UsageTotals
+from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
+from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
+
+__all__ = ["calendar", "hasty"]
+
+PERIOD = (FIRST_US - DAY_US, FIRST_US + 400 * DAY_US)
+BY_CLASS = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=False, group_by_class=True)
+BY_KEY = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=True, group_by_class=True)
+DAYS = DaysQuery(ACCOUNT, *PERIOD, "")
+
+
+@pytest.fixture(autouse=True)
+def same_time(calendar: Calendar, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (usage_totals, statements):
+        monkeypatch.setattr(module, "read_now_us", lambda connection: calendar.now_us)
+
+
+async def book(hasty: Writer, calendar: Calendar, number: int) -> None:
+    """Charges a request, and part of the one before, which was charged hours ago."""
+    calendar.now_us += 5 * HOUR_US
+    await ask(hasty, reserve(number, prompt=3, key=f"key_{number % 3}"))
+    await ask_each(hasty, checkpoint(number, completion=1, prompt=3))
+    calendar.now_us += 1
+    await ask(hasty, sweep(number))
+    if number > 1:
+        await ask(hasty, settle(number - 1, prompt=3, completion=5 + number % 4))
+    await ask(hasty, adjust(7, adjustment_id=f"adjustment-{number}"))
+
+
+def totals_of(rows: list[UsageRow]) -> dict[tuple[int, str], tuple[int, ...]]:
+    sums: dict[tuple[int, str], tuple[int, ...]] = {}
+    for row in rows:
+        usage = row.usage
+        figures = (row.requests, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, row.cost_nanos)
+        before = sums.get((row.start_us, row.class_id), (0,) * 5)
+        sums[row.start_us, row.class_id] = tuple(map(sum, zip(before, figures, strict=True)))
+    return sums
+
+
+async def test_reports_from_kept_sums_are_those_of_the_counters(
+    database: Database,
+    hasty: Writer,
+    calendar: Calendar,
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    totals = UsageTotals()
+    for number in range(1, 14):
+        await book(hasty, calendar, number)
+        found = totals_of(await list_usage(database, BY_CLASS, totals))
+        assert found == totals_of(await list_usage(database, BY_KEY, totals))
+        assert len(found) >= number
+        listed = await list_days(database, DAYS, totals)
+        with database.transaction(writes=False) as connection:
+            opening_nanos = ledger_days.read_opening_balance(connection, ACCOUNT, FIRST_US + DAY_US)
+            balance_nanos = store.read_balance(connection, ACCOUNT).balance_nanos
+        assert (listed.opening_nanos, listed.days[-1].balance_nanos) == (0, balance_nanos)
+        later = DaysQuery(ACCOUNT, FIRST_US + DAY_US, PERIOD[1], "America/Toronto")
+        assert (await list_days(database, later, totals)).opening_nanos == opening_nanos
+
+
+async def test_a_past_hour_is_added_up_once(
+    database: Database,
+    hasty: Writer,
+    calendar: Calendar,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 5):
+        await book(hasty, calendar, number)
+    totals, read, spans = UsageTotals(), ledger_days.read_class_hours, []
+
+    def note(connection: object, account_id: str, start_us: int, end_us: int) -> object:
+        spans.append((start_us, end_us))
+        return read(connection, account_id, start_us, end_us)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ledger_days, "read_class_hours", note)
+    await list_usage(database, BY_CLASS, totals)
+    over_us = calendar.now_us - calendar.now_us % HOUR_US - HOUR_US
+    assert spans == [(PERIOD[0], over_us), (over_us, PERIOD[1])]
+    spans.clear()
+    await list_usage(database, BY_CLASS, totals)
+    assert spans == [(over_us, PERIOD[1])]
+
+
+async def test_accounts_that_were_not_looked_at_for_long_are_forgotten(
+    database: Database,
+    hasty: Writer,
+    calendar: Calendar,
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 5):
+        await book(hasty, calendar, number)
+    totals = UsageTotals(kept_most=2)
+    expected = totals_of(await list_usage(database, BY_KEY, totals))
+    for _ in range(2):
+        assert totals_of(await list_usage(database, BY_CLASS, totals)) == expected
+    assert totals._kept == {}
+
+
+async def test_a_whole_period_has_one_row_for_each_key(
+    database: Database,
+    hasty: Writer,
+    calendar: Calendar,
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 8):
+        await book(hasty, calendar, number)
+    whole = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False)
+    rows = await list_usage(database, whole, UsageTotals())
+    assert [(row.start_us, row.key_id) for row in rows] == [(PERIOD[0], f"key_{number}") for number in range(3)]
+    chosen = UsageReportQuery(
+        ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, key_ids=("key_1", "key_none")
+    )
+    assert await list_usage(database, chosen, UsageTotals()) == [rows[1]]
+    everything = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=False, group_by_class=False)
+    [total] = await list_usage(database, everything, UsageTotals())
+    assert total.cost_nanos == sum(row.cost_nanos for row in rows)

@@ -1,0 +1,39 @@
+"""What a reload of the routes would change, told without secrets."""
+
+from pathlib import Path
+
+from services.router.routing.route_changes import find_changes
+from services.router.routing.routes import Routes, load_routes
+from tests.services.router.routing.test_routes import GOOD
+
+
+def read(path: Path, text: str, key: str = "secret-1") -> Routes:
+    path.write_text(text)
+    return load_routes(path, {"HOST_KEY": key})
+
+
+def test_the_same_file_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    assert find_changes(read(path, GOOD), read(path, f"# A comment.\n{GOOD}")) == []
+
+
+def test_models_that_come_and_go_are_told_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    wanted = GOOD.replace('models = ["big", "small"]', 'models = ["small"]').replace("= 500", "= 600")
+    changes = find_changes(read(path, GOOD), read(path, wanted))
+    assert [line for line in changes if "fortissimo" in line] == [
+        "- fortissimo: 1. vendor/big of host, context_tokens 1000, max_output_tokens 100",
+        "- fortissimo: 2. small of bundled, context_tokens 500, max_output_tokens 50, has_tools False",
+        "+ fortissimo: 1. small of bundled, context_tokens 600, max_output_tokens 50, has_tools False",
+    ]
+    assert len(changes) == 3
+
+
+def test_another_key_or_address_is_told_and_the_key_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    wanted = GOOD.replace("host.test", "elsewhere.test").replace("zdr = true", "zdr = false")
+    changes = find_changes(read(path, GOOD), read(path, wanted, "secret-2"))
+    assert changes[0].startswith("- provider host: openai, base_url https://host.test/v1")
+    assert changes[1].startswith("+ provider host: openai, base_url https://elsewhere.test/v1")
+    assert changes[2:] == ["+ provider host: another key", "+ provider host: another body"]
+    assert "secret" not in str(changes)
