@@ -24,6 +24,12 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_shared_limits
+from services.metering.notice_servicer import (
+    NoticeOutboxServicer,
+    NoticeThresholdServicer,
+    register_outbox,
+    register_thresholds,
+)
 from services.metering.price_watch import PriceWatch
 from services.metering.servicer import (
     CreditAdminServicer,
@@ -65,7 +71,8 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
         waits = {"settlement_delay_s": SETTLEMENT_DELAY_S, "pace_s": PACE_UNDER_LOAD_S}
-        writer = Writer(database, prices, hold_life_s, log, **waits)
+        notice_rules = settings.notice_rules
+        writer = Writer(database, prices, hold_life_s, log, notice_rules=notice_rules, **waits)
         opened.push_async_callback(writer.close)
         limiter: Limiter = LocalLimiter(clock)
         if settings.valkey_url:
@@ -86,6 +93,8 @@ async def main() -> None:
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
             partial(register_statements, StatementServicer(database)),
+            partial(register_outbox, NoticeOutboxServicer(database)),
+            partial(register_thresholds, NoticeThresholdServicer(database, notice_rules)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

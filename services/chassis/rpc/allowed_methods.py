@@ -23,8 +23,9 @@ class Role(Enum):
     # The web console, and the one for operators. Most calls also need a user's access token: see access_rules.py.
     CONSOLE = "console"
     OPERATOR_CONSOLE = "operator-console"
-    # Servers only: they make no calls.
+    # Takes over the notices that metering records, and makes no other calls.
     AUTH = "auth"
+    # Servers only: they make no calls.
     ROUTER = "router"
     METERING = "metering"
 
@@ -101,8 +102,15 @@ _OF_OPERATORS: Final = {
     *_methods(f"{_ROUTER}.RouteAdminService", "ReloadRoutes ListTargets"),
 }
 _SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits")
+_NOTICES: Final = {
+    *_methods(
+        f"{_AUTH}.NoticeService",
+        "GetNoticeSettings SetMutedKinds AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
+    ),
+    *_methods(f"{_METERING}.NoticeThresholdService", "GetLowBalance SetLowBalance"),
+}
 _CONSOLE: Final = (
-    _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _GROUNDING | _LISTING_MODELS | _HEALTH
+    _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _NOTICES | _GROUNDING | _LISTING_MODELS | _HEALTH
 )
 
 # Methods by full name. A method has the same name as an item of an exchange.
@@ -117,13 +125,14 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
         | _LISTING_MODELS
         | _READING
         | _SPEND_LIMITS
+        | _NOTICES
         | _STATEMENTS
         | _HEALTH
         | _REFLECTION
     ),
     Role.CONSOLE: frozenset(_CONSOLE),
     Role.OPERATOR_CONSOLE: frozenset(_CONSOLE | _OF_OPERATORS),
-    Role.AUTH: frozenset(),
+    Role.AUTH: frozenset(_methods(f"{_METERING}.NoticeOutboxService", "ListPendingNotices AcknowledgeNotices")),
     Role.ROUTER: frozenset(),
     Role.METERING: frozenset(),
 }

@@ -139,7 +139,7 @@ class BatchState:
         self.entries: list[Entry] = []
         self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
         self._prices = prices
-        self._now_us = now_us
+        self.now_us = now_us
         self._life_us = life_us
         self._live_holds = dict(live_holds or {})
         self.spend_book = SpendBook(spends, new_spends, now_us)
@@ -177,7 +177,7 @@ class BatchState:
             key_id = hold.key_id
         room = self.spend_book.room(account.account_id, key_id) if account.has_spend_limits else NO_LIMITS
         return RuleContext(
-            account, hold, booked, self._prices, self._now_us, self._life_us, claim, claimant, live_holds, room
+            account, hold, booked, self._prices, self.now_us, self._life_us, claim, claimant, live_holds, room
         )
 
     def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:

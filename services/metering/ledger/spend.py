@@ -164,14 +164,25 @@ class SpendRoom(NamedTuple):
 NO_LIMITS: Final = SpendRoom()
 
 
-def _spent(allowance: Allowance, now_us: int) -> LegatoError:
+class SpendLimitReached(LegatoError):
+    """A limit is spent, whatever else runs."""
+
+    def __init__(
+        self, reason: Reason, message: str, allowance: Allowance, *, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(reason, message, retry_after_s=retry_after_s)
+        self.allowance = allowance
+
+
+def _spent(allowance: Allowance, now_us: int) -> SpendLimitReached:
     if allowance.period == "total":
         message = f"The {_name(allowance)} is spent. Raise the limit to continue."
-        return LegatoError(Reason.SPEND_LIMIT_SPENT, message)
+        return SpendLimitReached(Reason.SPEND_LIMIT_SPENT, message, allowance)
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
     ends = "at midnight" if allowance.period == "day" else "on the first of the month"
     message = f"The {_name(allowance)} is spent. It starts anew {ends}, in UTC."
-    return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, message, retry_after_s=(until_us - now_us) / 1_000_000)
+    retry_after_s = (until_us - now_us) / 1_000_000
+    return SpendLimitReached(Reason.SPEND_LIMIT_EXCEEDED, message, allowance, retry_after_s=retry_after_s)
 
 
 def _name(allowance: Allowance) -> str:
@@ -221,6 +232,9 @@ class SpendBook:
         """Returns what the limits of an account and of one of its keys leave."""
         found = (self.spends.get(spend_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
         return SpendRoom(tuple(each for spend in found if spend is not None for each in spend.allowances()))
+
+    def spend_of(self, account_id: str, key_id: str) -> Spend:
+        return self.spends[spend_id(account_id, key_id)]
 
     def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         """Adds a charge, and a change of what is held, to the account and to the key."""

@@ -11,6 +11,7 @@ accounts = sa.Table(
     sa.Column("balance_nanos", sa.BigInteger),
     sa.Column("held_nanos", sa.BigInteger),
     sa.Column("has_spend_limits", sa.Boolean),
+    sa.Column("low_balance_nanos", sa.BigInteger),
 )
 
 # Columns are the fields of `records.Hold`, in their order.
@@ -106,6 +107,21 @@ spends = sa.Table(
     sa.Column("month_spent_nanos", sa.BigInteger),
     sa.Column("total_spent_nanos", sa.BigInteger),
     sa.Column("held_nanos", sa.BigInteger),
+)
+
+# Columns before the last are the fields of `notices.Notice`, in their order.
+notices = sa.Table(
+    "notices",
+    metadata,
+    sa.Column("notice_id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text),
+    sa.Column("account_id", sa.Text),
+    sa.Column("key_id", sa.Text),
+    sa.Column("period", sa.Text),
+    sa.Column("amount_nanos", sa.BigInteger),
+    sa.Column("threshold_nanos", sa.BigInteger),
+    sa.Column("recorded_at_us", sa.BigInteger),
+    sa.Column("acknowledged_at_us", sa.BigInteger),
 )
 
 price_versions = sa.Table(
