@@ -76,7 +76,7 @@ class NoticeDelivery:
             pause_us = self._pause_us(delivery.attempts)
             if pause_us is None:
                 state = DeliveryState.FAILED
-                self._log.warning("notice.given_up", delivery_id=delivery.delivery_id, channel=delivery.channel.value)
+                self._log.warning("notice.given_up", name=delivery.channel.value)
             else:
                 next_us = self._now_us() + pause_us
         self.attempts[delivery.channel, not failure] += 1

@@ -15,6 +15,7 @@ from services.auth.users.store import Connection
 from services.auth.users.store import notices as stored
 from services.auth.users.store.key_networks import forget_networks
 from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 
 KEPT_US: Final = 90 * DAY_US
@@ -90,7 +91,10 @@ class NoticeLoop:
             await work()
         except Exception as error:
             if part not in self._failing:
-                self._log.failure("notices.failed", error, part=part)
+                if isinstance(error, LegatoError) and error.reason is Reason.UNAVAILABLE:
+                    self._log.warning("notices.waiting", name=part)
+                else:
+                    self._log.failure("notices.failed", error, name=part)
             self._failing.add(part)
         else:
             self._failing.discard(part)

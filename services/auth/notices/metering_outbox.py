@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceAsyncStub
 
 NAME: Final = "Metering"
-TIMEOUT_S: Final = 10.0
+# Metering answers in milliseconds, and may be starting.
+TIMEOUT_S: Final = 3.0
 AT_ONCE_MOST: Final = 200
 
 
@@ -52,11 +53,11 @@ class MeteringOutbox:
         for channel in self._channels[:-1]:
             try:
                 with errors_of(NAME):
-                    return await getattr(channel.stub, method)(request, timeout=TIMEOUT_S)
+                    return await getattr(channel.stub, method)(request, timeout=TIMEOUT_S, wait_for_ready=True)
             except LegatoError:
                 continue
         with errors_of(NAME):
-            return await getattr(self._channels[-1].stub, method)(request, timeout=TIMEOUT_S)
+            return await getattr(self._channels[-1].stub, method)(request, timeout=TIMEOUT_S, wait_for_ready=True)
 
 
 async def take_over(database: Database, outbox: MeteringOutbox, recorder: NoticeRecorder) -> int:
