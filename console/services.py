@@ -10,8 +10,10 @@ import grpc.aio
 
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
+from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
@@ -24,6 +26,7 @@ from services.chassis.telemetry.log import Log
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceAsyncStub, KeyAdminServiceAsyncStub
     from protos.auth.v1.credentials_pb2_grpc import CredentialServiceAsyncStub, SignInMethodServiceAsyncStub
+    from protos.auth.v1.notices_pb2_grpc import NoticeServiceAsyncStub
     from protos.auth.v1.users_pb2_grpc import (
         AccountServiceAsyncStub,
         SignInServiceAsyncStub,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
         UserServiceAsyncStub,
     )
     from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
+    from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
     from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
     from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
@@ -56,6 +60,7 @@ class AuthStubs:
         self.users: UserServiceAsyncStub = UserServiceStub(channel)
         self.methods: SignInMethodServiceAsyncStub = SignInMethodServiceStub(channel)
         self.credentials: CredentialServiceAsyncStub = CredentialServiceStub(channel)
+        self.notices: NoticeServiceAsyncStub = NoticeServiceStub(channel)
         self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
         self.account_admin: AccountAdminServiceAsyncStub = AccountAdminServiceStub(channel)
         self.key_admin: KeyAdminServiceAsyncStub = KeyAdminServiceStub(channel)
@@ -67,6 +72,7 @@ class MeteringStubs:
         self.channel = channel
         self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
         self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
+        self.notice_thresholds: NoticeThresholdServiceAsyncStub = NoticeThresholdServiceStub(channel)
         self.credit_admin: CreditAdminServiceAsyncStub = CreditAdminServiceStub(channel)
 
 

@@ -117,7 +117,7 @@ class NoticeDelivery:
         subject = SUBJECTS[notice.kind].format(account=account_name)
         lines = [notice.summary, advise(notice.kind)]
         try:
-            await self._mail.send_notice(email, subject, lines, notice.account_id)
+            await self._mail.send_notice(email, subject, lines)
         except Exception as error:
             # The type alone: its text may have the address.
             raise DeliveryFailed(f"the mail server did not take it ({type(error).__name__})") from None
