@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from services.chassis.rpc.allowed_methods import Role, role_of, uri_of
+from services.chassis.rpc.allowed_methods import ALLOWED, Role, role_of, uri_of
 
 AUTHORITY = "ca"
 SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING)
@@ -79,14 +79,17 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
     is_service = role in SERVICES
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri_of(name))]
     names += [_host(host) for host in ([name, *hosts] if is_service else hosts)]
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if is_service else ExtendedKeyUsageOID.CLIENT_AUTH
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] if is_service else [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if is_service and role is not None and ALLOWED[role]:
+        # A service that also calls another.
+        usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
         _builder(subject, authority.subject, key.public_key(), days, now or datetime.now(UTC))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())

@@ -10,7 +10,7 @@ from protos.metering.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.metering.ledger.notices import Notice, NoticeRules
+from services.metering.ledger.notices import AccountNotice, NoticeRules
 from services.metering.store.notices import acknowledge, list_pending, read_threshold, set_threshold
 from services.metering.wire.operations import checked_id, invalid
 
@@ -64,7 +64,7 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
         return pb.LowBalance(threshold_nanos=threshold_nanos, is_default=own_nanos is None)
 
 
-def _from_notice(notice: Notice) -> pb.PendingNotice:
+def _from_notice(notice: AccountNotice) -> pb.PendingNotice:
     recorded = Timestamp()
     recorded.FromMicroseconds(notice.recorded_at_us)
     return pb.PendingNotice(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from services.auth.notices.records import MINUTE_US, Channel, Delivery, DeliveryState, Notice
+from services.auth.notices.records import MINUTE_US, Channel, Delivery, DeliveryState, OwnerNotice
 from services.auth.notices.webhook_client import WebhookClient, WebhookFailure
 from services.auth.notices.words import SUBJECTS, advise
 from services.auth.store.accounts import find_account
@@ -66,7 +66,7 @@ class NoticeDelivery:
         await asyncio.gather(*(self._deliver(delivery, notice) for delivery, notice in claimed))
         return len(claimed)
 
-    async def _deliver(self, delivery: Delivery, notice: Notice) -> None:
+    async def _deliver(self, delivery: Delivery, notice: OwnerNotice) -> None:
         send = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to
         state, failure, next_us = DeliveryState.DELIVERED, "", 0
         try:
@@ -95,7 +95,7 @@ class NoticeDelivery:
             return None
         return round(PAUSES_US[attempts_before] * (1 + JITTER * self._random()))
 
-    async def _post(self, delivery: Delivery, notice: Notice) -> None:
+    async def _post(self, delivery: Delivery, notice: OwnerNotice) -> None:
         webhook = await self._database.read(partial(stored.find_webhook, webhook_id=delivery.recipient_id))
         if webhook is None:
             raise DeliveryFailed("the webhook was removed")
@@ -104,7 +104,7 @@ class NoticeDelivery:
         now_s = self._now_us() // 1_000_000
         await self._webhooks.send(webhook.url, webhook.secret, notice.notice_id, notice.body.encode(), now_s)
 
-    async def _mail_to(self, delivery: Delivery, notice: Notice) -> None:
+    async def _mail_to(self, delivery: Delivery, notice: OwnerNotice) -> None:
         def look(connection: Connection) -> tuple[str, str]:
             user = find_user(connection, delivery.recipient_id)
             account = find_account(connection, notice.account_id)

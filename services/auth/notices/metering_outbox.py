@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from protos.metering.v1 import notices_pb2 as pb
 from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceStub
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import Kind, Notice, make_notice
+from services.auth.notices.records import Kind, OwnerNotice, make_notice
 from services.auth.users.store import Connection
 from services.auth.users.store.notices import key_names
 from services.chassis.database.database import Database
@@ -79,7 +79,7 @@ def _store(connection: Connection, *, pending: Sequence[pb.PendingNotice], recor
             recorder.record(connection, _to_notice(notice, names.get(notice.key_id, notice.key_id)))
 
 
-def _to_notice(pending: pb.PendingNotice, key_name: str) -> Notice:
+def _to_notice(pending: pb.PendingNotice, key_name: str) -> OwnerNotice:
     kind = Kind(pending.kind)
     data = _DATA[kind](pending)
     now_us = pending.record_time.ToMicroseconds()

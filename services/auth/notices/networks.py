@@ -15,7 +15,7 @@ from typing import Final
 from services.auth.checks import is_id
 from services.auth.keys import Peppers
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import DAY_US, Kind, Notice, id_of, make_notice
+from services.auth.notices.records import DAY_US, Kind, OwnerNotice, id_of, make_notice
 from services.auth.records import to_micros
 from services.auth.users.store import Connection
 from services.auth.users.store import key_networks as stored
@@ -112,7 +112,7 @@ class KeyNetworks:
         return hmac.digest(self._secrets[version], f"{key_id} {network}".encode(), "sha256")[:16]
 
 
-def _notice(account_id: str, key_id: str, key_name: str, network: str, digest: bytes, now_us: int) -> Notice:
+def _notice(account_id: str, key_id: str, key_name: str, network: str, digest: bytes, now_us: int) -> OwnerNotice:
     notice_id = id_of(Kind.KEY_NEW_NETWORK, key_id, digest.hex(), str(now_us))
     return make_notice(notice_id, account_id, Kind.KEY_NEW_NETWORK, key_id, key_name, {"network": network}, now_us)
 

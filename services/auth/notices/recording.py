@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from services.auth.notices.records import Channel, Delivery, Kind, Notice
+from services.auth.notices.records import Channel, Delivery, Kind, OwnerNotice
 from services.auth.users import codes
 from services.auth.users.store import Connection
 from services.auth.users.store import notices as stored
@@ -17,7 +17,7 @@ class NoticeRecorder:
         # Called after a notice was recorded, which may not be committed yet.
         self.on_new: Callable[[], None] = lambda: None
 
-    def record(self, connection: Connection, notice: Notice) -> bool:
+    def record(self, connection: Connection, notice: OwnerNotice) -> bool:
         """Adds a notice with its deliveries; False if it is there already: nothing is delivered twice for that."""
         if not stored.add_notice(connection, notice):
             return False
@@ -39,5 +39,5 @@ class NoticeRecorder:
         self.on_new()
         return True
 
-    def _is_mailed(self, connection: Connection, notice: Notice) -> bool:
+    def _is_mailed(self, connection: Connection, notice: OwnerNotice) -> bool:
         return notice.kind is Kind.TEST or notice.kind not in stored.muted_kinds(connection, notice.account_id)

@@ -41,7 +41,7 @@ class DeliveryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class OwnerNotice:
     notice_id: str
     account_id: str
     kind: Kind
@@ -67,7 +67,7 @@ def id_of(*subject: str) -> str:
 
 def make_notice(
     notice_id: str, account_id: str, kind: Kind, key_id: str, key_name: str, data: dict[str, Any], now_us: int
-) -> Notice:
+) -> OwnerNotice:
     body = {
         "id": notice_id,
         "kind": kind,
@@ -78,7 +78,7 @@ def make_notice(
         "summary": summarise(kind, key_name, data),
         "data": data,
     }
-    return Notice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)
+    return OwnerNotice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from services.auth import checks
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import KINDS, Channel, Delivery, Kind, Notice, Webhook, make_notice
+from services.auth.notices.records import KINDS, Channel, Delivery, Kind, OwnerNotice, Webhook, make_notice
 from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.store.accounts import find_account, lock_account
 from services.auth.users import codes
@@ -40,7 +40,7 @@ class NoticeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShownNotice:
-    notice: Notice
+    notice: OwnerNotice
     # With the address of the webhook, or the name of the owner.
     deliveries: Sequence[tuple[Delivery, str]]
 
@@ -159,7 +159,7 @@ class Notices:
             mail_recipients=len(stored.owners_with_email(connection, account_id)),
         )
 
-    def _shown(self, connection: Connection, notice: Notice, deliveries: Sequence[Delivery]) -> ShownNotice:
+    def _shown(self, connection: Connection, notice: OwnerNotice, deliveries: Sequence[Delivery]) -> ShownNotice:
         names = {each.webhook_id: each.url for each in stored.list_webhooks(connection, notice.account_id)}
         mailed = [each.recipient_id for each in deliveries if each.channel is Channel.MAIL]
         names |= names_of(connection, mailed) if mailed else {}

@@ -28,7 +28,7 @@ class NoticeRules(msgspec.Struct, frozen=True):
 NO_NOTICES: Final = NoticeRules()
 
 
-class Notice(msgspec.Struct, frozen=True):
+class AccountNotice(msgspec.Struct, frozen=True):
     """Fields are the table's columns."""
 
     notice_id: str
@@ -47,7 +47,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 def find_low_balances(
     found: Iterable[AccountBalance], after: dict[str, AccountBalance], rules: NoticeRules, now_us: int
-) -> Iterator[Notice]:
+) -> Iterator[AccountNotice]:
     """Yields a notice for each account whose balance has fallen below its threshold."""
     for before in found:
         account = after[before.account_id]
@@ -60,7 +60,7 @@ def find_low_balances(
             yield _notice("balance.low", account.account_id, "", "", amounts, now_us, now_us)
 
 
-def find_near_limits(book: SpendBook, rules: NoticeRules, now_us: int) -> Iterator[Notice]:
+def find_near_limits(book: SpendBook, rules: NoticeRules, now_us: int) -> Iterator[AccountNotice]:
     """Yields a notice for each spend limit of which a charge has used up the larger part."""
     if not rules.near_percent:
         return
@@ -75,7 +75,9 @@ def find_near_limits(book: SpendBook, rules: NoticeRules, now_us: int) -> Iterat
                 yield limit_notice("spend_limit.near", spend.account_id, spend.key_id, each, spend, now_us)
 
 
-def reached_limit(refusal: SpendLimitReached, account_id: str, key_id: str, book: SpendBook, now_us: int) -> Notice:
+def reached_limit(
+    refusal: SpendLimitReached, account_id: str, key_id: str, book: SpendBook, now_us: int
+) -> AccountNotice:
     """Returns the notice of the limit that a request was refused for: the same for every request of the period."""
     allowance = refusal.allowance
     subject_key = key_id if allowance.is_of_key else ""
@@ -85,7 +87,7 @@ def reached_limit(refusal: SpendLimitReached, account_id: str, key_id: str, book
 
 def limit_notice(
     kind: NoticeKind, account_id: str, key_id: str, allowance: Allowance, spend: Spend, now_us: int
-) -> Notice:
+) -> AccountNotice:
     # A limit that is raised can be reached again.
     begins_us = {"day": spend.day_us, "month": spend.month_us, "total": 0}[allowance.period]
     amounts = allowance.spent_nanos, allowance.limit_nanos
@@ -100,11 +102,11 @@ def _notice(
     amounts: tuple[int, int],
     occasion_us: int,
     now_us: int,
-) -> Notice:
+) -> AccountNotice:
     """Builds a notice; those with the same occasion and threshold are the same."""
     subject = "\n".join([kind, account_id, key_id, period, str(amounts[1]), str(occasion_us)])
     notice_id = "ntc_" + hashlib.sha256(subject.encode()).hexdigest()[:32]
-    return Notice(notice_id, kind, account_id, key_id, period, *amounts, now_us)
+    return AccountNotice(notice_id, kind, account_id, key_id, period, *amounts, now_us)
 
 
 def _spent_by_period(spend: Spend) -> Iterator[tuple[Period, int]]:

@@ -20,7 +20,7 @@ from services.metering.ledger.books import BatchState, CounterKey, LiveKey
 from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.notices import (
     NO_NOTICES,
-    Notice,
+    AccountNotice,
     NoticeRules,
     find_low_balances,
     find_near_limits,
@@ -210,7 +210,7 @@ def write_operations(
     books = _read(connection, written, prices, life_us)
     reach("read", written)
     outcomes: list[Outcome] = []
-    notices: dict[str, Notice] = {}
+    notices: dict[str, AccountNotice] = {}
     for operation in operations:
         if operation.account_id in locked_ids:
             outcomes.append(AccountLocked())
@@ -318,7 +318,7 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
 
 
 def _write_notices(
-    connection: sa.Connection, books: BatchState, rules: NoticeRules, notices: dict[str, Notice]
+    connection: sa.Connection, books: BatchState, rules: NoticeRules, notices: dict[str, AccountNotice]
 ) -> None:
     """Adds what the batch has caused to `notices`, and writes those that are new."""
     found = find_low_balances(books.found_accounts.values(), books.accounts, rules, books.now_us)

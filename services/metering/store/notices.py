@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from services.chassis.database.database import read_now_us
-from services.metering.ledger.notices import Notice
+from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.records import DAY_US, AccountBalance
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import accounts, notices
@@ -16,14 +16,14 @@ from services.metering.store.tables import accounts, notices
 # Longer than any month.
 KEPT_US: Final = 40 * DAY_US
 
-ADD_NOTICES: Final = insert_rows(notices, Notice.__struct_fields__, "ON CONFLICT (notice_id) DO NOTHING")
+ADD_NOTICES: Final = insert_rows(notices, AccountNotice.__struct_fields__, "ON CONFLICT (notice_id) DO NOTHING")
 
 
-def list_pending(connection: sa.Connection, most: int) -> list[Notice]:
+def list_pending(connection: sa.Connection, most: int) -> list[AccountNotice]:
     """Returns those that nobody has acknowledged, the oldest first."""
-    columns = [notices.c[name] for name in Notice.__struct_fields__]
+    columns = [notices.c[name] for name in AccountNotice.__struct_fields__]
     query = sa.select(*columns).where(notices.c.acknowledged_at_us.is_(None)).order_by(notices.c.recorded_at_us)
-    return [Notice(*row) for row in connection.execute(query.limit(most))]
+    return [AccountNotice(*row) for row in connection.execute(query.limit(most))]
 
 
 def acknowledge(connection: sa.Connection, notice_ids: Sequence[str]) -> None:

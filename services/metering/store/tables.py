@@ -109,7 +109,7 @@ spends = sa.Table(
     sa.Column("held_nanos", sa.BigInteger),
 )
 
-# Columns before the last are the fields of `notices.Notice`, in their order.
+# Columns before the last are the fields of `notices.AccountNotice`, in their order.
 notices = sa.Table(
     "notices",
     metadata,

@@ -17,7 +17,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.notices import Notice, NoticeRules
+from services.metering.ledger.notices import AccountNotice, NoticeRules
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.notice_servicer import (
@@ -45,7 +45,7 @@ async def spend(writer: Writer, number: int, nanos: int) -> None:
     await ask(writer, settle(number, completion=nanos // 10))
 
 
-async def pending(database: Database) -> list[Notice]:
+async def pending(database: Database) -> list[AccountNotice]:
     return await database.read(partial(list_pending, most=100))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, Notice, Webhook
+from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
 from services.auth.store.tables import accounts, keys
 from services.auth.users.records import User
 from services.auth.users.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
@@ -21,7 +21,7 @@ _PENDING: Final[sa.ColumnElement[str]] = sa.literal_column("'pending'")
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
 
 
-def add_notice(connection: sa.Connection, notice: Notice) -> bool:
+def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
     """Adds a notice; False if it is there already, or if there is no such account."""
     if connection.execute(sa.select(accounts.c.account_id).where(_is_account(notice.account_id))).first() is None:
         return False
@@ -55,7 +55,7 @@ def add_delivery(connection: sa.Connection, delivery: Delivery) -> None:
 
 def claim_due(
     connection: sa.Connection, now_us: int, lease_until_us: int, most: int, most_each: int
-) -> list[tuple[Delivery, Notice]]:
+) -> list[tuple[Delivery, OwnerNotice]]:
     """Takes deliveries that are due, for as long as the lease; `most_each` for one recipient. Another process takes
     others."""
     is_due = sa.and_(notice_deliveries.c.state == _PENDING, notice_deliveries.c.next_attempt_at_us <= now_us)
@@ -103,7 +103,7 @@ def retry_now(connection: sa.Connection, account_id: str, delivery_id: str, now_
 
 def list_notices(
     connection: sa.Connection, account_id: str, limit: int, *, only_failed: bool = False
-) -> list[tuple[Notice, list[Delivery]]]:
+) -> list[tuple[OwnerNotice, list[Delivery]]]:
     """Lists an account's notices with their deliveries, the newest first."""
     query = sa.select(notices).where(notices.c.account_id == account_id)
     if only_failed:
@@ -236,8 +236,8 @@ def to_delivery(row: sa.Row[Any]) -> Delivery:
     )
 
 
-def to_notice(row: sa.Row[Any]) -> Notice:
-    return Notice(row.notice_id, row.account_id, Kind(row.kind), row.key_id, row.body, row.created_at_us)
+def to_notice(row: sa.Row[Any]) -> OwnerNotice:
+    return OwnerNotice(row.notice_id, row.account_id, Kind(row.kind), row.key_id, row.body, row.created_at_us)
 
 
 def _to_webhook(row: sa.Row[Any]) -> Webhook:

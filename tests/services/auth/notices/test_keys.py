@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2
 from services.auth.notices.networks import FORGOTTEN_AFTER_US, NETWORKS_MOST, KeyNetworks
-from services.auth.notices.records import Notice
+from services.auth.notices.records import OwnerNotice
 from services.auth.service import AuthService
 from services.auth.users.store import notices as stored
 from services.auth.users.store.notice_tables import key_networks, notices
@@ -26,7 +26,7 @@ async def make_key(console: Console, account_id: str, days: int | None = None) -
     return str((await console.call(console.keys.CreateKey, request)).key.key_id)
 
 
-async def told(database: Database, account_id: str) -> list[Notice]:
+async def told(database: Database, account_id: str) -> list[OwnerNotice]:
     found = await database.read(partial(stored.list_notices, account_id=account_id, limit=100))
     return [notice for notice, _ in reversed(found)]
 
