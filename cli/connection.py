@@ -30,7 +30,9 @@ from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
+    from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
     from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
+    from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -104,6 +106,18 @@ class ServiceStubs:
     @property
     def spend_limits(self) -> SpendLimitServiceStub:
         return SpendLimitServiceStub(self._channel(METERING))
+
+    @property
+    def notices(self) -> "NoticeServiceStub":
+        from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
+
+        return NoticeServiceStub(self._channel("auth"))
+
+    @property
+    def notice_thresholds(self) -> "NoticeThresholdServiceStub":
+        from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+
+        return NoticeThresholdServiceStub(self._channel(METERING))
 
     @property
     def statements(self) -> StatementServiceStub:

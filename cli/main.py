@@ -22,6 +22,7 @@ COMMANDS = {
     "console": "Create a link that signs in to the web console.",
     "credits": "Grant and adjust credit, and show balances.",
     "limits": "Show and set how much an account or a key may spend.",
+    "notices": "Show and set what an account's owners are told, and how.",
     "memory": "Manage the notes for an account's chats.",
     "attachments": "Manage the documents for an account's chats.",
     "usage": "Show an account's usage.",

@@ -10,8 +10,10 @@ import grpc.aio
 
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
+from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
@@ -26,6 +28,7 @@ from services.chassis.telemetry.log import Log
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceAsyncStub, KeyAdminServiceAsyncStub
     from protos.auth.v1.credentials_pb2_grpc import CredentialServiceAsyncStub, SignInMethodServiceAsyncStub
+    from protos.auth.v1.notices_pb2_grpc import NoticeServiceAsyncStub
     from protos.auth.v1.users_pb2_grpc import (
         AccountServiceAsyncStub,
         SignInServiceAsyncStub,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
         UserServiceAsyncStub,
     )
     from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
+    from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceAsyncStub
     from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
     from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
     from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
@@ -60,6 +64,7 @@ class AuthStubs:
         self.users: UserServiceAsyncStub = UserServiceStub(channel)
         self.methods: SignInMethodServiceAsyncStub = SignInMethodServiceStub(channel)
         self.credentials: CredentialServiceAsyncStub = CredentialServiceStub(channel)
+        self.notices: NoticeServiceAsyncStub = NoticeServiceStub(channel)
         self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
         self.account_admin: AccountAdminServiceAsyncStub = AccountAdminServiceStub(channel)
         self.key_admin: KeyAdminServiceAsyncStub = KeyAdminServiceStub(channel)
@@ -72,6 +77,7 @@ class MeteringStubs:
         self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
         self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
         self.spend_limits: SpendLimitServiceAsyncStub = SpendLimitServiceStub(channel)
+        self.notice_thresholds: NoticeThresholdServiceAsyncStub = NoticeThresholdServiceStub(channel)
         self.credit_admin: CreditAdminServiceAsyncStub = CreditAdminServiceStub(channel)
 
 

@@ -73,11 +73,12 @@ async def assembled(
             settings.zone,
         ),
     )
-    principals = Principals(services.auths, clock, log, registry)
+    addresses = Addresses(settings.trusted_proxies)
+    principals = Principals(services.auths, clock, log, registry, addresses)
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = Models(services.routers)
-    wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, Addresses(settings.trusted_proxies), clock)
+    wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, addresses, clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
     entrance = Entrance(principals, wrong_key_limiter, saturation, metering)

@@ -16,6 +16,7 @@ from console.grounding import read_account
 from console.snippets import conversation_snippets
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, time_of
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2

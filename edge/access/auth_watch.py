@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from edge.access.known_keys import MaintenanceMode, PrincipalCache
+from edge.access.used_networks import KeyNetwork, UsedNetworks
 from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
@@ -27,6 +28,9 @@ SILENCE_S = 2.0
 PING_FORGOTTEN_AFTER_S = 60.0
 USED_KEYS_PER_PING = 1_000
 
+# Used keys, and networks that keys were used from.
+Told = tuple[list[str], list[KeyNetwork]]
+
 # Errors that a broken connection ends a stream with.
 _BREAKS = (grpc.RpcError, asyncio.InvalidStateError, TimeoutError)
 
@@ -36,6 +40,7 @@ class Watch:
         self,
         auth: AuthClient,
         principal_cache: PrincipalCache,
+        used_networks: UsedNetworks,
         maintenance: MaintenanceMode,
         on_news: Callable[[pb.WatchResponse], None],
         clock: Clock,
@@ -44,6 +49,7 @@ class Watch:
         """Calls `on_news` for each heartbeat with a newer epoch, after the cache was invalidated."""
         self._auth = auth
         self._principal_cache = principal_cache
+        self._used_networks = used_networks
         self._maintenance = maintenance
         self._on_news = on_news
         self._clock = clock
@@ -81,7 +87,7 @@ class Watch:
 
     async def _watch(self, replica: AuthReplica) -> None:
         """Reads and pings until the stream ends. The lease then expires by itself."""
-        told: dict[int, list[str]] = {}
+        told: dict[int, Told] = {}
         with replica.watched() as stream:
             # Each has its own task: cancelling a stream cancels the task that reads it, which must not be this one.
             parts = [
@@ -94,8 +100,9 @@ class Watch:
                 for part in parts:
                     part.cancel()
                 outcomes = await asyncio.gather(*parts, return_exceptions=True)
-                for key_ids in told.values():
+                for key_ids, networks in told.values():
                     self._principal_cache.add_used_keys(key_ids)
+                    self._used_networks.add(networks)
         if any(isinstance(outcome, TimeoutError) for outcome in outcomes):
             await replica.reconnect()
         for outcome in outcomes:
@@ -103,7 +110,7 @@ class Watch:
             if isinstance(outcome, Exception) and not isinstance(outcome, _BREAKS):
                 self._log.failure("watch.failed", outcome)
 
-    async def _read(self, stream: WatchCall, replica: AuthReplica, told: dict[int, list[str]]) -> None:
+    async def _read(self, stream: WatchCall, replica: AuthReplica, told: dict[int, Told]) -> None:
         while True:
             async with asyncio.timeout(SILENCE_S):
                 received = await stream.read()
@@ -115,8 +122,8 @@ class Watch:
             for ping_no in [number for number in told if number <= heartbeat.echoed_ping_no]:
                 del told[ping_no]
 
-    async def _ping(self, stream: WatchCall, told: dict[int, list[str]]) -> None:
-        """Pings. `told` collects the used keys that auth has not acknowledged."""
+    async def _ping(self, stream: WatchCall, told: dict[int, Told]) -> None:
+        """Pings. `told` collects the used keys and networks that auth has not acknowledged."""
         while True:
             ping_no, now_s = self._last_ping_no + 1, self._clock.elapsed_s()
             self._last_ping_no = ping_no
@@ -124,9 +131,13 @@ class Watch:
             self._sent_at_s[ping_no] = now_s
             self._forget_pings(now_s)
             used = self._principal_cache.pop_used_keys(USED_KEYS_PER_PING)
-            if used:
-                told[ping_no] = used
-            await stream.write(pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used))
+            networks = self._used_networks.pop(USED_KEYS_PER_PING)
+            if used or networks:
+                told[ping_no] = used, networks
+            ping = pb.WatchRequest(ping_no=ping_no, epoch=self._principal_cache.epoch, used_key_ids=used)
+            for key_id, network in networks:
+                ping.used_networks.add(key_id=key_id, network=network)
+            await stream.write(ping)
             await asyncio.sleep(PING_EVERY_S)
 
     def _apply(self, heartbeat: pb.WatchResponse) -> None:

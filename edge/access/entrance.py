@@ -110,6 +110,7 @@ class Entrance:
             if error.reason is Reason.KEY_INVALID:
                 self._wrong_key_limiter.count(scope)
             raise
+        self._principals.used_networks.note(principal, scope)
         if needed is not None:
             principal.require(needed)
         return principal

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
 from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys
+from edge.access.used_networks import UsedNetworks
 from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal
+from edge.wire.requests import Addresses
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.replicas import Replicas
@@ -28,13 +30,24 @@ LONGEST_KEY = 200
 
 
 class Principals:
-    def __init__(self, replicas: Replicas[AuthReplica], clock: Clock, log: Log, registry: Registry) -> None:
+    def __init__(
+        self,
+        replicas: Replicas[AuthReplica],
+        clock: Clock,
+        log: Log,
+        registry: Registry,
+        addresses: Addresses | None = None,
+    ) -> None:
+        """Finds the addresses of clients with `addresses`."""
         self._auth = AuthClient(replicas)
         self._clock = clock
         self._principal_cache = PrincipalCache(clock)
         self.maintenance = MaintenanceMode()
         self._running_keys = RunningKeys(self._auth.find_refused_keys)
-        self._watch = Watch(self._auth, self._principal_cache, self.maintenance, self._look_at_running, clock, log)
+        self.used_networks = UsedNetworks(addresses or Addresses(), clock)
+        self._watch = Watch(
+            self._auth, self._principal_cache, self.used_networks, self.maintenance, self._look_at_running, clock, log
+        )
         # Verifications under way, by the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         gauge(

@@ -68,9 +68,15 @@ class Addresses:
             return address
         return self._forwarded(scope) or address
 
+    def forwarded_header(self, scope: HttpScope) -> bytes:
+        """Returns what proxies say of the client; empty where none is trusted."""
+        if not self._trusted:
+            return b""
+        return b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+
     def _forwarded(self, scope: HttpScope) -> Address | None:
         """Returns the last address that is not a trusted proxy: a client can forge all before it."""
-        forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        forwarded = self.forwarded_header(scope)
         address = None
         for given in reversed(forwarded.decode("latin-1").split(",")):
             address = _to_address(given.strip())

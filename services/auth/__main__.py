@@ -5,6 +5,7 @@ import contextlib
 
 from services.auth.keys import parse_peppers
 from services.auth.metrics import show_auth
+from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
 from services.chassis.database.database import DatabaseClock, open_database
@@ -34,10 +35,12 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
         clock = DatabaseClock(database, SystemClock())
         await clock.set()
-        auth = AuthService(database, peppers, clock, log, console=settings.console)
-        show_auth(auth, registry)
         listen = settings.auth_listen or private_listen(settings.data, "auth")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
+        outbox = MeteringOutbox(settings.metering_address or private_listen(settings.data, "metering"), certificates)
+        opened.push_async_callback(outbox.close)
+        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=outbox)
+        show_auth(auth, registry)
         show_certificate(registry, certificates)
         server = RpcServer(
             listen,
@@ -56,6 +59,8 @@ async def main() -> None:
         await auth.note_peppers()
         await auth.encrypt_emails()
         await server.start()
+        delivering = asyncio.create_task(auth.notice_loop.run(settings.notice_interval_s))
+        opened.callback(delivering.cancel)
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()
@@ -64,7 +69,10 @@ async def main() -> None:
         # Closed only after edges could find another replica: without a watch they must verify every request.
         auth.watches.close()
         await server.stop(STOP_GRACE_S)
+        delivering.cancel()
         await auth.key_uses.written()
+        await auth.key_networks.written()
+        auth.webhook_client.close()
         await auth.mail.close()
         log.info("service.stopped")
 

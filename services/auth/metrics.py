@@ -1,11 +1,12 @@
 """Auth's metrics for Prometheus."""
 
 from services.auth.service import AuthService
-from services.chassis.telemetry.metrics import Registry, counters_of, gauge
+from services.chassis.telemetry.metrics import Registry, counters_of, gauge, gauges
 
 
 def show_auth(auth: AuthService, registry: Registry) -> None:
     verifier, watches = auth.verifier, auth.watches
+    deliveries, loop = auth.notice_delivery, auth.notice_loop
     counters_of(
         registry,
         "legato_verifications",
@@ -19,4 +20,21 @@ def show_auth(auth: AuthService, registry: Registry) -> None:
         "legato_keys_readable",
         "1 if auth can read key changes, otherwise 0. While it is 0, edges do not use their cached keys.",
         lambda: watches.can_read,
+    )
+    counters_of(
+        registry,
+        "legato_notice_deliveries",
+        "Attempts to deliver a notice to an account's owners.",
+        ["channel", "outcome"],
+        lambda: [
+            ([channel.value, "delivered" if is_done else "failed"], count)
+            for (channel, is_done), count in list(deliveries.attempts.items())
+        ],
+    )
+    gauges(
+        registry,
+        "legato_notices_undelivered",
+        "Deliveries of notices that are waiting for an attempt, and dead letters, which were given up.",
+        ["state"],
+        lambda: [([state.value], count) for state, count in loop.undelivered.items()],
     )

@@ -14,6 +14,10 @@ def to_micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
+def from_micros(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
 class Scope(StrEnum):
     INFERENCE = "inference"
     MODELS = "models"

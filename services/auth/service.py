@@ -8,6 +8,14 @@ from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.maintenance_servicer import register_maintenance_admin
+from services.auth.notices.delivery import NoticeDelivery
+from services.auth.notices.loop import NoticeLoop
+from services.auth.notices.metering_outbox import MeteringOutbox
+from services.auth.notices.networks import KeyNetworks
+from services.auth.notices.recording import NoticeRecorder
+from services.auth.notices.service import Notices
+from services.auth.notices.servicer import register_notices
+from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
 from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
 from services.auth.servicer import register_account_admin, register_auth, register_key_admin
@@ -31,6 +39,7 @@ from services.auth.users.sign_in import SignIn
 from services.auth.users.smtp import MailSender
 from services.auth.users.store import Connection
 from services.auth.users.store.encrypted import encrypt_anew, use_cipher
+from services.auth.users.store.notice_tables import notices, webhooks
 from services.auth.users.store.tables import invitations, users
 from services.auth.users.totp import parse_cipher
 from services.auth.users.user_admin import UserAdmin
@@ -45,6 +54,14 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+_ENCRYPTED = (
+    (users, "email"),
+    (invitations, "email"),
+    (webhooks, "url"),
+    (webhooks, "secret"),
+    (notices, "body"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +80,8 @@ class ConsoleOptions:
     oidc: OidcClient | None = None
     # None: no mail is sent.
     mail_sender: MailSender | None = None
+    # None: webhooks on the internet alone.
+    webhook_client: WebhookClient | None = None
 
 
 class AuthService:
@@ -74,7 +93,10 @@ class AuthService:
         log: Log,
         sleep: Sleep = asyncio.sleep,
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
+        outbox: MeteringOutbox | None = None,
     ) -> None:
+        """Takes metering's notices over from `outbox`."""
+
         async def read_changes(since_epoch: int) -> Changes:
             row = await database.read_row(READ_EPOCH)
             if row is not None and (unchanged := unchanged_since(row, since_epoch)) is not None:
@@ -88,7 +110,6 @@ class AuthService:
         use_cipher(database, self._cipher)
         self.verifier = Verifier(database, peppers, clock, log)
         self.key_uses = KeyUses(database, clock, log)
-        self.watches = Watches(read_changes, self.key_uses.note, clock, log)
         self.audit = audit = AuditLog(peppers, clock)
         accounts = AccountAdmin(database, audit, clock, log, sleep)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
@@ -98,6 +119,13 @@ class AuthService:
         passkeys = Passkeys(origins)
         sender, origin = console.mail_sender, origins[0] if origins else ""
         self.mail = mail = Mail(database, peppers, audit, sessions.now_us, log, sender, origin)
+        self.webhook_client = webhook_client = console.webhook_client or WebhookClient()
+        recorder = NoticeRecorder(is_mail_offered=mail.is_offered)
+        owners_notices = Notices(database, recorder, webhook_client, audit, sessions.now_us)
+        self.notice_delivery = delivery = NoticeDelivery(database, webhook_client, mail, sessions.now_us, log)
+        self.notice_loop = NoticeLoop(database, recorder, delivery, outbox, sessions.now_us, log)
+        self.key_networks = KeyNetworks(database, peppers, recorder, clock, log)
+        self.watches = Watches(read_changes, self.key_uses.note, clock, log, note_networks=self.key_networks.note)
         self.users = users = UserAdmin(database, peppers, clock, audit)
         self.sign_in = sign_in = SignIn(database, peppers, sessions, passkeys, audit, mail, log)
         cipher = parse_cipher(console.encryption_key)
@@ -118,6 +146,7 @@ class AuthService:
                 users,
             ),
             *register_credentials(sign_in, passwords, oidc),
+            register_notices(owners_notices),
             register_account(
                 accounts,
                 keys,
@@ -149,7 +178,7 @@ class AuthService:
         """Encrypts addresses that are in plain text or under an earlier key, before anything is served."""
 
         def encrypt(connection: Connection) -> int:
-            return sum(encrypt_anew(connection, table, self._cipher) for table in (users, invitations))
+            return sum(encrypt_anew(connection, table, self._cipher, column) for table, column in _ENCRYPTED)
 
         if await self._database.write(encrypt):
             self._log.info("emails.encrypted")

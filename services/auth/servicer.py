@@ -191,7 +191,8 @@ def _to_principal(verified: Verified) -> pb.Principal:
 async def _to_pings(requests: AsyncIterator[pb.WatchRequest]) -> AsyncIterator[Ping]:
     # Not a generator expression: that would start receiving at once, and gRPC fails if nobody continues it.
     async for request in requests:
-        yield Ping(request.ping_no, request.epoch, request.used_key_ids)
+        networks = [(used.key_id, used.network) for used in request.used_networks]
+        yield Ping(request.ping_no, request.epoch, request.used_key_ids, networks)
 
 
 def _to_watch_response(heartbeat: Heartbeat) -> pb.WatchResponse:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from services.auth.keys import parse_peppers
+from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
 from services.auth.records import KeyLimits
 from services.auth.users.encryption import parse_encryption_key
@@ -15,7 +16,15 @@ from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.residency import DataStore, keep_in_canada
-from services.chassis.settings import ConsoleRole, OperationsListen, PostgresAddress, SecondsOrZero, check_all
+from services.chassis.rpc.replicas import parse_endpoints
+from services.chassis.settings import (
+    ConsoleRole,
+    OperationsListen,
+    PostgresAddress,
+    Seconds,
+    SecondsOrZero,
+    check_all,
+)
 
 if TYPE_CHECKING:
     from services.auth.service import ConsoleOptions
@@ -60,6 +69,12 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     # The mail server, and who mail is from. Empty: no mail is sent.
     smtp_url: str = ""
     mail_from: str = ""
+    # Metering's addresses, whose notices are delivered. Empty: a socket in `data`.
+    metering_address: str = ""
+    # How often notices are looked for.
+    notice_interval_s: Seconds = 10.0
+    # Whether webhooks may be in private networks, and without TLS.
+    webhook_private_networks: bool = False
     # Metering's defaults: no member can give a key more. 0: unlimited.
     requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])] = 3_000
     tokens_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_LIMITS["tokens_per_minute"])] = 0
@@ -79,6 +94,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             partial(parse_oidc_client, self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret),
             partial(parse_mail_server, self.smtp_url, self.mail_from),
             partial(parse_encryption_key, self.credential_encryption_key),
+            partial(parse_endpoints, self.metering_address),
         )
 
     @property
@@ -96,4 +112,5 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             encryption_key=self.credential_encryption_key,
             oidc=parse_oidc_client(self.oidc_issuer, self.oidc_client_id, self.oidc_client_secret),
             mail_sender=MailSender(mail_server) if mail_server else None,
+            webhook_client=WebhookClient(allows_private=self.webhook_private_networks),
         )

@@ -18,6 +18,8 @@ from services.chassis.timing.deadlines import Clock
 # Callers ping five times a second. gRPC does not notice a caller that vanished silently; this timeout does.
 SILENCE_S: Final = 10.0
 
+NoteNetworks = Callable[[Sequence[tuple[str, str]]], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Ping:
@@ -26,6 +28,8 @@ class Ping:
     epoch: int
     # Keys that the caller has recently accepted.
     used_key_ids: Sequence[str] = ()
+    # Keys with networks that they were recently used from.
+    used_networks: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,17 @@ class _NewestPing:
         ping, self._ping = self._ping, None
         return ping
 
-    async def fill_from(self, pings: AsyncIterator[Ping], note_uses: Callable[[Sequence[str]], None]) -> None:
+    async def fill_from(
+        self, pings: AsyncIterator[Ping], note_uses: Callable[[Sequence[str]], None], note_networks: NoteNetworks
+    ) -> None:
         try:
             async for ping in pings:
                 self.put(ping)
                 # Uses of every ping count, even if a newer one replaces it before it is answered.
                 if ping.used_key_ids:
                     note_uses(ping.used_key_ids)
+                if ping.used_networks:
+                    note_networks(ping.used_networks)
         finally:
             self.close()
 
@@ -82,11 +90,14 @@ class Watches:
         log: Log,
         *,
         silence_s: float = SILENCE_S,
+        note_networks: NoteNetworks = lambda used: None,
     ) -> None:
         """Serves watches; `read_changes(epoch)` reads from the primary database, each time, what changed after that
-        epoch. `note_uses` records used keys and returns at once: no heartbeat waits for it."""
+        epoch. `note_uses` records used keys and `note_networks` their networks, and both return at once: no heartbeat
+        waits for them."""
         self._read_changes = read_changes
         self._note_uses = note_uses
+        self._note_networks = note_networks
         self._clock = clock
         self._log = log
         self._silence_s = silence_s
@@ -104,7 +115,7 @@ class Watches:
         newest = _NewestPing()
         self._open.add(newest)
         # Pings are received during reads and sends: their order of arrival matters.
-        receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses))
+        receiving = asyncio.create_task(newest.fill_from(pings, self._note_uses, self._note_networks))
         try:
             while (ping := await self._next_ping(newest)) is not None:
                 read_at_us = to_micros(self._clock.now())

@@ -24,6 +24,12 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
+from services.metering.notice_servicer import (
+    NoticeOutboxServicer,
+    NoticeThresholdServicer,
+    register_outbox,
+    register_thresholds,
+)
 from services.metering.payment_servicer import PaymentBookingServicer, register_payment_booking
 from services.metering.price_watch import PriceWatch
 from services.metering.retention import Retention
@@ -67,7 +73,8 @@ async def main() -> None:
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
         waits = {"settlement_delay_s": SETTLEMENT_DELAY_S, "pace_s": PACE_UNDER_LOAD_S}
-        writer = Writer(database, prices, hold_life_s, log, **waits)
+        notice_rules = settings.notice_rules
+        writer = Writer(database, prices, hold_life_s, log, notice_rules=notice_rules, **waits)
         opened.push_async_callback(writer.close)
         limiter: Limiter = LocalLimiter(clock)
         if settings.valkey_url:
@@ -89,6 +96,8 @@ async def main() -> None:
             partial(register_spend_limits, SpendLimitServicer(database, writer)),
             partial(register_statements, StatementServicer(database, metering.totals)),
             partial(register_payment_booking, PaymentBookingServicer(writer)),
+            partial(register_outbox, NoticeOutboxServicer(database)),
+            partial(register_thresholds, NoticeThresholdServicer(database, notice_rules)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)

@@ -17,6 +17,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import UnmatchedSettlement
+from services.metering.ledger.notices import NO_NOTICES, NoticeRules
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AnswerT,
@@ -70,6 +71,7 @@ class Writer:
         settlement_delay_s: float = 0.0,
         pace_s: float = 0.0,
         lock_wait_s: float = LOCK_WAIT_S,
+        notice_rules: NoticeRules = NO_NOTICES,
     ) -> None:
         """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `settlement_delay_s` is how
         long an operation that no client waits for may be delayed. After a batch with several that clients waited for,
@@ -77,6 +79,7 @@ class Writer:
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
+        self._notice_rules = notice_rules
         self._log = log
         # The event loop's clock has a resolution of milliseconds.
         self._clock = SystemClock()
@@ -282,6 +285,7 @@ class Writer:
                 prices=self._prices,
                 life_us=self._life_us,
                 skips_locked=skips_locked,
+                notice_rules=self._notice_rules,
             ),
             lock_timeout_s=SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
         )

@@ -8,6 +8,7 @@ import msgspec
 
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.gcra import LARGEST_LIMITS, Rate
+from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import (
     ConsoleRole,
@@ -16,9 +17,11 @@ from services.chassis.settings import (
     PostgresAddress,
     Seconds,
     SecondsOrZero,
+    SettingsError,
     check_all,
 )
 from services.metering.ledger.months import RetentionPolicy
+from services.metering.ledger.notices import NoticeRules
 from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
@@ -97,6 +100,10 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_usage_months: Annotated[int, msgspec.Meta(ge=0, le=1_200)] = 0
     # A folder for entries that are pruned; empty: they are deleted.
     retention_archive: Path | None = None
+    # Owners get a notice when a balance falls below this many dollars, unless the account has its own threshold, and
+    # when this part of a spend limit is spent. 0: never.
+    low_balance_usd: str = "1"
+    spend_limit_near_percent: Annotated[int, msgspec.Meta(ge=0, le=99)] = 80
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
     metering_metrics_listen: OperationsListen = ""
 
@@ -109,7 +116,21 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def check(self) -> None:
-        check_all(partial(keep_in_canada, self.stores), partial(check_public_keys, self.access_token_public_keys))
+        check_all(
+            partial(keep_in_canada, self.stores),
+            partial(check_public_keys, self.access_token_public_keys),
+            lambda: self.notice_rules,
+        )
+
+    @property
+    def notice_rules(self) -> NoticeRules:
+        try:
+            low_balance_nanos = parse_usd(self.low_balance_usd)
+        except ValueError as error:
+            raise SettingsError(f"LEGATO_LOW_BALANCE_USD: {error}") from None
+        if not 0 <= low_balance_nanos <= LARGEST_BOOKING_NANOS:
+            raise SettingsError("LEGATO_LOW_BALANCE_USD: must not be negative, and at most a million dollars")
+        return NoticeRules(low_balance_nanos, self.spend_limit_near_percent)
 
     @property
     def unpaid_limit(self) -> UnpaidLimit:

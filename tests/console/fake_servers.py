@@ -6,8 +6,9 @@ from typing import Any
 
 import grpc.aio
 
-from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, users_pb2_grpc
+from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, notices_pb2_grpc, users_pb2_grpc
 from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, statements_pb2_grpc
+from protos.metering.v1 import notices_pb2_grpc as metering_notices_pb2_grpc
 from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
 from tests.console.fake_operator_services import OperatorFakes
@@ -64,7 +65,13 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         credentials_pb2_grpc.add_CredentialServiceServicer_to_server(
             servicer(credentials_pb2_grpc.CredentialServiceServicer, "CredentialService", fakes), server
         )
+        notices_pb2_grpc.add_NoticeServiceServicer_to_server(
+            servicer(notices_pb2_grpc.NoticeServiceServicer, "NoticeService", fakes), server
+        )
     elif service == "metering":
+        metering_notices_pb2_grpc.add_NoticeThresholdServiceServicer_to_server(
+            servicer(metering_notices_pb2_grpc.NoticeThresholdServiceServicer, "NoticeThresholdService", fakes), server
+        )
         metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(
             servicer(metering_pb2_grpc.CreditAdminServiceServicer, "CreditAdminService", fakes), server
         )

@@ -14,6 +14,7 @@ from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fake_credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fake_grounding import GroundingFakes
+from tests.console.fake_notices import NoticeFakes
 from tests.console.fake_operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fake_payments import PaymentFakes
 from tests.console.fake_spends import SpendFakes
@@ -29,7 +30,7 @@ SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes):
+class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         self.is_operator = False
         self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
+        self.reset_notices()
         self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
         self.reset_credentials()
 

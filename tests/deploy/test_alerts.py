@@ -103,6 +103,18 @@ def test_an_audit_is_overdue_an_hour_after_its_time(tmp_path: Path, interval_s: 
 
 
 @pytest.mark.parametrize(
+    ("delivered", "summary"), [("0+0x90", "The mail server takes no notices to owners"), ("0+1x90", "")]
+)
+def test_mail_that_never_succeeds_is_told(tmp_path: Path, delivered: str, summary: str) -> None:
+    figures = {
+        'legato_notice_deliveries_total{channel="mail",outcome="failed"}': "0+1x90",
+        'legato_notice_deliveries_total{channel="mail",outcome="delivered"}': delivered,
+        'legato_notice_deliveries_total{channel="webhook",outcome="delivered"}': "0+1x90",
+    }
+    assert agrees(tmp_path, figures, "NoticesNotMailed", "80m", summary)
+
+
+@pytest.mark.parametrize(
     ("overdue", "summary"),
     [
         ("3+0x60", ""),

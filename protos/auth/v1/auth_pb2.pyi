@@ -240,6 +240,7 @@ class WatchRequest(_message.Message):
     PING_NO_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     USED_KEY_IDS_FIELD_NUMBER: _builtins.int
+    USED_NETWORKS_FIELD_NUMBER: _builtins.int
     ping_no: _builtins.int
     epoch: _builtins.int
     """The newest epoch that the caller has acted on."""
@@ -247,20 +248,48 @@ class WatchRequest(_message.Message):
     def used_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys that the caller has accepted, each told once an hour."""
 
+    @_builtins.property
+    def used_networks(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyNetwork]:
+        """Networks from which keys were used, each told once an hour."""
+
     def __init__(
         self,
         *,
         ping_no: _builtins.int = ...,
         epoch: _builtins.int = ...,
         used_key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        used_networks: _abc.Iterable[Global___KeyNetwork] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "ping_no", b"ping_no", "used_key_ids", b"used_key_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "ping_no", b"ping_no", "used_key_ids", b"used_key_ids", "used_networks", b"used_networks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
+
+@_typing.final
+class KeyNetwork(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    NETWORK_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    network: _builtins.str
+    """The first 24 bits of an IPv4 address, or the first 48 of an IPv6 address, such as 203.0.113.0/24."""
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        network: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "network", b"network"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyNetwork: _TypeAlias = KeyNetwork  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):

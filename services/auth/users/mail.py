@@ -81,6 +81,14 @@ class Mail:
                 self._deliver(user.email, subject, [what, advice], f"{self._origin}/security", "Open the security page")
             )
 
+    async def send_notice(self, email: str, subject: str, lines: list[str]) -> None:
+        """Sends a notice to an owner, once; raises if the server does not take it. Callers try again."""
+        if self._sender is None:
+            raise OSError("no mail server is set")
+        link = f"{self._origin}/settings/notices"
+        text = "\n\n".join([*lines, link]) + "\n"
+        await self._sender.send(email, subject, text, _page(subject, lines, link, "Open the page of notices"))
+
     async def close(self) -> None:
         """Gives messages on their way a moment."""
         if self._sending:

@@ -70,6 +70,19 @@ RULES: Final[dict[str, AccessRule]] = {
             _recent(_OWNER): "InviteMember ChangeMemberRole",
         },
     ),
+    **_rules(
+        "auth.v1.NoticeService",
+        {
+            replace(_OWNER, or_operator=True): "GetNoticeSettings ListNotices ResendNotice",
+            _OWNER: "SetMutedKinds RemoveWebhook SendTestNotice",
+            # A webhook learns which networks keys are used from.
+            _recent(_OWNER): "AddWebhook",
+        },
+    ),
+    **_rules(
+        "metering.v1.NoticeThresholdService",
+        {_READER: "GetLowBalance", replace(_OWNER, or_operator=True): "SetLowBalance"},
+    ),
     **_rules("metering.v1.MeteringService", {_READER: "ListUsage GetBalance GetRequest"}),
     **_rules(
         "metering.v1.SpendLimitService",

@@ -25,8 +25,9 @@ class Role(Enum):
     OPERATOR_CONSOLE = "operator-console"
     # Books what was paid by card, in metering; the consoles call it.
     PAYMENTS = "payments"
-    # Servers only: they make no calls.
+    # Takes over the notices that metering records, and makes no other calls.
     AUTH = "auth"
+    # Servers only: they make no calls.
     ROUTER = "router"
     METERING = "metering"
 
@@ -108,9 +109,15 @@ _OF_OPERATORS: Final = {
 _SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits InheritSpendLimits")
 _PAYING: Final = _methods(f"{_PAYMENTS}.PaymentService", "GetPaymentOptions CreateCheckout GetCheckout ReceiveEvent")
 _BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookPayment")
-_CONSOLE: Final = (
-    _SIGNING_IN | _OF_USERS | _READING | _STATEMENTS | _SPEND_LIMITS | _GROUNDING | _LISTING_MODELS | _PAYING | _HEALTH
-)
+_NOTICES: Final = {
+    *_methods(
+        f"{_AUTH}.NoticeService",
+        "GetNoticeSettings SetMutedKinds AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
+    ),
+    *_methods(f"{_METERING}.NoticeThresholdService", "GetLowBalance SetLowBalance"),
+}
+_OF_ACCOUNTS: Final = _READING | _STATEMENTS | _SPEND_LIMITS | _NOTICES | _PAYING
+_CONSOLE: Final = _SIGNING_IN | _OF_USERS | _OF_ACCOUNTS | _GROUNDING | _LISTING_MODELS | _HEALTH
 
 # Methods by full name. A method has the same name as an item of an exchange.
 ALLOWED: Final[dict[Role, frozenset[str]]] = {
@@ -124,6 +131,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
         | _LISTING_MODELS
         | _READING
         | _SPEND_LIMITS
+        | _NOTICES
         | _STATEMENTS
         | _HEALTH
         | _REFLECTION
@@ -131,7 +139,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.CONSOLE: frozenset(_CONSOLE),
     Role.OPERATOR_CONSOLE: frozenset(_CONSOLE | _OF_OPERATORS),
     Role.PAYMENTS: frozenset(_BOOKING_PAYMENTS | _HEALTH),
-    Role.AUTH: frozenset(),
+    Role.AUTH: frozenset(_methods(f"{_METERING}.NoticeOutboxService", "ListPendingNotices AcknowledgeNotices")),
     Role.ROUTER: frozenset(),
     Role.METERING: frozenset(),
 }

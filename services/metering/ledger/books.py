@@ -204,7 +204,7 @@ class BatchState:
         self.entries: list[Entry] = []
         self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
         self._prices = prices
-        self._now_us = now_us
+        self.now_us = now_us
         self._life_us = life_us
         self._live_holds = dict(live_holds or {})
         self.spend_book = SpendBook(spends, new_spends, now_us, past_spends)
@@ -242,9 +242,9 @@ class BatchState:
             live_holds, key_id = self._live_holds_of(operation), operation.key_id
         elif hold is not None:
             key_id = hold.key_id
-            hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self._now_us)
+            hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self.now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
-        found = account, hold, booked, self._prices, self._now_us, self._life_us
+        found = account, hold, booked, self._prices, self.now_us, self._life_us
         return RuleContext(*found, claim, claimant, live_holds, room, returned)
 
     def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:

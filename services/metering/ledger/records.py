@@ -28,6 +28,8 @@ class AccountBalance(msgspec.Struct, frozen=True):
     held_nanos: int = 0
     # Whether the account or any of its keys has, or had, a spend limit.
     has_spend_limits: bool = False
+    # Below it, owners get a notice; None: the service's threshold applies. Operations never change it.
+    low_balance_nanos: int | None = None
 
     @property
     def free_nanos(self) -> int:

@@ -134,6 +134,10 @@ class Allowance(NamedTuple):
         """What a request may hold if no other runs."""
         return max(0, self.limit_nanos - self.spent_nanos)
 
+    def is_below(self, total_nanos: int) -> bool:
+        """Returns whether a request costs more than a whole day's or month's limit: not even a new one helps."""
+        return self.limit_nanos < total_nanos and self.period != "total"
+
 
 class PastPeriod(NamedTuple):
     """A day or a month of an account, or of a key, that is over."""
@@ -169,10 +173,13 @@ class SpendRoom(NamedTuple):
 
     def refuse(self, least_nanos: int, now_us: int) -> None:
         """Raises if a request that needs `least_nanos` does not fit."""
-        reached = self.limit_reached(least_nanos, now_us)
-        if reached is not None:
+        over = self._over(least_nanos)
+        if over is not None:
+            reached = _reached(over, least_nanos, now_us)
             reason = Reason.SPEND_LIMIT_SPENT if reached.retry_after_s is None else Reason.SPEND_LIMIT_EXCEEDED
-            raise LegatoError(reason, reached.message, retry_after_s=reached.retry_after_s)
+            if over.is_below(least_nanos):
+                raise LegatoError(reason, reached.message)
+            raise SpendLimitRefusal(reason, reached, over)
         held = next((each for each in self.allowances if each.free_nanos < least_nanos), None)
         if held is not None:
             message = (
@@ -183,18 +190,29 @@ class SpendRoom(NamedTuple):
     def limit_reached(self, total_nanos: int, now_us: int) -> SpendLimitReached | None:
         """Returns the limit that leaves a request less than this, whether or not others run; the one that lasts
         longest."""
+        over = self._over(total_nanos)
+        return None if over is None else _reached(over, total_nanos, now_us)
+
+    def _over(self, total_nanos: int) -> Allowance | None:
         over = [each for each in self.allowances if each.unspent_nanos < total_nanos]
-        too_small = next((each for each in over if each.limit_nanos < total_nanos and each.period != "total"), None)
-        if too_small is not None:
-            # Not even a new day or month helps.
-            return SpendLimitReached(f"This request costs more than the {_name(too_small)}.")
-        return _spent(max(over, key=lambda each: PERIODS.index(each.period)), now_us) if over else None
+        too_small = next((each for each in over if each.is_below(total_nanos)), None)
+        return too_small or max(over, key=lambda each: PERIODS.index(each.period), default=None)
 
 
 NO_LIMITS: Final = SpendRoom()
 
 
-def _spent(allowance: Allowance, now_us: int) -> SpendLimitReached:
+class SpendLimitRefusal(LegatoError):
+    """A limit is spent, whatever else runs."""
+
+    def __init__(self, reason: Reason, reached: SpendLimitReached, allowance: Allowance) -> None:
+        super().__init__(reason, reached.message, retry_after_s=reached.retry_after_s)
+        self.allowance = allowance
+
+
+def _reached(allowance: Allowance, total_nanos: int, now_us: int) -> SpendLimitReached:
+    if allowance.is_below(total_nanos):
+        return SpendLimitReached(f"This request costs more than the {_name(allowance)}.")
     if allowance.period == "total":
         return SpendLimitReached(f"The {_name(allowance)} is spent. Raise the limit to continue.")
     until_us = next_day_us(now_us) if allowance.period == "day" else next_month_us(now_us)
@@ -279,6 +297,9 @@ class SpendBook:
             else each._replace(spent_nanos=spent_nanos, held_nanos=0)
             for each in allowances
         ]
+
+    def spend_of(self, account_id: str, key_id: str) -> Spend:
+        return self.spends[spend_id(account_id, key_id)]
 
     def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         """Adds a charge, and a change of what is held, to the account and to the key."""

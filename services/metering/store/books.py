@@ -18,6 +18,14 @@ from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.books import BatchState, CounterKey, LiveKey
 from services.metering.ledger.holds import CLAIM_LIFE_US
+from services.metering.ledger.notices import (
+    NO_NOTICES,
+    AccountNotice,
+    NoticeRules,
+    find_low_balances,
+    find_near_limits,
+    reached_limit,
+)
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AccountBalance,
@@ -30,6 +38,8 @@ from services.metering.ledger.records import (
     Reserve,
     RestorePayment,
 )
+from services.metering.ledger.spend import SpendLimitRefusal
+from services.metering.store.notices import ADD_NOTICES
 from services.metering.store.prices import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.spends import (
@@ -194,14 +204,17 @@ def write_operations(
     life_us: int,
     *,
     skips_locked: bool = False,
+    notice_rules: NoticeRules = NO_NOTICES,
 ) -> list[Outcome]:
     """Returns the answer to each operation, or the error that refuses it. With `skips_locked` it does not wait for
-    locked accounts: their operations are refused with AccountLocked."""
+    locked accounts: their operations are refused with AccountLocked. Notices by `notice_rules` are part of the same
+    transaction."""
     locked_ids = _locked_by_others(connection, operations) if skips_locked else frozenset()
     written = [operation for operation in operations if operation.account_id not in locked_ids]
     books = _read(connection, written, prices, life_us)
     reach("read", written)
     outcomes: list[Outcome] = []
+    notices: dict[str, AccountNotice] = {}
     for operation in operations:
         if operation.account_id in locked_ids:
             outcomes.append(AccountLocked())
@@ -210,7 +223,13 @@ def write_operations(
             outcomes.append(books.apply(operation))
         except LegatoError as refusal:
             outcomes.append(refusal)
+            if type(refusal) is SpendLimitRefusal and type(operation) is Reserve and notice_rules is not NO_NOTICES:
+                account_id, key_id = operation.account_id, operation.key_id
+                notice = reached_limit(refusal, account_id, key_id, books.spend_book, books.now_us)
+                notices[notice.notice_id] = notice
     _write(connection, books)
+    if notice_rules is not NO_NOTICES:
+        _write_notices(connection, books, notice_rules, notices)
     reach("written", written)
     return outcomes
 
@@ -301,11 +320,24 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     ]
     _put(connection, _INSERT_ACCOUNTS, new_accounts)
     changed_accounts = [
-        (*astuple(account), found.balance_nanos, found.held_nanos)
+        (*astuple(account)[:-1], found.balance_nanos, found.held_nanos)
         for found in books.found_accounts.values()
         if (account := books.accounts[found.account_id]) != found
     ]
     _put(connection, _UPDATE_ACCOUNTS, changed_accounts)
+
+
+def _write_notices(
+    connection: sa.Connection, books: BatchState, rules: NoticeRules, notices: dict[str, AccountNotice]
+) -> None:
+    """Adds what the batch has caused to `notices`, and writes those that are new."""
+    found = find_low_balances(books.found_accounts.values(), books.accounts, rules, books.now_us)
+    notices |= {notice.notice_id: notice for notice in found}
+    if books.spend_book:
+        near = find_near_limits(books.spend_book, rules, books.now_us)
+        notices |= {notice.notice_id: notice for notice in near}
+    if notices:
+        ADD_NOTICES.run(connection, [astuple(notice) for notice in notices.values()])
 
 
 def _put(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:

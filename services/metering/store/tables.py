@@ -11,6 +11,7 @@ accounts = sa.Table(
     sa.Column("balance_nanos", sa.BigInteger),
     sa.Column("held_nanos", sa.BigInteger),
     sa.Column("has_spend_limits", sa.Boolean),
+    sa.Column("low_balance_nanos", sa.BigInteger),
 )
 
 # Columns are the fields of `records.Hold`, in their order.
@@ -108,6 +109,21 @@ spends = sa.Table(
     sa.Column("held_nanos", sa.BigInteger),
 )
 
+# Columns before the last are the fields of `notices.AccountNotice`, in their order.
+notices = sa.Table(
+    "notices",
+    metadata,
+    sa.Column("notice_id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text),
+    sa.Column("account_id", sa.Text),
+    sa.Column("key_id", sa.Text),
+    sa.Column("period", sa.Text),
+    sa.Column("amount_nanos", sa.BigInteger),
+    sa.Column("threshold_nanos", sa.BigInteger),
+    sa.Column("recorded_at_us", sa.BigInteger),
+    sa.Column("acknowledged_at_us", sa.BigInteger),
+)
+
 price_versions = sa.Table(
     "price_versions",
     metadata,
@@ -166,8 +182,8 @@ account_closings = sa.Table(
     sa.Column("total_charged_nanos", sa.BigInteger),
 )
 
-# Grants and adjustments whose entries were pruned: a repeat, or the reversal of one, must still find them. Columns are the
-# first fields of `records.Entry`, in their order.
+# Grants and adjustments whose entries were pruned: a repeat, or the reversal of one, must still find them. Columns are
+# the first fields of `records.Entry`, in their order.
 pruned_credits = sa.Table(
     "pruned_credits",
     metadata,

@@ -76,6 +76,11 @@ def _fill_grounding(fakes: Fakes) -> None:
     fakes.fill_grounding()
 
 
+def _fill_notices(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.fill_notices()
+
+
 def _switch_off_grounding(fakes: Fakes) -> None:
     fakes.fill_grounding()
     fakes.switches = dict.fromkeys(fakes.switches, False)
@@ -179,6 +184,9 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "settings-narrowed": ("/settings", _narrow),
     "settings-viewer": ("/settings", _become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
+    "notices": ("/settings/notices", _fill_notices),
+    "notices-none": ("/settings/notices", _nothing),
+    "notices-without-metering": ("/settings/notices", failing("NoticeThresholdService.GetLowBalance")),
     "audit-log": ("/settings/audit-log", Fakes.fill),
     "audit-log-empty": ("/settings/audit-log", _nothing),
     "not-found": ("/nowhere", Fakes.fill),
@@ -286,6 +294,12 @@ def _invite(page: Page) -> None:
     page.get_by_text("Pass this link on").wait_for()
 
 
+def _add_a_webhook(page: Page) -> None:
+    page.get_by_label("Address of a new webhook").fill("https://hooks.example.ca/second")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("Save the secret now").wait_for()
+
+
 # Pages that answer a form: the path of the form, what the services know, and what one does there.
 ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "first-key-made": ("/", _nothing, _create_the_first_key),
@@ -298,6 +312,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
     "sign-in-provider": ("/security", Fakes.offer_everything, _link_an_identity),
     "invited": ("/settings", Fakes.fill, _invite),
+    "webhook-made": ("/settings/notices", _fill_notices, _add_a_webhook),
 }
 
 OPERATOR_ACCOUNT: Final = "/operator/accounts/acct_0000000000000001"

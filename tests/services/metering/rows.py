@@ -114,18 +114,7 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
         if not 0 <= account.held_nanos <= account.balance_nanos:
             yield f"{account}: not covered"
     for spend in rows.spends:
-        entries = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
-        charges = [(entry.hour_us, entry.key_id, -entry.customer_nanos) for entry in entries]
-        if rows.pruned_before_us:
-            counters = [row for row in rows.counters if row["account_id"] == spend.account_id]
-            charges = [(row["hour_us"], row["key_id"], row["cost_nanos"]) for row in counters]
-        charged = [(hour_us, nanos) for hour_us, key_id, nanos in charges if spend.key_id in ("", key_id)]
-        counted = (spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos)
-        for start_us, counted_nanos in zip((spend.day_us, spend.month_us, 0), counted, strict=True):
-            spent_nanos = sum(nanos for hour_us, nanos in charged if hour_us >= start_us)
-            # The hours of months that were pruned are summed up.
-            if counted_nanos != spent_nanos and not 0 < start_us < rows.pruned_before_us:
-                yield f"{spend}: {spent_nanos} was charged since {start_us}"
+        yield from _miscounted(spend, rows)
     for hold in rows.holds:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):
@@ -133,3 +122,19 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
     for entry in rows.entries:
         if entry.loss_nanos and not entry.reason:
             yield f"{entry}: lost, and nobody says why"
+
+
+def _miscounted(spend: Spend, rows: Rows) -> Iterator[str]:
+    """Yields a day, a month or a total that is not the sum of its charges."""
+    entries = [entry for entry in rows.entries if entry.account_id == spend.account_id and entry.hour_us]
+    charges = [(entry.hour_us, entry.key_id, -entry.customer_nanos) for entry in entries]
+    if rows.pruned_before_us:
+        counters = [row for row in rows.counters if row["account_id"] == spend.account_id]
+        charges = [(row["hour_us"], row["key_id"], row["cost_nanos"]) for row in counters]
+    charged = [(hour_us, nanos) for hour_us, key_id, nanos in charges if spend.key_id in ("", key_id)]
+    counted = (spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos)
+    for start_us, counted_nanos in zip((spend.day_us, spend.month_us, 0), counted, strict=True):
+        spent_nanos = sum(nanos for hour_us, nanos in charged if hour_us >= start_us)
+        # The hours of months that were pruned are summed up.
+        if counted_nanos != spent_nanos and not 0 < start_us < rows.pruned_before_us:
+            yield f"{spend}: {spent_nanos} was charged since {start_us}"

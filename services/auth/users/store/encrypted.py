@@ -31,10 +31,16 @@ class EncryptedEmail(sa.TypeDecorator[str]):
         return value if value is None or cipher is None else cipher.decrypt(value)
 
 
-def encrypt_anew(connection: sa.Connection, table: sa.Table, cipher: EmailCipher) -> int:
-    """Encrypts addresses that are in plain text, or under an earlier key; returns how many."""
+class EncryptedText(EncryptedEmail):
+    """The same for other texts."""
+
+    cache_ok = True
+
+
+def encrypt_anew(connection: sa.Connection, table: sa.Table, cipher: EmailCipher, column: str = "email") -> int:
+    """Encrypts texts that are plain, or under an earlier key; returns how many."""
     [row_id] = table.primary_key
-    stored = sa.type_coerce(table.c.email, sa.Text)
+    stored = sa.type_coerce(table.c[column], sa.Text)
     rows = connection.execute(sa.select(row_id, stored.label("stored")).where(stored != "")).all()
     # Without its key an address stays as it is: the key may come back.
     changes = [
@@ -44,5 +50,5 @@ def encrypt_anew(connection: sa.Connection, table: sa.Table, cipher: EmailCipher
     ]
     if changes:
         update = table.update().where(row_id == sa.bindparam("row"))
-        connection.execute(update.values(email=sa.bindparam("plain")), changes)
+        connection.execute(update.values({column: sa.bindparam("plain")}), changes)
     return len(changes)

@@ -38,6 +38,7 @@ class Console:
 
     def __init__(self, console: grpc.aio.Channel, admin: grpc.aio.Channel) -> None:
         self.console_channel = console
+        self.admin_channel = admin
         self.sign_in = pb_grpc.SignInServiceStub(console)
         self.user = pb_grpc.UserServiceStub(console)
         self.account = pb_grpc.AccountServiceStub(console)

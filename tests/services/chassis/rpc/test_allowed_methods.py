@@ -12,8 +12,9 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos.auth.v1 import auth_pb2, credentials_pb2, users_pb2
+from protos.auth.v1 import auth_pb2, credentials_pb2, notices_pb2, users_pb2
 from protos.metering.v1 import metering_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
+from protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from protos.payments.v1 import payments_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
@@ -35,7 +36,9 @@ OWNERS = {"admin", *CONSOLES}
 WITH_USERS = {"admin", *CONSOLES}
 READERS = {"edge", CALLER, "admin", *CONSOLES}
 PAYMENTS = {"payments"}
-NAMES = sorted(READERS | PAYMENTS)
+# A server, and of notices also a caller.
+AUTH = {"auth"}
+NAMES = sorted(READERS | PAYMENTS | AUTH)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
@@ -175,6 +178,20 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StatementService": dict.fromkeys(
         ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
+    "legato.auth.v1.NoticeService": dict.fromkeys(
+        [
+            "GetNoticeSettings",
+            "SetMutedKinds",
+            "AddWebhook",
+            "RemoveWebhook",
+            "ListNotices",
+            "ResendNotice",
+            "SendTestNotice",
+        ],
+        OWNERS,
+    ),
+    "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
+    "legato.metering.v1.NoticeOutboxService": dict.fromkeys(["ListPendingNotices", "AcknowledgeNotices"], AUTH),
     "legato.metering.v1.SpendLimitService": dict.fromkeys(
         ["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS
     ),
@@ -197,6 +214,8 @@ OURS = [
         auth_pb2,
         users_pb2,
         credentials_pb2,
+        notices_pb2,
+        metering_notices_pb2,
         router_pb2,
         grounding_pb2,
         metering_pb2,
@@ -373,7 +392,7 @@ async def test_items_of_an_exchange_are_allowed_like_the_calls_they_stand_for(
                 assert is_allowed or Reason.CALLER_NOT_ALLOWED.value.encode() in item.payload
 
 
-@pytest.mark.parametrize("role", [Role.AUTH, Role.ROUTER, Role.METERING])
+@pytest.mark.parametrize("role", [Role.ROUTER, Role.METERING])
 def test_services_may_call_nobody(role: Role) -> None:
     assert ALLOWED[role] == frozenset()
 

@@ -1,0 +1,35 @@
+"""Gives notices of keys that expire soon: seven days before, and one."""
+
+from datetime import datetime
+from typing import Final
+
+from services.auth.notices.recording import NoticeRecorder
+from services.auth.notices.records import DAY_US, Kind, id_of, make_notice
+from services.auth.records import from_micros
+from services.auth.users.store import Connection
+from services.auth.users.store.notices import expiring_keys, note_expiry
+
+# Before the expiry. Whoever is told a day before is not told again of the seven.
+DAYS: Final = (1, 7)
+AT_ONCE_MOST: Final = 200
+
+
+def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us: int) -> int:
+    """Records the notices that are due; returns how many there were."""
+    count = 0
+    for days in DAYS:
+        found = expiring_keys(connection, now_us, now_us + days * DAY_US, days, AT_ONCE_MOST)
+        for key in found:
+            data = {"expires_at": _rfc3339(from_micros(key.expires_at_us)), "days": days}
+            notice_id = id_of(Kind.KEY_EXPIRES_SOON, key.key_id, str(key.expires_at_us), str(days))
+            recorder.record(
+                connection,
+                make_notice(notice_id, key.account_id, Kind.KEY_EXPIRES_SOON, key.key_id, key.name, data, now_us),
+            )
+        note_expiry(connection, [key.key_id for key in found], days)
+        count += len(found)
+    return count
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

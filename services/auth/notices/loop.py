@@ -1,0 +1,100 @@
+"""Keeps notices going: takes them over from metering, looks for keys that expire, delivers, and forgets old ones."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from services.auth.notices.delivery import NoticeDelivery
+from services.auth.notices.expiry import note_expiring_keys
+from services.auth.notices.metering_outbox import MeteringOutbox, take_over
+from services.auth.notices.networks import FORGOTTEN_AFTER_US
+from services.auth.notices.recording import NoticeRecorder
+from services.auth.notices.records import DAY_US, MINUTE_US, DeliveryState
+from services.auth.users.store import Connection
+from services.auth.users.store import notices as stored
+from services.auth.users.store.key_networks import forget_networks
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+
+KEPT_US: Final = 90 * DAY_US
+FORGOTTEN_AT_ONCE: Final = 500
+SLOW_EVERY_US: Final = 10 * MINUTE_US
+
+
+class NoticeLoop:
+    def __init__(
+        self,
+        database: Database,
+        recorder: NoticeRecorder,
+        delivery: NoticeDelivery,
+        outbox: MeteringOutbox | None,
+        now_us: Callable[[], int],
+        log: Log,
+    ) -> None:
+        """Takes no notices over without an `outbox`."""
+        self._database = database
+        self._recorder = recorder
+        self._delivery = delivery
+        self._outbox = outbox
+        self._now_us = now_us
+        self._log = log
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
+        self._next_slow_us = 0
+        # Whose last run failed, so that an outage is logged once.
+        self._failing: set[str] = set()
+        # For metrics.
+        self.undelivered: dict[DeliveryState, int] = {}
+
+    def wake(self) -> None:
+        """Has deliveries looked for soon. Called from the database's thread, too."""
+        if self._event_loop is not None and not self._event_loop.is_closed():
+            self._event_loop.call_soon_threadsafe(self._woken.set)
+
+    async def run(self, interval_s: float) -> None:
+        self._event_loop = asyncio.get_running_loop()
+        self._recorder.on_new = self.wake
+        while True:
+            await self.run_once()
+            try:
+                async with asyncio.timeout(interval_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+            self._woken.clear()
+
+    async def run_once(self) -> None:
+        """Does everything that is due, each part whether or not the others fail."""
+        now_us = self._now_us()
+        if self._outbox is not None:
+            await self._attempt("outbox", partial(take_over, self._database, self._outbox, self._recorder))
+        if now_us >= self._next_slow_us:
+            self._next_slow_us = now_us + SLOW_EVERY_US
+            await self._attempt("expiry", partial(self._database.write, partial(self._look, now_us=now_us)))
+        await self._attempt("delivery", self._deliver)
+
+    async def _deliver(self) -> None:
+        while await self._delivery.deliver_due():
+            pass
+        self.undelivered = await self._database.read(stored.count_by_state)
+
+    def _look(self, connection: Connection, *, now_us: int) -> None:
+        """Records keys that expire, and forgets what is old."""
+        note_expiring_keys(connection, self._recorder, now_us)
+        stored.forget_before(connection, now_us - KEPT_US, FORGOTTEN_AT_ONCE)
+        forget_networks(connection, now_us - FORGOTTEN_AFTER_US)
+
+    async def _attempt(self, part: str, work: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await work()
+        except Exception as error:
+            if part not in self._failing:
+                if isinstance(error, LegatoError) and error.reason is Reason.UNAVAILABLE:
+                    self._log.warning("notices.waiting", name=part)
+                else:
+                    self._log.failure("notices.failed", error, name=part)
+            self._failing.add(part)
+        else:
+            self._failing.discard(part)

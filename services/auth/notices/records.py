@@ -1,0 +1,105 @@
+"""Notices to the owners of an account, their deliveries, and the webhooks that they go to."""
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from services.auth.notices.words import summarise
+from services.auth.records import from_micros
+
+MINUTE_US: Final = 60_000_000
+DAY_US: Final = 24 * 60 * MINUTE_US
+
+
+class Kind(StrEnum):
+    BALANCE_LOW = "balance.low"
+    SPEND_LIMIT_NEAR = "spend_limit.near"
+    SPEND_LIMIT_REACHED = "spend_limit.reached"
+    KEY_EXPIRES_SOON = "key.expires_soon"
+    KEY_NEW_NETWORK = "key.new_network"
+    # Only what somebody asked for.
+    TEST = "test"
+
+
+# Those that can be muted, in the order in which they are shown.
+KINDS: Final = tuple(kind for kind in Kind if kind is not Kind.TEST)
+
+
+class Channel(StrEnum):
+    WEBHOOK = "webhook"
+    MAIL = "mail"
+
+
+class DeliveryState(StrEnum):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    # Given up: a dead letter.
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerNotice:
+    notice_id: str
+    account_id: str
+    kind: Kind
+    # Empty: about the account as a whole.
+    key_id: str
+    # JSON, as webhooks get it.
+    body: str = field(repr=False)
+    created_at_us: int
+
+    @property
+    def summary(self) -> str:
+        return msgspec.json.decode(self.body, type=_Summary).summary if self.body else ""
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    summary: str
+
+
+def id_of(*subject: str) -> str:
+    """Returns the id of a notice that comes once for each subject."""
+    return "ntc_" + hashlib.sha256("\n".join(subject).encode()).hexdigest()[:32]
+
+
+def make_notice(
+    notice_id: str, account_id: str, kind: Kind, key_id: str, key_name: str, data: dict[str, Any], now_us: int
+) -> OwnerNotice:
+    body = {
+        "id": notice_id,
+        "kind": kind,
+        "created_at": from_micros(now_us).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "account_id": account_id,
+        "key_id": key_id or None,
+        "key_name": key_name or None,
+        "summary": summarise(kind, key_name, data),
+        "data": data,
+    }
+    return OwnerNotice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    delivery_id: str
+    notice_id: str
+    channel: Channel
+    # A webhook or a user.
+    recipient_id: str
+    state: DeliveryState = DeliveryState.PENDING
+    attempts: int = 0
+    # Of the last attempt; empty: none.
+    failure: str = ""
+    attempted_at_us: int | None = None
+    next_attempt_at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    webhook_id: str
+    account_id: str
+    url: str = field(repr=False)
+    secret: str = field(repr=False)
+    created_at_us: int

@@ -1,0 +1,172 @@
+"""What owners do with notices: their webhooks, what is mailed, the list, sending again, and a test."""
+
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from services.auth import checks
+from services.auth.notices.recording import NoticeRecorder
+from services.auth.notices.records import KINDS, Channel, Delivery, Kind, OwnerNotice, Webhook, make_notice
+from services.auth.notices.webhook_client import WebhookClient, checked_url
+from services.auth.store.accounts import find_account, lock_account
+from services.auth.users import codes
+from services.auth.users.audit import AuditLog
+from services.auth.users.store import Connection, rate_limits
+from services.auth.users.store import notices as stored
+from services.auth.users.store.users import names_of
+from services.chassis.access_tokens import Access
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.gcra import Rate
+
+WEBHOOKS_MOST: Final = 5
+PAGE_SIZE_DEFAULT: Final = 50
+PAGE_SIZE_MOST: Final = 100
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105
+# Per account: nobody makes us send more than a few requests and mails.
+TESTS: Final = Rate(per_minute=1, burst=10)
+RESENDS: Final = Rate(per_minute=6, burst=60)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeSettings:
+    webhooks: Sequence[Webhook]
+    muted_kinds: Collection[str]
+    is_mail_offered: bool
+    mail_recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNotice:
+    notice: OwnerNotice
+    # With the address of the webhook, or the name of the owner.
+    deliveries: Sequence[tuple[Delivery, str]]
+
+
+class Notices:
+    def __init__(
+        self,
+        database: Database,
+        recorder: NoticeRecorder,
+        webhooks: WebhookClient,
+        audit: AuditLog,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._webhooks = webhooks
+        self._audit = audit
+        self._now_us = now_us
+
+    async def settings(self, account_id: str) -> NoticeSettings:
+        return await self._database.read(partial(self._settings, account_id=account_id))
+
+    async def mute(self, by: Access | None, account_id: str, kinds: Sequence[str]) -> NoticeSettings:
+        if unknown := set(kinds) - set(KINDS):
+            raise LegatoError(
+                Reason.REQUEST_INVALID, f"There is no such kind of notice: {min(unknown)[:50]!r}.", param="muted_kinds"
+            )
+
+        def change(connection: Connection) -> NoticeSettings:
+            if lock_account(connection, account_id) is None:
+                raise checks.not_found("account")
+            stored.set_muted_kinds(connection, account_id, kinds)
+            settings = self._settings(connection, account_id=account_id)
+            self._audit.append(connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id)
+            return settings
+
+        return await self._database.write(change)
+
+    async def add_webhook(self, by: Access | None, account_id: str, url: str) -> Webhook:
+        """Adds a webhook, with a new secret."""
+        webhook = Webhook(
+            webhook_id=codes.mint_id("whk"),
+            account_id=account_id,
+            url=checked_url(url, allows_private=self._webhooks.allows_private),
+            secret=SECRET_PREFIX + secrets.token_urlsafe(32),
+            created_at_us=self._now_us(),
+        )
+
+        def add(connection: Connection) -> None:
+            if lock_account(connection, account_id) is None:
+                raise checks.not_found("account")
+            if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
+                message = f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first."
+                raise LegatoError(Reason.REQUEST_INVALID, message, param="url")
+            stored.add_webhook(connection, webhook)
+            self._audit.append(connection, "webhook.added", by, account_id=account_id, object_id=webhook.webhook_id)
+
+        await self._database.write(add)
+        return webhook
+
+    async def remove_webhook(self, by: Access | None, account_id: str, webhook_id: str) -> None:
+        def remove(connection: Connection) -> None:
+            if not stored.remove_webhook(connection, account_id, webhook_id):
+                raise checks.not_found("webhook")
+            self._audit.append(connection, "webhook.removed", by, account_id=account_id, object_id=webhook_id)
+
+        await self._database.write(remove)
+
+    async def list_newest(self, account_id: str, page_size: int, *, only_failed: bool) -> list[ShownNotice]:
+        limit = page_size or PAGE_SIZE_DEFAULT
+        if not 0 < limit <= PAGE_SIZE_MOST:
+            message = f"A page has at most {PAGE_SIZE_MOST} notices."
+            raise LegatoError(Reason.REQUEST_INVALID, message, param="page_size")
+
+        def look(connection: Connection) -> list[ShownNotice]:
+            found = stored.list_notices(connection, account_id, limit, only_failed=only_failed)
+            return [self._shown(connection, notice, deliveries) for notice, deliveries in found]
+
+        return await self._database.read(look)
+
+    async def resend(self, account_id: str, delivery_id: str) -> None:
+        """Has a delivery tried at once, also one that was given up."""
+        now_us = self._now_us()
+
+        def change(connection: Connection) -> None:
+            _take(connection, f"notice resends {account_id}", RESENDS, now_us)
+            if not stored.retry_now(connection, account_id, delivery_id, now_us):
+                raise checks.not_found("delivery that is not done")
+
+        await self._database.write(change)
+        self._recorder.on_new()
+
+    async def send_test(self, account_id: str) -> ShownNotice:
+        now_us = self._now_us()
+        notice = make_notice(codes.mint_id("ntc"), account_id, Kind.TEST, "", "", {}, now_us)
+
+        def add(connection: Connection) -> ShownNotice:
+            if find_account(connection, account_id) is None:
+                raise checks.not_found("account")
+            _take(connection, f"test notices {account_id}", TESTS, now_us)
+            self._recorder.record(connection, notice)
+            [(added, deliveries)] = stored.list_notices(connection, account_id, 1)
+            return self._shown(connection, added, deliveries)
+
+        shown = await self._database.write(add)
+        self._recorder.on_new()
+        return shown
+
+    def _settings(self, connection: Connection, *, account_id: str) -> NoticeSettings:
+        if find_account(connection, account_id) is None:
+            raise checks.not_found("account")
+        return NoticeSettings(
+            webhooks=stored.list_webhooks(connection, account_id),
+            muted_kinds=stored.muted_kinds(connection, account_id),
+            is_mail_offered=self._recorder.is_mail_offered,
+            mail_recipients=len(stored.owners_with_email(connection, account_id)),
+        )
+
+    def _shown(self, connection: Connection, notice: OwnerNotice, deliveries: Sequence[Delivery]) -> ShownNotice:
+        names = {each.webhook_id: each.url for each in stored.list_webhooks(connection, notice.account_id)}
+        mailed = [each.recipient_id for each in deliveries if each.channel is Channel.MAIL]
+        names |= names_of(connection, mailed) if mailed else {}
+        return ShownNotice(notice, [(each, names.get(each.recipient_id, "")) for each in deliveries])
+
+
+def _take(connection: Connection, name: str, rate: Rate, now_us: int) -> None:
+    if wait_ns := rate_limits.take(connection, name, rate, now_us * 1000):
+        message = "That is too often. Please wait a little."
+        raise LegatoError(Reason.RATE_LIMITED, message, retry_after_s=wait_ns / 1e9)

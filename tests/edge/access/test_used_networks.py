@@ -1,0 +1,77 @@
+"""Which networks are told to auth, and how often."""
+
+import pytest
+
+from edge.access.used_networks import TOLD_EVERY_S, UsedNetworks
+from edge.backends.auth import Principal
+from edge.wire.requests import Addresses, HttpScope
+from tests.support.fakes import FakeClock
+
+KEY = "key_a"
+
+
+def principal(key_id: str = KEY, token_id: str = "") -> Principal:
+    return Principal("acct_a", key_id, frozenset(), None, "forte", None, b"", token_id=token_id)
+
+
+def scope(address: str | None, forwarded: str = "") -> HttpScope:
+    headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+    given: HttpScope = {"client": (address, 1234) if address else None, "headers": headers}
+    return given
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("203.0.113.77", "203.0.113.0/24"),
+        ("2001:db8:1:2::3", "2001:db8:1::/48"),
+        ("::ffff:203.0.113.9", "203.0.113.0/24"),
+    ],
+)
+def test_a_network_is_told_once_an_hour(clock: FakeClock, address: str, network: str) -> None:
+    networks = UsedNetworks(Addresses(), clock)
+    for _ in range(3):
+        networks.note(principal(), scope(address))
+    networks.note(principal("key_b"), scope(address))
+    assert networks.pop(10) == [(KEY, network), ("key_b", network)]
+    networks.note(principal(), scope(address))
+    assert networks.pop(10) == []
+    clock.advance(TOLD_EVERY_S)
+    networks.note(principal(), scope(address))
+    assert networks.pop(10) == [(KEY, network)]
+
+
+def test_addresses_of_one_network_are_one(clock: FakeClock) -> None:
+    networks = UsedNetworks(Addresses(), clock)
+    for number in range(1, 50):
+        networks.note(principal(), scope(f"203.0.113.{number}"))
+    assert networks.pop(10) == [(KEY, "203.0.113.0/24")]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", None])
+def test_this_machine_is_no_network(clock: FakeClock, address: str | None) -> None:
+    networks = UsedNetworks(Addresses(), clock)
+    networks.note(principal(), scope(address))
+    assert networks.pop(10) == []
+
+
+def test_a_playground_has_no_networks(clock: FakeClock) -> None:
+    networks = UsedNetworks(Addresses(), clock)
+    networks.note(principal(token_id="pt_a"), scope("203.0.113.1"))
+    assert networks.pop(10) == []
+
+
+def test_only_a_trusted_proxy_says_where_a_client_is(clock: FakeClock) -> None:
+    trusting, other = UsedNetworks(Addresses("10.0.0.0/8"), clock), UsedNetworks(Addresses(), clock)
+    for networks in (trusting, other):
+        networks.note(principal(), scope("10.1.2.3", "198.51.100.1"))
+        networks.note(principal(), scope("10.1.2.3", "203.0.113.1"))
+    assert trusting.pop(10) == [(KEY, "198.51.100.0/24"), (KEY, "203.0.113.0/24")]
+    assert other.pop(10) == [(KEY, "10.1.2.0/24")]
+
+
+def test_what_auth_did_not_acknowledge_is_told_again(clock: FakeClock) -> None:
+    networks = UsedNetworks(Addresses(), clock)
+    networks.note(principal(), scope("203.0.113.1"))
+    networks.add(networks.pop(10))
+    assert networks.pop(10) == [(KEY, "203.0.113.0/24")]

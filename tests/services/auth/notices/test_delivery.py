@@ -1,0 +1,291 @@
+"""Notices from where they arise to where they arrive: a real receiver, a real mail server, real databases."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import notices_pb2 as pb
+from protos.auth.v1 import notices_pb2_grpc as pb_grpc
+from protos.metering.v1 import notices_pb2 as metering_pb
+from services.auth.notices.delivery import LEASE_US, PAUSES_US
+from services.auth.notices.loop import KEPT_US, NoticeLoop
+from services.auth.notices.metering_outbox import take_over
+from services.auth.notices.records import DeliveryState
+from services.auth.service import AuthService
+from services.auth.users.store import notices as stored
+from services.auth.users.store.notice_tables import notice_deliveries, notices, webhooks
+from services.chassis.database.database import Database
+from services.chassis.errors import Reason
+from tests.services.auth.notices.receiver import Receiver
+from tests.services.auth.users.conftest import EMAIL, Console
+from tests.services.auth.users.test_mail import MailBox, text_of
+from tests.support.fakes import FakeClock
+
+FAILED, PENDING, DELIVERED = (
+    pb.DELIVERY_STATE_FAILED,
+    pb.DELIVERY_STATE_PENDING,
+    pb.DELIVERY_STATE_DELIVERED,
+)
+DOLLAR = 1_000_000_000
+
+
+class Owner:
+    """The owner of an account, by the console's socket."""
+
+    def __init__(self, console: Console, account_id: str, token: bytes | None) -> None:
+        self.console = console
+        self.stub: Any = pb_grpc.NoticeServiceStub(console.console_channel)
+        self.account_id = account_id
+        self.token = token
+
+    def use_command_line(self) -> None:
+        """Needs no token, which ends after a minute."""
+        self.stub, self.token = pb_grpc.NoticeServiceStub(self.console.admin_channel), None
+
+    async def call(self, method: str, **fields: Any) -> Any:
+        request = getattr(pb, f"{method}Request")(account_id=self.account_id, **fields)
+        return await self.console.call(getattr(self.stub, method), request, self.token)
+
+    async def add_webhook(self, receiver: Receiver, path: str = "/hook") -> pb.Webhook:
+        made = await self.call("AddWebhook", url=receiver.url + path)
+        receiver.secrets[path] = made.secret
+        return made.webhook  # type: ignore[no-any-return]
+
+    async def deliveries(self) -> list[pb.NoticeDelivery]:
+        [notice] = (await self.call("ListNotices")).notices
+        return list(notice.deliveries)
+
+
+class Outbox:
+    """Metering's outbox, which loses acknowledgements when it is told to."""
+
+    def __init__(self, *pending: metering_pb.PendingNotice) -> None:
+        self.pending = {notice.notice_id: notice for notice in pending}
+        self.loses_acknowledgements = False
+
+    async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
+        return list(self.pending.values())
+
+    async def acknowledge(self, notice_ids: Sequence[str]) -> None:
+        if self.loses_acknowledgements:
+            raise ConnectionError
+        for notice_id in notice_ids:
+            self.pending.pop(notice_id, None)
+
+
+def low_balance(account_id: str, clock: FakeClock, notice_id: str = "ntc_low") -> metering_pb.PendingNotice:
+    recorded = Timestamp()
+    recorded.FromDatetime(clock.now())
+    return metering_pb.PendingNotice(
+        notice_id=notice_id,
+        kind="balance.low",
+        account_id=account_id,
+        amount_nanos=DOLLAR // 2,
+        threshold_nanos=DOLLAR,
+        record_time=recorded,
+    )
+
+
+@pytest.fixture
+async def owner(console: Console) -> Owner:
+    account_id = await console.create_account()
+    _, token = await console.signed_in(account_id)
+    await console.create_user(account_id, email=EMAIL)
+    return Owner(console, account_id, token)
+
+
+async def test_a_low_balance_reaches_webhook_and_mail_once_whatever_is_lost(
+    auth: AuthService, owner: Owner, receiver: Receiver, box: MailBox, clock: FakeClock, database: Database
+) -> None:
+    await owner.add_webhook(receiver)
+    outbox: Any = Outbox(low_balance(owner.account_id, clock), low_balance("acct_unknown", clock, "ntc_other"))
+    outbox.loses_acknowledgements = True
+    recorder = auth.notice_loop._recorder
+    for _ in range(2):
+        # As if this process ended before it could acknowledge.
+        with pytest.raises(ConnectionError):
+            await take_over(database, outbox, recorder)
+    outbox.loses_acknowledgements = False
+    await take_over(database, outbox, recorder)
+    assert not outbox.pending
+    await auth.notice_loop.run_once()
+    await auth.notice_loop.run_once()
+    [body] = receiver.bodies
+    assert body == {
+        "id": "ntc_low",
+        "kind": "balance.low",
+        "created_at": clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "account_id": owner.account_id,
+        "key_id": None,
+        "key_name": None,
+        "summary": "The balance is $0.50, which is below $1.00.",
+        "data": {
+            "balance_usd": "0.50",
+            "balance_nanos": DOLLAR // 2,
+            "threshold_usd": "1.00",
+            "threshold_nanos": DOLLAR,
+        },
+    }
+    [message] = box.messages
+    assert (message["To"], message["Subject"]) == (EMAIL, "The balance of Acme is low")
+    assert "The balance is $0.50, which is below $1.00." in text_of(message)
+    assert [delivery.state for delivery in await owner.deliveries()] == [DELIVERED, DELIVERED]
+
+
+async def test_a_failing_webhook_is_tried_for_a_day_then_a_dead_letter_that_can_be_sent_again(
+    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, box: MailBox
+) -> None:
+    await owner.add_webhook(receiver)
+    await owner.call("SetMutedKinds", muted_kinds=["balance.low"])
+    owner.use_command_line()
+    receiver.behaviours = [500] * (len(PAUSES_US) + 1)
+    outbox: Any = Outbox(low_balance(owner.account_id, clock))
+    await take_over(auth._database, outbox, auth.notice_loop._recorder)
+    began_s = clock.elapsed_s()
+    for attempt, pause_us in enumerate(PAUSES_US, start=1):
+        await auth.notice_loop.run_once()
+        [delivery] = await owner.deliveries()
+        assert (delivery.state, delivery.attempts, delivery.failure) == (PENDING, attempt, "HTTP 500")
+        clock.advance(pause_us / 1e6 - 1)
+        await auth.notice_loop.run_once()
+        assert (await owner.deliveries())[0].attempts == attempt
+        clock.advance(pause_us * 0.2 / 1e6 + 1)
+    assert clock.elapsed_s() - began_s > 86_400
+    await auth.notice_loop.run_once()
+    [delivery] = await owner.deliveries()
+    assert (delivery.state, delivery.attempts) == (FAILED, len(PAUSES_US) + 1)
+    assert delivery.recipient == f"{receiver.url}/hook"
+    assert auth.notice_loop.undelivered[DeliveryState.FAILED] == 1
+    assert len((await owner.call("ListNotices", only_failed=True)).notices) == 1
+    await owner.call("ResendNotice", delivery_id=delivery.delivery_id)
+    await auth.notice_loop.run_once()
+    assert [body["id"] for body in receiver.bodies] == ["ntc_low"]
+    [delivery] = await owner.deliveries()
+    assert (delivery.state, delivery.failure) == (DELIVERED, "")
+    assert not (await owner.call("ListNotices", only_failed=True)).notices
+    assert box.messages == []
+
+
+async def test_what_a_process_had_begun_when_it_ended_is_delivered_by_another(
+    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
+) -> None:
+    await owner.add_webhook(receiver)
+    await owner.call("SendTestNotice")
+    now_us = auth.sessions.now_us()
+    with database.transaction(writes=True) as connection:
+        claimed = stored.claim_due(connection, now_us, now_us + LEASE_US, most=10, most_each=10)
+        assert len(claimed) == 2
+    await auth.notice_loop.run_once()
+    assert receiver.bodies == []
+    clock.advance(LEASE_US / 1e6)
+    await auth.notice_loop.run_once()
+    assert [body["kind"] for body in receiver.bodies] == ["test"]
+
+
+async def test_a_receiver_with_many_notices_does_not_hold_up_another(
+    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
+) -> None:
+    await owner.add_webhook(receiver, "/slow")
+    many: Any = Outbox(*(low_balance(owner.account_id, clock, f"ntc_{number}") for number in range(10)))
+    await take_over(database, many, auth.notice_loop._recorder)
+    other = await owner.add_webhook(receiver, "/other")
+    last: Any = Outbox(low_balance(owner.account_id, clock, "ntc_last"))
+    await take_over(database, last, auth.notice_loop._recorder)
+    now_us = auth.sessions.now_us()
+    with database.transaction(writes=True) as connection:
+        claimed = stored.claim_due(connection, now_us, now_us + LEASE_US, most=16, most_each=2)
+    assert other.webhook_id in {delivery.recipient_id for delivery, _ in claimed}
+
+
+async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encrypted(
+    owner: Owner, receiver: Receiver, database: Database
+) -> None:
+    webhook = await owner.add_webhook(receiver)
+    settings = (await owner.call("GetNoticeSettings")).settings
+    assert [each.url for each in settings.webhooks] == [webhook.url]
+    assert (settings.is_mail_offered, settings.mail_recipients) == (True, 1)
+    with database.transaction(writes=False) as connection:
+        columns = [sa.type_coerce(column, sa.Text) for column in (webhooks.c.url, webhooks.c.secret)]
+        [row] = connection.execute(sa.select(*columns))
+        assert "127.0.0.1" not in row[0]
+        assert "whsec" not in row[1]
+    await owner.call("SendTestNotice")
+    await owner.call("RemoveWebhook", webhook_id=webhook.webhook_id)
+    [notice] = (await owner.call("ListNotices")).notices
+    assert [delivery.channel for delivery in notice.deliveries] == ["mail"]
+    for _ in range(5):
+        await owner.add_webhook(receiver)
+    for url in (receiver.url, "gopher://example.ca"):
+        request = pb.AddWebhookRequest(account_id=owner.account_id, url=url)
+        assert await owner.console.reason(owner.stub.AddWebhook, request, owner.token) is Reason.REQUEST_INVALID
+    unknown = pb.SetMutedKindsRequest(account_id=owner.account_id, muted_kinds=["nonsense"])
+    assert await owner.console.reason(owner.stub.SetMutedKinds, unknown, owner.token) is Reason.REQUEST_INVALID
+
+
+async def test_another_account_sees_and_sends_nothing(owner: Owner, receiver: Receiver) -> None:
+    webhook = await owner.add_webhook(receiver)
+    await owner.call("SendTestNotice")
+    [delivery, _] = await owner.deliveries()
+    console = owner.console
+    account_id = await console.create_account()
+    _, token = await console.signed_in(account_id)
+    other = Owner(console, account_id, token)
+    assert not (await other.call("ListNotices")).notices
+    calls = [
+        (other.stub.ResendNotice, pb.ResendNoticeRequest(account_id=account_id, delivery_id=delivery.delivery_id)),
+        (other.stub.RemoveWebhook, pb.RemoveWebhookRequest(account_id=account_id, webhook_id=webhook.webhook_id)),
+    ]
+    for method, request in calls:
+        assert await console.reason(method, request, token) is Reason.NOT_FOUND
+    foreign = pb.ListNoticesRequest(account_id=owner.account_id)
+    assert await console.reason(other.stub.ListNotices, foreign, token) is Reason.ROLE_MISSING
+
+
+async def test_tests_are_limited(owner: Owner) -> None:
+    request = pb.SendTestNoticeRequest(account_id=owner.account_id)
+    reasons = [await owner.console.reason(owner.stub.SendTestNotice, request, owner.token) for _ in range(11)]
+    assert reasons == [None] * 10 + [Reason.RATE_LIMITED]
+
+
+async def test_mail_that_the_server_refuses_is_tried_again(
+    auth: AuthService, owner: Owner, box: MailBox, clock: FakeClock
+) -> None:
+    box.refusals = 1
+    await owner.call("SendTestNotice")
+    await auth.notice_loop.run_once()
+    [delivery] = await owner.deliveries()
+    assert (delivery.state, delivery.channel, delivery.recipient) == (PENDING, "mail", "Ada")
+    assert EMAIL not in delivery.failure
+    clock.advance(60)
+    await auth.notice_loop.run_once()
+    assert [message["To"] for message in box.messages] == [EMAIL]
+
+
+async def test_old_notices_are_forgotten(
+    auth: AuthService, owner: Owner, clock: FakeClock, database: Database, receiver: Receiver
+) -> None:
+    await owner.add_webhook(receiver)
+    await owner.call("SendTestNotice")
+    clock.advance(KEPT_US / 1e6 + 1)
+    await auth.notice_loop.run_once()
+    with database.transaction(writes=False) as connection:
+        assert connection.execute(sa.select(notices)).all() == []
+        assert connection.execute(sa.select(notice_deliveries)).all() == []
+
+
+async def test_one_part_that_fails_does_not_stop_the_others(
+    auth: AuthService, owner: Owner, receiver: Receiver, database: Database, log: Any
+) -> None:
+    class Away:
+        async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
+            raise ConnectionError
+
+    away: Any = Away()
+    await owner.add_webhook(receiver)
+    await owner.call("SendTestNotice")
+    loop = NoticeLoop(database, auth.notice_loop._recorder, auth.notice_delivery, away, auth.sessions.now_us, log)
+    await loop.run_once()
+    assert [body["kind"] for body in receiver.bodies] == ["test"]

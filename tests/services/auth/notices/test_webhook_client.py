@@ -1,0 +1,122 @@
+"""What is sent to a webhook, and what never is."""
+
+import ssl
+
+import pytest
+
+from services.auth.notices.webhook_client import WebhookClient, WebhookFailure, checked_url, is_public, sign
+from services.chassis.errors import LegatoError
+from tests.services.auth.notices.receiver import Behaviour, Receiver
+
+SECRET = "whsec_a secret of the tests"
+BODY = b'{"kind":"test"}'
+
+
+@pytest.fixture
+def receiver(receiver: Receiver) -> Receiver:
+    receiver.secrets = {"/hook?a=1": SECRET, "/": SECRET}
+    return receiver
+
+
+async def failure(client: WebhookClient, url: str, secret: str = SECRET) -> str:
+    with pytest.raises(WebhookFailure) as failed:
+        await client.send(url, secret, "ntc_a", BODY, 1_700_000_000)
+    return str(failed.value)
+
+
+async def test_a_notice_arrives_signed(receiver: Receiver, webhook_client: WebhookClient) -> None:
+    await webhook_client.send(f"{receiver.url}/hook?a=1", SECRET, "ntc_a", BODY, 1_700_000_000)
+    [headers] = receiver.headers
+    assert receiver.bodies == [{"kind": "test"}]
+    assert headers["legato-signature"] == sign(SECRET, BODY, 1_700_000_000)
+    assert headers["legato-notice-id"] == "ntc_a"
+    assert headers["content-type"] == "application/json"
+    assert headers["host"] == receiver.url.removeprefix("https://")
+    assert await failure(webhook_client, receiver.url, "another secret") == "HTTP 401"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        (500, "HTTP 500"),
+        (404, "HTTP 404"),
+        (307, "HTTP 307: redirects are not followed"),
+        ("garbage", "the answer is not HTTP"),
+        ("close", "the connection failed"),
+    ],
+)
+async def test_any_other_answer_is_a_failure(
+    receiver: Receiver, webhook_client: WebhookClient, behaviour: Behaviour, told: str
+) -> None:
+    receiver.behaviours = [behaviour]
+    assert await failure(webhook_client, receiver.url) == told
+    assert receiver.bodies == []
+
+
+@pytest.mark.parametrize("behaviour", ["hang", "drip"])
+async def test_a_receiver_that_does_not_come_to_an_end_is_left(
+    receiver: Receiver, tls: ssl.SSLContext, behaviour: Behaviour
+) -> None:
+    receiver.behaviours = [behaviour]
+    client = WebhookClient(allows_private=True, tls=tls, timeout_s=0.3)
+    assert await failure(client, receiver.url) == "no answer in time"
+    client.close()
+
+
+async def test_nobody_is_there(webhook_client: WebhookClient) -> None:
+    assert await failure(webhook_client, "https://127.0.0.1:1/") == "the connection failed"
+    assert await failure(webhook_client, "https://does-not-exist.invalid/") == "the host name is not known"
+
+
+async def test_a_certificate_of_somebody_else_is_refused(receiver: Receiver) -> None:
+    client = WebhookClient(allows_private=True)
+    assert await failure(client, receiver.url) == "TLS failed"
+    client.close()
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["10.0.0.7"], ["203.0.114.1", "127.0.0.1"], ["::ffff:127.0.0.1"]])
+async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
+    receiver: Receiver, tls: ssl.SSLContext, addresses: list[str]
+) -> None:
+    client = WebhookClient(tls=tls, resolve=lambda host, port: addresses)
+    url = receiver.url.replace("127.0.0.1", "hooks.example.ca")
+    assert await failure(client, url) == "the address is not on the internet"
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "::", "::1", "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "::ffff:10.0.0.1",
+        "64:ff9b::a00:1", "2002:a00:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:db8::1",
+    ],
+)  # fmt: skip
+def test_addresses_of_our_own_networks_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "203.0.114.9", "2606:4700::1111", "64:ff9b::101:101"])
+def test_addresses_on_the_internet_are(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "example.ca", "http://example.ca/", "ftp://example.ca/", "https://", "https://a:b@example.ca/",
+        "https://example.ca/#a", "https://example.ca:0/", "https://example.ca:x/", "https://10.0.0.1/",
+        "https://[::1]/", "https://example.ca/a b", "https://example.ca/é", "https://example.ca/" + "a" * 2_000,
+        "https://example.ca/\r\nx: y",
+    ],
+)  # fmt: skip
+def test_an_address_where_nothing_can_be_sent_is_refused(url: str) -> None:
+    with pytest.raises(LegatoError) as refused:
+        checked_url(url, allows_private=False)
+    assert refused.value.param == "url"
+
+
+def test_an_address_is_kept_as_it_is() -> None:
+    url = "https://example.ca:8443/hooks?team=1"
+    assert checked_url(f" {url} ", allows_private=False) == url
+    assert checked_url("http://10.0.0.1/", allows_private=True) == "http://10.0.0.1/"
