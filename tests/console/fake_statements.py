@@ -52,9 +52,11 @@ class StatementFakes:
         self.entries, self.receipts, self.running, self.violations = [], {}, [], []
         self.audits_that_run = 0
 
-    def fill_statements(self, key_ids: list[str], balance_nanos: int, count: int = 64) -> None:
-        """Books a grant, an adjustment and charges, which end at a balance."""
-        now = datetime.now(UTC)
+    def fill_statements(
+        self, key_ids: list[str], balance_nanos: int, count: int = 64, now: datetime | None = None
+    ) -> None:
+        """Books a grant, an adjustment and charges, which end at a balance and at a time."""
+        now = now or datetime.now(UTC)
         self._book(pb.LEDGER_ENTRY_KIND_GRANT, now - timedelta(days=25), 50 * DOLLAR, "grant-2026-11")
         ends = (metering_pb2.END_COMPLETE,) * 4 + (metering_pb2.END_CLIENT_GONE, metering_pb2.END_UPSTREAM_CUT)
         for number in range(count):

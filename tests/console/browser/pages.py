@@ -4,6 +4,7 @@ Tests of accessibility, aria snapshots and screenshots go through this list: a p
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from playwright.sync_api import Page
@@ -116,6 +117,14 @@ def _leave_all_accounts(fakes: Fakes) -> None:
 
 
 # Pages of somebody who is signed in: the path, and what the services know.
+def _spend_in_october(fakes: Fakes) -> None:
+    """A statement has a row for each day of its month, so the month is not this one."""
+    fakes.fill()
+    fakes.reset_statements()
+    key_ids = [each.key.key_id for each in fakes.keys[:4]]
+    fakes.fill_statements(key_ids, fakes.balance.balance_nanos, now=datetime(2026, 10, 28, 15, tzinfo=UTC))
+
+
 STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "overview": ("/", Fakes.fill),
     "overview-without-use": ("/", _nothing),
@@ -146,7 +155,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "receipt-running": (f"/requests/{request_id(9_000)}", Fakes.fill),
     "receipt-not-charged": (f"/requests/{request_id(9_001)}", Fakes.fill),
     "receipt-unknown": (f"/requests/{request_id(9_999)}", Fakes.fill),
-    "credit": ("/credit", Fakes.fill),
+    "credit": ("/credit?month=2026-10", _spend_in_october),
     "credit-none": ("/credit", _nothing),
     "credit-without-metering": ("/credit", _without_metering),
     "credit-paid": (f"/credit/payment?checkout={CHECKOUT_ID}", _pay),

@@ -14,6 +14,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
+from services.metering.account_audits import AccountAudits
 from services.metering.archive import ArchiveWrong, read_archive
 from services.metering.auditor import audit, find_violations_of
 from services.metering.batch import Writer
@@ -24,7 +25,6 @@ from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.reports import BEGINNING, list_credits
 from services.metering.retention import Retention
 from services.metering.statements import (
-    AccountAuditor,
     StatementQuery,
     find_request,
     list_entries,
@@ -128,7 +128,9 @@ async def test_a_month_is_closed_once_it_is_over_and_the_audit_goes_on_from_ther
     assert closed[-1].closing_hash in log_text()
     await chats(writer, 31)
     assert await all_violations(database) == []
-    account_audit = await AccountAuditor(database).audit(ACCOUNT)
+    found = (await AccountAudits(database).audit(ACCOUNT)).found
+    assert found is not None
+    account_audit = found.audit
     assert (account_audit.entries, account_audit.balance_nanos) == (4 * 3, balance(database))
 
 
