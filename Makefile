@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do. Who has none left
 # takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 CHECK_PROCESSES ?= 2
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 COVERAGE := --cov --cov-report= --cov-fail-under=0
@@ -95,7 +95,7 @@ lint: .venv/dev ## Run all static checks
 .PHONY: check
 check: lint ## Run lint and the unit tests: no database, no service (a minute)
 	@echo "Unit tests ..."
-	@$(BIN)/pytest -q -m unit -n $(CHECK_PROCESSES) --dist worksteal
+	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
 test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
@@ -105,12 +105,16 @@ test: .venv/dev ## Run lint and all tests, and check the coverage; the tests sta
 all-tests: .venv/dev
 	@echo "Tests ..."
 	@$(BIN)/coverage erase
-	@$(BIN)/pytest -q -n $(TEST_PROCESSES) --dist worksteal $(COVERAGE) || { [ $$? -eq 1 ] && \
+	@$(BIN)/pytest -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal $(COVERAGE) || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
 	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(COVERAGE) --cov-append; }
 	@echo "Coverage ..."
 	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
 	@tail -n 1 .venv/coverage.txt
+
+.PHONY: seeded-bugs
+seeded-bugs: .venv/dev ## Check that the tests of the ledger catch every seeded bug (two minutes)
+	@$(BIN)/pytest -q -n 2 tests/services/metering/test_seeded_bugs.py
 
 .PHONY: screenshots
 screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"

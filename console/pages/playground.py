@@ -19,7 +19,6 @@ from console.words import TRANSLATIONS, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
-from protos.router.v1 import router_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
@@ -29,7 +28,7 @@ REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 # As the edge estimates what it holds at first (edge/billing/hold.py); a test compares them.
 UNSEEN_PROMPT_TOKENS: Final = 128
 FIRST_SLICE_TOKENS: Final = 4096
-# Offered where the router does not answer.
+# The cheapest first. Those that have a price are offered, or all of them where metering does not answer.
 CLASSES: Final = ("auto", "mezzo", "forte", "fortissimo")
 
 TOOL_EXAMPLE: Final = json.dumps(
@@ -90,9 +89,8 @@ WORDS: Final = {
 async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
-    models, balance, prices, account = await asyncio.gather(
-        _models(visit), usage.balance(visit), usage.read_prices(visit), _account(visit)
-    )
+    balance, prices, account = await asyncio.gather(usage.balance(visit), usage.read_prices(visit), _account(visit))
+    models = [name for name in CLASSES if name == "auto" or name in prices] if prices else CLASSES
     auto = "" if account is None else auto_class(account)
     programs = conversation_snippets(visit.console.api_url)
     return visit.render(
@@ -183,13 +181,3 @@ async def _account(visit: Visit) -> auth_pb2.Account | None:
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="account", reason=error.reason)
         return None
-
-
-async def _models(visit: Visit) -> list[str]:
-    request = router_pb2.ListModelsRequest()
-    try:
-        listed = await visit.services.router.read(lambda stubs: stubs.router.ListModels, request, visit.token)
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="models", reason=error.reason)
-        return list(CLASSES)
-    return [model.model_id for model in listed.models]

@@ -17,9 +17,10 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        found.append(((*path, name), command))
         if isinstance(command, click.Group):
             found += every_command(command, (*path, name))
+        if not isinstance(command, click.Group) or not path:
+            found.append(((*path, name), command))
     return found
 
 

@@ -152,7 +152,7 @@ class ConsoleHarness:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = {"Host": f"localhost:{self.port}", **(headers or {})}
         if session:
-            sent["Cookie"] = f"{COOKIE}={session}"
+            sent["Cookie"] = f"__Host-{self.console.cookie_name}={session}"
         if isinstance(body, str):
             sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
         try:

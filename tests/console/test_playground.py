@@ -72,7 +72,7 @@ def test_the_page_is_there_with_no_credit_and_while_services_do_not_answer(conso
     session = console.fakes.sign_in()
     console.fakes.balance.balance_nanos = 0
     assert "402 insufficient_quota" in console.get("/playground", session).text
-    console.fakes.fail = {"RouterService.ListModels": not_answering(), "MeteringService.GetBalance": not_answering()}
+    console.fakes.fail = {"StatementService.ListPrices": not_answering(), "MeteringService.GetBalance": not_answering()}
     text = console.get("/playground", session).text
     assert '<option value="fortissimo">' in text
 

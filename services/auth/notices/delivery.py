@@ -6,7 +6,6 @@ when the lease is over.
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -54,7 +53,7 @@ class NoticeDelivery:
         self._log = log
         self._random = rng
         # For metrics: attempts by channel, and whether they succeeded.
-        self.attempts: defaultdict[tuple[Channel, bool], int] = defaultdict(int)
+        self.attempts = {(channel, is_done): 0 for channel in Channel for is_done in (True, False)}
 
     async def deliver_due(self) -> int:
         """Makes an attempt at deliveries that are due; returns how many."""

@@ -130,7 +130,7 @@ RULES: Final[dict[str, AccessRule]] = {
         "metering.v1.CreditAdminService",
         {
             _READER: "ListCredits",
-            _OPERATOR: "ListBalances Audit",
+            _OPERATOR: "ListBalances Audit ListClosings",
             _recent(_OPERATOR): "GrantCredits AdjustCredits",
         },
     ),

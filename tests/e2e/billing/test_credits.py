@@ -253,7 +253,10 @@ def test_a_key_that_has_spent_its_limits_is_told_when_to_come_back(
     made = service.make_key(account)
     key_id, api_key = made.key.key_id, made.api_key
     chat = {"model": "forte", "messages": QUESTION, "stream": True}
-    service.legato("limits", "set", account, "--key", key_id, "--day", "0")
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, chat).status == 200
+    first_nanos = 5 * DOLLAR_NANOS - service.settled_balance_nanos(account)
+    service.legato("limits", "set", account, "--key", key_id, "--day", f"{first_nanos / DOLLAR_NANOS:.9f}")
     refused = post_chat(service, api_key, chat)
     assert (refused.status, refused.json["error"]["type"], refused.json["error"]["code"]) == (
         429, "rate_limit_error", "spend_limit_exceeded",

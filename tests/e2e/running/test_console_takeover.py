@@ -52,6 +52,8 @@ FOR_VISITORS: Final = {
     "AccountService",
     "StatementService",
     "SpendLimitService",
+    "NoticeService",
+    "NoticeThresholdService",
     "GroundingAdminService",
 }
 METHODS_FOR_VISITORS: Final = {

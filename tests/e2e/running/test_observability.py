@@ -63,7 +63,8 @@ def test_one_chat_is_one_trace_through_every_process(
     assert upstream.attributes["gen_ai.provider.name"] == "upstream"
     assert upstream.attributes["gen_ai.usage.output_tokens"] == USAGE["completion_tokens"]
     assert upstream.attributes["gen_ai.response.finish_reasons"] == ["stop"]
-    for operation in ("Admit", "Reserve", "Settle"):
+    # A short chat is admitted by its Reserve.
+    for operation in ("Reserve", "Settle"):
         metering = by_name[f"legato.metering.v1.MeteringService/{operation}"]
         assert (metering.kind, metering.parent_id, metering.service) == (SERVER, edge.span_id, "legato-metering")
     assert edge.began_ns <= router.began_ns <= upstream.began_ns <= upstream.ended_ns <= edge.ended_ns

@@ -102,7 +102,7 @@ def test_page_token_is_read_as_it_was_written() -> None:
     assert checks.page_token(checks.to_page_token(position)) == position
 
 
-@given(st.one_of(st.text(min_size=1), st.from_regex("[A-Za-z0-9_-]{4,40}={0,2}", fullmatch=True)))
+@given(st.one_of(st.text(min_size=1), st.text("AZaz09_-=", min_size=4, max_size=42)))
 def test_page_token_that_we_did_not_write_is_refused(token: str) -> None:
     with pytest.raises(LegatoError) as caught:
         checks.page_token(token)

@@ -39,7 +39,10 @@ class MovingClock:
     """The database's clock, which stands still unless it is moved."""
 
     def __init__(self) -> None:
-        # The first of January 2026, in UTC.
+        self.begin()
+
+    def begin(self) -> None:
+        """To the first of January 2026, in UTC: a new ledger has no partitions of later months than this one."""
         self.now_us = 1_767_225_600_000_000
         self._begun_us = 0
 
@@ -57,7 +60,10 @@ class MovingClock:
     def go_to_the_end_of_a_month(self) -> None:
         """To noon of the last day but one of some later month, unless it is that still."""
         if self.now_us != self._begun_us:
-            self._begun_us = self.now_us = next_month_us(next_month_us(self.now_us)) - 3 * DAY_US // 2
+            month_us = next_month_us(self.now_us)
+            before_end_us = 3 * DAY_US // 2
+            is_later = month_us - before_end_us > self.now_us
+            self._begun_us = self.now_us = (month_us if is_later else next_month_us(month_us)) - before_end_us
 
 
 # One for all databases: rules find it in place of their database's.
@@ -99,6 +105,7 @@ class Replicas:
         # The books were found to be wrong, and will be for ever.
         self.spoiled = False
         self._clock = pytest.MonkeyPatch()
+        CLOCK.begin()
         for kind in NOW_US:
             self._clock.setitem(NOW_US, kind, CLOCK)
         self._said = StringIO()

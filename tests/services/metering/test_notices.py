@@ -102,14 +102,14 @@ async def test_a_spend_limit_gives_a_notice_when_it_is_near_and_one_when_it_refu
     assert (near.amount_nanos, near.threshold_nanos) == (90, 100)
     for number in (3, 4, 5):
         with pytest.raises(LegatoError) as refused:
-            await ask(writer, reserve(number, prompt=100, output=10))
+            await ask(writer, reserve(number, prompt=20, output=10))
         assert refused.value.reason is Reason.SPEND_LIMIT_EXCEEDED
     _, reached = await pending(database)
     assert (reached.kind, reached.key_id, reached.period) == ("spend_limit.reached", key, "day")
     # A higher limit can be reached again.
     await ask(writer, SetSpendLimits(ACCOUNT, key, SpendLimits(day_nanos=110)))
     with pytest.raises(LegatoError):
-        await ask(writer, reserve(6, prompt=100, output=10))
+        await ask(writer, reserve(6, prompt=20, output=10))
     assert [notice.threshold_nanos for notice in await pending(database)] == [100, 100, 110]
 
 
@@ -146,10 +146,11 @@ async def test_acknowledged_notices_are_kept_for_a_while_so_that_none_comes_twic
     database: Database, writer: Writer
 ) -> None:
     await ask(writer, grant(100_000))
-    await ask(writer, SetSpendLimits(ACCOUNT, KEY, SpendLimits(month_nanos=5)))
-    for number in (1, 2):
+    await ask(writer, SetSpendLimits(ACCOUNT, KEY, SpendLimits(month_nanos=100)))
+    await spend(writer, 1, 75)
+    for number in (2, 3):
         with pytest.raises(LegatoError):
-            await ask(writer, reserve(number, output=10))
+            await ask(writer, reserve(number, prompt=20, output=10))
         await database.write(partial(acknowledge, notice_ids=[each.notice_id for each in await pending(database)]))
     with database.transaction(writes=True) as connection:
         assert len(connection.execute(sa.select(notices)).all()) == 1

@@ -61,7 +61,8 @@ def test_migration_finds_the_index_of_an_existing_ledger_built(postgres_url: str
     database.migrate(MIGRATIONS)
     database.close()
     built = [text for text in statements if "INDEX" in text and "ledger_by_account" in text]
-    assert built == [
+    # Later ones divide the ledger into partitions.
+    assert built[:2] == [
         "CREATE INDEX CONCURRENTLY ledger_by_account ON ledger (account_id, entry_id)",
         "CREATE INDEX IF NOT EXISTS ledger_by_account ON ledger (account_id, entry_id)",
     ]

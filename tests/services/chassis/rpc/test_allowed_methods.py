@@ -172,6 +172,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "GrantCredits": OPERATORS,
         "AdjustCredits": OPERATORS,
         "ListBalances": OPERATORS,
+        "ListClosings": OPERATORS,
         "ListCredits": OWNERS,
         "Audit": OPERATORS,
     },

@@ -35,7 +35,7 @@ steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US, LIFE_US +
 
 
 @pytest.mark.untraced
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 500), steps)
 def test_books_agree_whatever_comes_in_whichever_order(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

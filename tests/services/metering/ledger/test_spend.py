@@ -298,7 +298,7 @@ operations: st.SearchStrategy[Operation[Any]] = st.one_of(
 steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US + 1, DAY_US, 31 * DAY_US])), max_size=30)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.integers(0, 2_000), steps)
 def test_nothing_is_spent_beyond_a_limit_whatever_comes(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

@@ -102,7 +102,7 @@ async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int
 @pytest.mark.untraced
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
-    call = make_call("model", msgspec.json.encode(PROMPTS["calls"] * 5), max_tokens=10)
+    call = make_call("model", msgspec.json.encode(PROMPTS["calls"] * 2), max_tokens=10)
     assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
 
 
