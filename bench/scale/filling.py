@@ -15,7 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of
 from services.metering.ledger.prices import Usage, read_prices
 from services.metering.ledger.records import HOUR_US
-from services.metering.retention import Retention
+from services.metering.retention.passes import Retention
 from services.metering.store.partitions import FIRST_PARTITION
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)

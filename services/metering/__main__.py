@@ -24,24 +24,24 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import read_prices
 from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
-from services.metering.notice_servicer import (
-    NoticeOutboxServicer,
-    NoticeThresholdServicer,
-    register_outbox,
-    register_thresholds,
-)
-from services.metering.payment_servicer import PaymentBookingServicer, register_payment_booking
 from services.metering.price_watch import PriceWatch
-from services.metering.retention import Retention
-from services.metering.servicer import (
+from services.metering.retention.passes import Retention
+from services.metering.servicers.metering import (
     CreditAdminServicer,
     MeteringServicer,
     register_credit_admin,
     register_metering,
 )
+from services.metering.servicers.notices import (
+    NoticeOutboxServicer,
+    NoticeThresholdServicer,
+    register_outbox,
+    register_thresholds,
+)
+from services.metering.servicers.payments import PaymentBookingServicer, register_payment_booking
+from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
+from services.metering.servicers.statements import StatementServicer, register_statements
 from services.metering.settings import MeteringSettings
-from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
-from services.metering.statement_servicer import StatementServicer, register_statements
 from services.metering.store.prices import adopt_prices
 from services.metering.sweeper import Sweeper
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge, histograms_of
 from services.metering.batch import Writer
-from services.metering.retention import Retention
+from services.metering.retention.passes import Retention
 from services.metering.sweeper import Sweeper
 
 if TYPE_CHECKING:

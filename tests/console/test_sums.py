@@ -25,8 +25,8 @@ from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.limits import LocalLimiter, RateLimits
-from services.metering.servicer import MeteringServicer, register_metering
-from services.metering.statement_servicer import StatementServicer, register_statements
+from services.metering.servicers.metering import MeteringServicer, register_metering
+from services.metering.servicers.statements import StatementServicer, register_statements
 from services.metering.store import books
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger

@@ -24,7 +24,7 @@ from services.metering.ledger.prices import Price, read_prices
 from services.metering.ledger.records import Grant
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
-from services.metering.servicer import MeteringServicer, register_metering
+from services.metering.servicers.metering import MeteringServicer, register_metering
 from services.metering.settings import MeteringSettings
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances

@@ -18,7 +18,12 @@ from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidLimit, UnpaidPrompts
-from services.metering.servicer import CreditAdminServicer, MeteringServicer, register_credit_admin, register_metering
+from services.metering.servicers.metering import (
+    CreditAdminServicer,
+    MeteringServicer,
+    register_credit_admin,
+    register_metering,
+)
 from services.metering.store.prices import adopt_prices
 from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES

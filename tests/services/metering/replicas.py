@@ -21,7 +21,7 @@ from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
 from services.metering.ledger.spend import Spend, next_month_us
-from services.metering.retention import Retention
+from services.metering.retention.passes import Retention
 from services.metering.store.partitions import create_partitions_ahead
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import retention

@@ -20,7 +20,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.notices import AccountNotice, NoticeRules
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
-from services.metering.notice_servicer import (
+from services.metering.servicers.notices import (
     NoticeOutboxServicer,
     NoticeThresholdServicer,
     register_outbox,

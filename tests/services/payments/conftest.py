@@ -13,7 +13,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import find_violations
 from services.metering.batch import Writer
-from services.metering.payment_servicer import PaymentBookingServicer, register_payment_booking
+from services.metering.servicers.payments import PaymentBookingServicer, register_payment_booking
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
 from services.payments.metering import MeteringClient

@@ -20,7 +20,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
-from services.metering.spend_servicer import SpendLimitServicer, register_spend_limits
+from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
 from services.metering.store.tables import spends
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, grant, reserve, settle
 

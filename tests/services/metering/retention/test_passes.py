@@ -15,15 +15,15 @@ from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.account_audits import AccountAudits
-from services.metering.archive import ArchiveWrong, read_archive
 from services.metering.auditor import audit, find_violations_of
 from services.metering.batch import Writer
-from services.metering.closed_months import audit_months, list_closings
 from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.reports import BEGINNING, list_credits
-from services.metering.retention import Retention
+from services.metering.retention.archive import ArchiveWrong, read_archive
+from services.metering.retention.closed_months import audit_months, list_closings
+from services.metering.retention.passes import Retention
 from services.metering.statements import (
     StatementQuery,
     find_request,

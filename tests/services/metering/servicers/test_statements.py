@@ -23,8 +23,8 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.servicer import CreditAdminServicer, register_credit_admin
-from services.metering.statement_servicer import StatementServicer, register_statements
+from services.metering.servicers.metering import CreditAdminServicer, register_credit_admin
+from services.metering.servicers.statements import StatementServicer, register_statements
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, request_id, reserve, settle, void
 from tests.services.metering.test_auditor import unguard
 

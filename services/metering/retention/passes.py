@@ -14,9 +14,7 @@ from uuid import uuid4
 from services.chassis.database.database import Database, read_now_us
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log
-from services.metering.archive import ArchiveWriter, read_archive
 from services.metering.auditor import LOGGED_MOST, find_violations
-from services.metering.closed_months import entry_violations
 from services.metering.ledger.closings import (
     AccountClosing,
     AccountsDigest,
@@ -28,6 +26,8 @@ from services.metering.ledger.closings import (
 )
 from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
 from services.metering.ledger.records import DAY_US
+from services.metering.retention.archive import ArchiveWriter, read_archive
+from services.metering.retention.closed_months import entry_violations
 from services.metering.store import closings as closing_store
 from services.metering.store import partitions, pruning
 from services.metering.store.checks import few_pages

@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.auditor import find_violations
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import AccountBalance, Adjust, Entry, RestorePayment, ReturnPayment
-from services.metering.payment_servicer import to_bookings
+from services.metering.servicers.payments import to_bookings
 from services.metering.store.books import write_operations
 from services.metering.store.tables import ledger
 from tests.services.metering.paper import Ledger

@@ -19,10 +19,10 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.closed_months import audit_months, list_closings
 from services.metering.ledger.records import AccountBalance, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_usage
+from services.metering.retention.closed_months import audit_months, list_closings
 from services.metering.store.reports import read_balances, read_request
 from services.metering.usage_totals import UsageTotals
 from services.metering.wire import credits, operations, reports
