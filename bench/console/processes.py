@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cli.service import Up
-from tests.e2e.running.test_console import Visitor
+from tests.e2e.running.test_console import Visitor, new_key
 
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 KIB_IN_MIB: Final = 1024
@@ -38,7 +38,7 @@ def revocation_ms(visitor: Visitor, times: int) -> list[float]:
     """Creates keys and revokes them; returns how long each answer took, which comes when every edge refuses the key."""
     took_ms = []
     for number in range(times):
-        fields = {"name": "figures", "expires": "30", "scope": "inference", "form_id": f"figures{number}"}
+        fields = new_key("figures", f"figures{number}")
         found = _KEY.search(visitor.ask("POST", "/keys", fields)[1])
         assert found
         began_s = time.monotonic()
