@@ -101,8 +101,14 @@ check: lint ## Run lint and the unit tests: no database, no service (a minute)
 test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
+# Compiles whatever the tests import, before four processes would each do it for themselves.
+.venv/compiled: .venv/dev
+	@echo "Compiling what the tests import ..."
+	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
+	@touch $@
+
 .PHONY: all-tests
-all-tests: .venv/dev
+all-tests: .venv/compiled
 	@echo "Tests ..."
 	@$(BIN)/coverage erase
 	@$(BIN)/pytest -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal $(COVERAGE) || { [ $$? -eq 1 ] && \
@@ -111,6 +117,10 @@ all-tests: .venv/dev
 	@echo "Coverage ..."
 	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
 	@tail -n 1 .venv/coverage.txt
+
+.PHONY: properties
+properties: .venv/dev ## Try the properties that Hypothesis checks on a thousand examples each (ten minutes)
+	@$(BIN)/pytest -q -n 2 -m hypothesis --hypothesis-profile thorough
 
 .PHONY: seeded-bugs
 seeded-bugs: .venv/dev ## Check that the tests of the ledger catch every seeded bug (two minutes)

@@ -28,9 +28,11 @@ from tests.support.servers.postgres import Postgres
 from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
 
-# A busy machine takes longer over an example than the 200 ms of the default.
-hypothesis.settings.register_profile("busy", deadline=None)
-hypothesis.settings.load_profile("busy")
+# A busy machine takes longer over an example than the 200 ms of the default. `make properties`
+# tries many more, and others each time.
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=30, derandomize=True)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1_000)
+hypothesis.settings.load_profile("suite")
 
 TESTS = Path(__file__).parent
 # The slowest first, so that no worker is left alone with them at the end.

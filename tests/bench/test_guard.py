@@ -18,7 +18,7 @@ from bench.targets import ON_SQLITE, ChargeCheck, ChargesWrong, legato_target, s
 from tests.bench.conftest import send_to
 from tests.support.service import Service
 
-ROUNDS: Final = 8
+ROUNDS: Final = 5
 RUN_S: Final = 0.3
 # `make bench-peers` showed 2.06 and 1.83 on an idle machine, these short runs up to 2.4 and 2.6 beside other work; and
 # CI is not idle either.

@@ -9,7 +9,7 @@ from tests.campaigns.revocation.client import Answer
 from tests.campaigns.revocation.faults import CUT_OFF
 from tests.campaigns.revocation.tally import Findings, Refusal, refusal_of
 
-REVOCATIONS = 20
+REVOCATIONS = 10
 
 
 async def test_no_edge_accepts_a_key_after_its_revocation_returned(postgres_url: str) -> None:

@@ -87,13 +87,13 @@ def test_scope_missing_403(service: Service, account: str) -> None:
 
 
 def test_not_offered_404(client: openai.OpenAI) -> None:
-    for ask in (
-        lambda: client.embeddings.create(model="mezzo", input="text"),
-        lambda: client.completions.create(model="mezzo", prompt="text"),
-        lambda: client.responses.create(model="mezzo", input="text"),
+    for create, asked in (
+        (client.embeddings.create, {"input": "text"}),
+        (client.completions.create, {"prompt": "text"}),
+        (client.responses.create, {"input": "text"}),
     ):
         with pytest.raises(openai.NotFoundError) as raised:
-            ask()
+            create(model="mezzo", **asked)
         _check(raised.value, 404, "invalid_request_error", code="endpoint_not_offered")
 
 

@@ -137,7 +137,7 @@ def test_results_go_back_and_the_conversation_goes_on(client: openai.OpenAI, ups
     called = first.choices[0].message
     messages: list[ChatCompletionMessageParam] = [
         *QUESTION,
-        called.to_dict(),  # type: ignore[list-item]
+        called.to_dict(),
         {"role": "tool", "tool_call_id": "call_abc", "content": '{"sky":"clear"}'},
     ]
     upstream.replies.append(Reply(contents=["Clear."]))
@@ -158,7 +158,7 @@ def test_message_that_the_stream_helper_put_together_is_sent_back_without_what_i
         called = stream.get_final_completion().choices[0].message
     messages: list[ChatCompletionMessageParam] = [
         *QUESTION,
-        called,  # type: ignore[list-item]
+        called,
         {"role": "tool", "tool_call_id": "call_7f", "content": "clear"},
     ]
     client.chat.completions.create(model="mezzo", messages=messages, tools=[WEATHER])

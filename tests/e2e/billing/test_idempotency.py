@@ -24,7 +24,7 @@ def key() -> dict[str, str]:
     return {"Idempotency-Key": f"order {secrets.token_hex(8)}"}
 
 
-class PatientClient(openai.OpenAI):
+class PatientClient(openai.OpenAI):  # type: ignore[misc]
     """Asks again where that may help, and counts how often it asks."""
 
     def __init__(self, service: Service, api_key: str) -> None:

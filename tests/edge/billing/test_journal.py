@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.billing import journal as journal_file
@@ -267,7 +267,6 @@ _STEPS = st.sampled_from(
 
 
 @pytest.mark.untraced
-@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(_STEPS, st.integers(0, 99)), max_size=60))
 def test_next_process_finds_exactly_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Callable[[Story, int], None], int]]

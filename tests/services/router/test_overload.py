@@ -143,7 +143,7 @@ class Play:
         return self._clock.elapsed_s() >= LEARNT_S
 
 
-@pytest.mark.parametrize("multiple", [1.5, 2.0, 3.0, 10.0])
+@pytest.mark.parametrize("multiple", [1.5, 10.0])
 def test_goodput_stays_and_waiting_is_bounded_under_overload(multiple: float) -> None:
     played = Play().run({"key": multiple * CAPACITY_PER_S})
     assert played.goodput_per_s > 0.95 * CAPACITY_PER_S

@@ -53,17 +53,22 @@ class Postgres:
     def process_id(self) -> int:
         return self._process.pid
 
-    def create_database(self) -> str:
-        """The address of a new, empty database."""
+    def create_database(self, template_url: str = "") -> str:
+        """Returns the address of a new database: an empty one, or a copy of one to which nobody is connected."""
         name = f"test_{next(self._numbers)}"
+        template = self._name(template_url) if template_url else "template1"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} STRATEGY FILE_COPY".encode())
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY".encode())
         return self._url(name)
 
     def drop_database(self, url: str) -> None:
-        name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+        name = self._name(url)
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+    @staticmethod
+    def _name(url: str) -> str:
+        return str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
     def _url(self, name: str) -> str:
         return f"postgresql://{USER}@/{name}?host={self._folder}"

@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
@@ -35,7 +35,6 @@ steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US, LIFE_US +
 
 
 @pytest.mark.untraced
-@settings(max_examples=500, deadline=None)
 @given(st.integers(0, 500), steps)
 def test_books_agree_whatever_comes_in_whichever_order(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

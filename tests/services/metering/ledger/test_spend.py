@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
@@ -298,7 +298,6 @@ operations: st.SearchStrategy[Operation[Any]] = st.one_of(
 steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US + 1, DAY_US, 31 * DAY_US])), max_size=30)
 
 
-@settings(max_examples=250, deadline=None)
 @given(st.integers(0, 2_000), steps)
 def test_nothing_is_spent_beyond_a_limit_whatever_comes(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

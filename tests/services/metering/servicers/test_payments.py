@@ -1,12 +1,11 @@
 """Card payments in the ledger: states of a payment may be told in any order and number, and money is booked once."""
 
-import os
 from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.metering.v1 import payment_booking_pb2 as pb
@@ -22,8 +21,6 @@ from tests.services.metering.paper import Ledger
 from tests.services.metering.samples import ACCOUNT, LIFE_S, grant, reserve
 
 PAID_NANOS = 1_000
-# More are told by hand: PAYMENT_EXAMPLES=2000 pytest FILE
-EXAMPLES = int(os.environ.get("PAYMENT_EXAMPLES", "25"))
 examples = count(1)
 
 
@@ -82,13 +79,13 @@ changes = st.lists(st.one_of(st.integers(1, PAID_NANOS), st.integers(-3, -1)), m
 
 
 @pytest.mark.untraced
+@pytest.mark.hypothesis
 def test_states_in_any_order_and_number_lose_nothing_and_double_nothing(database: Database, prices: Prices) -> None:
     tell_states(database, prices)
     with database.transaction(writes=False) as connection:
         assert find_violations(connection) == []
 
 
-@settings(max_examples=EXAMPLES, derandomize=True)
 @given(data=st.data(), happened=changes, spent=st.lists(st.integers(1, 700), max_size=3), together=st.booleans())
 def tell_states(
     database: Database, prices: Prices, data: st.DataObject, happened: list[int], spent: list[int], together: bool

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.errors import LegatoError, Reason
@@ -281,7 +281,6 @@ _asked = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     asked=_asked,
     window_beyond_character=st.integers(-CHARACTER_TOKENS + 1, 2000),

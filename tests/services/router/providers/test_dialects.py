@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -218,7 +218,6 @@ async def test_every_byte_may_come_by_itself(dialect: str, provider: str) -> Non
     assert by_bytes == await said_by_stream(provider, [stream])
 
 
-@settings(deadline=None, max_examples=100)
 @given(played=st.sampled_from(PLAYED), cuts=st.lists(st.floats(0, 1), max_size=30))
 async def test_answer_is_the_same_wherever_the_network_cuts(played: tuple[str, str], cuts: list[float]) -> None:
     dialect, provider = played
