@@ -1,17 +1,12 @@
 """The model classes that an account and its keys may use, and the form that chooses them."""
 
-from typing import Final
-
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, listed
 from protos.auth.v1 import auth_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from services.chassis.model_classes import AUTO, CLASSES
 
 _ = TRANSLATIONS.gettext
-
-AUTO: Final = "auto"
-# The cheapest first.
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 
 
 def classes_of_account(account: auth_pb2.Account) -> list[str]:
@@ -26,16 +21,6 @@ def classes_of_key(key: auth_pb2.Key, account: auth_pb2.Account) -> list[str]:
 def may_use(owner: auth_pb2.Account | auth_pb2.Key, model_id: str) -> bool:
     """Returns whether an owner's own allowance has a class; `auto` is one of those that it has."""
     return model_id == AUTO or not owner.HasField("allowed_classes") or model_id in owner.allowed_classes.class_ids
-
-
-def auto_class(account: auth_pb2.Account) -> str:
-    """Returns what `auto` means: the preferred class, or the most capable below it that the account may use; otherwise
-    the cheapest that it may use."""
-    allowed, preferred = classes_of_account(account), account.preferred_class
-    if preferred not in CLASSES or not allowed:
-        return preferred
-    below = [class_id for class_id in allowed if CLASSES.index(class_id) <= CLASSES.index(preferred)]
-    return below[-1] if below else allowed[0]
 
 
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:

@@ -14,10 +14,10 @@ from console.words import TRANSLATIONS, significant_places
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO
 
 _ = TRANSLATIONS.gettext
 
-AUTO: Final = "auto"
 MILLION: Final = 1_000_000
 # Of the whole price; the parts have as many places, so that they add up as one reads them.
 TABLE_DIGITS: Final = 5
