@@ -36,7 +36,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RequestChoice:
-    """What an address asks for; dates are days of the reader."""
+    """The choice that an address makes; dates are days of the reader."""
 
     first: date | None
     last: date | None

@@ -98,7 +98,7 @@ class _EventData(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """As much of an event as is used: the rest is read from the provider."""
+    """The part of an event that is used: the rest is read from the provider."""
 
     type: str
     data: _EventData

@@ -43,7 +43,7 @@ class _Story:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptPreview:
-    """What a model would be sent for a question, in tokens, and what it would be grounded in."""
+    """The prompt that a model would be sent for a question, in tokens, and its grounding."""
 
     class_id: str
     # The smallest window of the class.

@@ -32,7 +32,7 @@ _TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
 @dataclass(frozen=True, slots=True)
 class ProviderCost:
-    """What a provider charges for a million tokens, in nano-dollars."""
+    """The prices of a provider for a million tokens, in nano-dollars."""
 
     input_nanos: int
     cached_input_nanos: int
