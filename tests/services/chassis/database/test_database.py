@@ -9,7 +9,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import LOG_MOST_BYTES, Database, DatabaseUnavailable, open_database
+from services.chassis.database.database import Database, DatabaseUnavailable, open_database
+from services.chassis.database.engine import LOG_MOST_BYTES
 from services.chassis.settings import SettingsError
 from tests.services.chassis.notes import add, note_ids
 

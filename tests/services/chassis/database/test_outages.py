@@ -12,8 +12,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database import database as database_engine
-from services.chassis.database.database import SILENCE_S, Database, DatabaseUnavailable, make_engine, open_database
+from services.chassis.database import engine as database_engine
+from services.chassis.database.database import Database, DatabaseUnavailable, open_database
+from services.chassis.database.engine import SILENCE_S, make_engine
 from services.chassis.errors import Reason
 from tests.services.chassis.notes import add, note_ids
 
