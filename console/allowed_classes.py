@@ -23,6 +23,11 @@ def may_use(owner: auth_pb2.Account | auth_pb2.Key, model_id: str) -> bool:
     return model_id == AUTO or not owner.HasField("allowed_classes") or model_id in owner.allowed_classes.class_ids
 
 
+def auto_class(account: auth_pb2.Account) -> str:
+    """Returns what `auto` means, as auth tells; an earlier version of it does not."""
+    return account.auto_class or account.preferred_class
+
+
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:
     classes = classes_of_key(key, account)
     if not classes:

@@ -11,7 +11,7 @@ from typing import Final
 from starlette.responses import JSONResponse, Response
 
 from console import usage
-from console.allowed_classes import may_use
+from console.allowed_classes import auto_class, may_use
 from console.grounding import read_account
 from console.snippets import conversation_snippets
 from console.web.visit import Visit
@@ -19,8 +19,8 @@ from console.words import TRANSLATIONS, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
+from services.chassis import model_classes
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import AUTO, CLASSES
 from services.chassis.money import format_usd
 
 _ = TRANSLATIONS.gettext
@@ -30,7 +30,7 @@ REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 UNSEEN_PROMPT_TOKENS: Final = 128
 FIRST_SLICE_TOKENS: Final = 4096
 # The cheapest first. Those that have a price are offered, or all of them where metering does not answer.
-OFFERED: Final = (AUTO, *CLASSES)
+CLASSES: Final = (model_classes.AUTO, *model_classes.CLASSES)
 
 TOOL_EXAMPLE: Final = json.dumps(
     [
@@ -91,8 +91,8 @@ async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
     balance, prices, account = await asyncio.gather(usage.balance(visit), usage.read_prices(visit), _account(visit))
-    models = [name for name in OFFERED if name == AUTO or name in prices] if prices else OFFERED
-    auto = "" if account is None else account.auto_class or account.preferred_class
+    models = [name for name in CLASSES if name == "auto" or name in prices] if prices else CLASSES
+    auto = "" if account is None else auto_class(account)
     programs = conversation_snippets(visit.console.api_url)
     return visit.render(
         "playground.html",

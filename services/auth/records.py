@@ -6,6 +6,7 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from services.auth.keys import StoredDigest
+from services.chassis.model_classes import auto_class
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -63,6 +64,10 @@ class ClassAllowance:
         if self.class_ids is None:
             return outer
         return ClassAllowance(tuple(class_id for class_id in self.class_ids if class_id in outer))
+
+    def auto_class(self, preferred_class: str) -> str:
+        """Returns what `auto` means where this is allowed."""
+        return auto_class(preferred_class, self)
 
     def __contains__(self, class_id: object) -> bool:
         return self.class_ids is None or class_id in self.class_ids

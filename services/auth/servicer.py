@@ -18,7 +18,6 @@ from services.auth.records import ALL_CLASSES, Account, ClassAllowance, Key, Key
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import auto_class
 from services.chassis.rpc.server import Registration
 from services.chassis.timing.deadlines import Clock
 
@@ -222,7 +221,7 @@ def to_account(account: Account) -> pb.Account:
         memory=account.grounding.memory,
         attachments=account.grounding.attachments,
         allowed_classes=_from_allowance(account.allowed_classes),
-        auto_class=auto_class(account.preferred_class, account.allowed_classes),
+        auto_class=account.allowed_classes.auto_class(account.preferred_class),
     )
 
 

@@ -77,10 +77,6 @@ def is_public(text: str) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def port_of(parts: SplitResult) -> int:
-    return parts.port or (443 if parts.scheme == "https" else 80)
-
-
 def resolve(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -134,8 +130,7 @@ class WebhookClient:
         """Returns an address of the host that may be connected to."""
         try:
             addresses = self._resolve(host, port)
-        except (OSError, UnicodeError):
-            # A label that is empty or too long cannot even be asked for.
+        except OSError:
             raise WebhookFailure("the host name is not known") from None
         allowed = [address for address in addresses if self.allows_private or is_public(address)]
         if not allowed or len(allowed) < len(addresses):
@@ -144,7 +139,8 @@ class WebhookClient:
         return allowed[0]
 
     def connect(self, parts: SplitResult) -> socket.socket:
-        host, port = parts.hostname or "", port_of(parts)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
         connected = socket.create_connection((self.address_of(host, port), port), self._timeout_s)
         if parts.scheme == "http":
             return connected
@@ -197,7 +193,7 @@ class _Attempt:
 
     def _exchange(self, connected: socket.socket) -> int:
         parts = self._parts
-        connection = http.client.HTTPConnection(parts.hostname or "", port_of(parts))
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
         connection.sock = connected
         # Without the port that the scheme implies.
         headers = {"host": parts.netloc, **self._headers}

@@ -11,7 +11,6 @@ from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, Peppe
 from services.auth.store import epochs
 from services.auth.store.accounts import behind, find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
-from services.chassis.model_classes import auto_class
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
@@ -130,7 +129,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     holder = Holder(
         key=key,
         digest=digest,
-        preferred_class=auto_class(row.preferred_class, allowed_classes),
+        preferred_class=allowed_classes.auto_class(row.preferred_class),
         allowed_classes=allowed_classes,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
