@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from services.chassis.load.gcra import LARGEST_LIMITS
+from services.chassis.model_classes import CLASSES
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ def own_limits(owner: "Account | Key") -> dict[str, int | None]:
     return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
 
 
-# The cheapest first.
-CLASSES = ("mezzo", "forte", "fortissimo")
 ALL_CLASSES = "all"
 
 

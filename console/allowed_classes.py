@@ -1,17 +1,12 @@
 """The model classes that an account and its keys may use, and the form that chooses them."""
 
-from typing import Final
-
 from console.web.visit import Visit
 from console.words import TRANSLATIONS, listed
 from protos.auth.v1 import auth_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from services.chassis.model_classes import AUTO, CLASSES
 
 _ = TRANSLATIONS.gettext
-
-AUTO: Final = "auto"
-# The cheapest first.
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 
 
 def classes_of_account(account: auth_pb2.Account) -> list[str]:
@@ -29,13 +24,8 @@ def may_use(owner: auth_pb2.Account | auth_pb2.Key, model_id: str) -> bool:
 
 
 def auto_class(account: auth_pb2.Account) -> str:
-    """Returns what `auto` means: the preferred class, or the most capable below it that the account may use; otherwise
-    the cheapest that it may use."""
-    allowed, preferred = classes_of_account(account), account.preferred_class
-    if preferred not in CLASSES or not allowed:
-        return preferred
-    below = [class_id for class_id in allowed if CLASSES.index(class_id) <= CLASSES.index(preferred)]
-    return below[-1] if below else allowed[0]
+    """Returns what `auto` means, as auth tells; an earlier version of it does not."""
+    return account.auto_class or account.preferred_class
 
 
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
+from services.chassis.model_classes import CLASSES
 from services.metering.account_audits import AccountAudits
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, list_usage
@@ -23,7 +24,6 @@ from services.metering.usage_totals import UsageTotals
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
 KEYS: Final = 10_000
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 DAYS: Final = 90
 MIGRATIONS: Final = Path("services/metering/migrations")
 _RUNS: Final = 20

@@ -9,7 +9,7 @@ import msgspec
 from bench.report import align
 from bench.soak.clients import Outcome
 from bench.soak.readings import FILES, THREADS
-from services.chassis.database.database import READERS
+from services.chassis.database.engine import READERS
 
 PROMISED_MIB_PER_H: Final = 5.0
 # In a shorter run, temporary allocations look like growth.

@@ -10,7 +10,6 @@ from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.values import (
-    CLASSES,
     LIMITS,
     USD,
     allowed_classes,
@@ -30,11 +29,11 @@ from protos.auth.v1.auth_pb2 import (
     UpdateAccountRequest,
 )
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
+from services.chassis.model_classes import CLASSES, DEFAULT_CLASS
 from services.chassis.money import format_usd
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-DEFAULT_CLASS = "forte"
 PAGE_SIZE = 200
 # The grounding sources of chats without tools, each of which an account may switch off.
 GROUNDINGS = {"search": "web search", "memory": "its notes", "attachments": "its documents"}

@@ -110,6 +110,7 @@ def set_(
 
 
 @notices.group()
+@shared_options
 def webhooks() -> None:
     """Add, list and remove an account's webhooks."""
 

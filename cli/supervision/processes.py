@@ -48,7 +48,7 @@ GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_en
 
 
 class ConsoleStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What the console is started with."""
+    """The settings that the console is started with."""
 
     # The sockets that it serves, bound and listening.
     fds: tuple[int, ...]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from console import spend_limits
-from console.allowed_classes import CLASSES, classes_of_account, given_classes
+from console.allowed_classes import classes_of_account, given_classes
 from console.pages.keys import LIMITS, LONGEST_NAME, limits_in, milliseconds_since
 from console.web.visit import Visit
 from console.words import TRANSLATIONS
@@ -15,6 +15,7 @@ from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import CLASSES
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 
 _ = TRANSLATIONS.gettext

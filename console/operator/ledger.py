@@ -20,7 +20,7 @@ VIOLATIONS_SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LastAudit:
-    """What metering tells of the audit that it makes by itself."""
+    """The state of the audit that metering makes by itself."""
 
     ended: datetime
     # None: the first one has not ended yet.

@@ -58,7 +58,7 @@ class Status:
 
     @property
     def shape(self) -> str:
-        """What the page is made of. If it changes, the page is loaded again."""
+        """The structure of the page. If it changes, the page is loaded again."""
         parts = [
             *(f"{state.name} {state.address}" for state in self.processes),
             *(" ".join(model) for model in self.models),

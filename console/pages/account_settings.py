@@ -4,17 +4,17 @@ import asyncio
 
 from starlette.responses import Response
 
-from console.allowed_classes import CLASSES, classes_of_account, given_classes, may_use
+from console.allowed_classes import classes_of_account, given_classes, may_use
 from console.web.visit import Visit
 from console.words import ROLES, TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
 from protos.router.v1.router_pb2 import ListModelsRequest
 from protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO, CLASSES
 
 _ = TRANSLATIONS.gettext
 
-AUTO = "auto"
 EVENTS_ON_A_PAGE = 100
 
 

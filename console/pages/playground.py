@@ -19,6 +19,7 @@ from console.words import TRANSLATIONS, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
+from services.chassis import model_classes
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
@@ -29,7 +30,7 @@ REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 UNSEEN_PROMPT_TOKENS: Final = 128
 FIRST_SLICE_TOKENS: Final = 4096
 # The cheapest first. Those that have a price are offered, or all of them where metering does not answer.
-CLASSES: Final = ("auto", "mezzo", "forte", "fortissimo")
+CLASSES: Final = (model_classes.AUTO, *model_classes.CLASSES)
 
 TOOL_EXAMPLE: Final = json.dumps(
     [

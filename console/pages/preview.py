@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.allowed_classes import may_use
+from console.allowed_classes import auto_class, may_use
 from console.grounding import GroundingSources, read_account, read_sources, require_role
 from console.usage import Prices, read_prices
 from console.web.visit import Visit
@@ -14,10 +14,10 @@ from console.words import TRANSLATIONS, significant_places
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO
 
 _ = TRANSLATIONS.gettext
 
-AUTO: Final = "auto"
 MILLION: Final = 1_000_000
 # Of the whole price; the parts have as many places, so that they add up as one reads them.
 TABLE_DIGITS: Final = 5
@@ -48,7 +48,7 @@ async def preview(visit: Visit) -> Response:
         account_id=account.account_id,
         question=visit.form.get("question"),
         model=visit.form.get("class") or AUTO,
-        preferred_class=account.auto_class or account.preferred_class,
+        preferred_class=auto_class(account),
         search=account.search,
         memory=account.memory,
         attachments=account.attachments,

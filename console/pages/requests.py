@@ -19,13 +19,13 @@ from console.words import TRANSLATIONS, time_of
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import CLASSES
 from services.chassis.money import format_usd
 
 _ = TRANSLATIONS.gettext
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
 COLUMNS: Final = (
     "request_id", "state", "reserved", "ended", "class", "key_id", "key_name", "prompt_tokens", "cached_tokens",
@@ -36,7 +36,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RequestChoice:
-    """What an address asks for; dates are days of the reader."""
+    """The choice that an address makes; dates are days of the reader."""
 
     first: date | None
     last: date | None

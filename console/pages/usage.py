@@ -50,7 +50,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class UsageChoice:
-    """What an address asks for."""
+    """The choice that an address makes."""
 
     period: Period
     by: str

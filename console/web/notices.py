@@ -1,4 +1,4 @@
-"""What a page says after a form was answered with a redirect. A cookie carries its name and a number, never text."""
+"""The messages of pages after a form was answered with a redirect. A cookie has a name and a number, never text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

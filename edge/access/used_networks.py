@@ -17,6 +17,8 @@ KeyNetwork = tuple[str, str]
 TOLD_EVERY_S: Final = 3600.0
 # Bounds the memory that clients with many addresses, or with many forged headers, can take.
 SEEN_MOST: Final = 100_000
+# Several addresses. A longer header is one that a client made up, and is parsed each time.
+LONGEST_SEEN_HEADER_BYTES: Final = 200
 WAITING_MOST: Final = 10_000
 
 
@@ -62,7 +64,8 @@ class UsedNetworks:
             self._told.clear()
         elif len(self._seen) >= SEEN_MOST:
             self._seen.clear()
-        self._seen.add(seen)
+        if len(seen[2]) <= LONGEST_SEEN_HEADER_BYTES:
+            self._seen.add(seen)
         address = self._addresses.of(scope)
         if address is None or address.is_loopback:
             return

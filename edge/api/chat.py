@@ -24,13 +24,13 @@ from edge.wire.responses import Admission, Response
 from protos.metering.v1.metering_pb2 import IdempotencyClaim
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.model_classes import AUTO
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import Clock
 
-AUTO = "auto"
 REFRESH_EVERY_S = 30.0
 ASK_AGAIN_AFTER_S = 0.1
 ASK_TIMEOUT_S = 5.0

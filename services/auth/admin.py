@@ -25,6 +25,7 @@ from services.auth.users.store import Connection
 from services.auth.users.store import users as stored_users
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
+from services.chassis.model_classes import DEFAULT_CLASS
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
@@ -84,7 +85,7 @@ class AccountAdmin:
             account_id="acct_" + "".join(secrets.choice(_ACCOUNT_ID_ALPHABET) for _ in range(_ACCOUNT_ID_LENGTH)),
             name=checks.name(name),
             created_at_us=to_micros(self._clock.now()),
-            preferred_class=checks.DEFAULT_CLASS,
+            preferred_class=DEFAULT_CLASS,
         )
         by = current_access.get()
 

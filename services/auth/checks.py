@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from services.auth.records import CLASSES, ClassAllowance, Position, Scope, to_micros
+from services.auth.records import ClassAllowance, Position, Scope, to_micros
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import LARGEST_LIMITS
+from services.chassis.model_classes import CLASSES
 
-DEFAULT_CLASS: Final = "forte"
 EXPIRY_DAYS: Final = (30, 90, 365)
 
 NAME_LENGTH_MOST: Final = 100

@@ -6,6 +6,7 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from services.auth.keys import StoredDigest
+from services.chassis.model_classes import auto_class
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,15 +52,11 @@ class KeyLimits:
 NO_LIMITS = KeyLimits()
 
 
-# The cheapest first.
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
-
-
 @dataclass(frozen=True, slots=True)
 class ClassAllowance:
     """The model classes that an account or a key may use."""
 
-    # In the order of CLASSES. None: all, those of later releases too.
+    # The cheapest first. None: all, those of later releases too.
     class_ids: tuple[str, ...] | None = None
 
     def within(self, outer: "ClassAllowance") -> "ClassAllowance":
@@ -69,14 +66,10 @@ class ClassAllowance:
         return ClassAllowance(tuple(class_id for class_id in self.class_ids if class_id in outer))
 
     def auto_class(self, preferred_class: str) -> str:
-        """Returns what `auto` means: the most capable class that is allowed and not above the preferred one, or else
-        the cheapest. Where nothing is allowed there is no answer: the preferred class is refused like all others."""
-        if preferred_class in self or not self.class_ids:
-            return preferred_class
-        below = [class_id for class_id in CLASSES[: CLASSES.index(preferred_class)] if class_id in self]
-        return below[-1] if below else self.class_ids[0]
+        """Returns what `auto` means where this is allowed."""
+        return auto_class(preferred_class, self)
 
-    def __contains__(self, class_id: str) -> bool:
+    def __contains__(self, class_id: object) -> bool:
         return self.class_ids is None or class_id in self.class_ids
 
 

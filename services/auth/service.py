@@ -66,7 +66,7 @@ _ENCRYPTED = (
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """What consoles need, as settings give it; with none of it, nobody can sign in."""
+    """The settings that consoles need; with none of them, nobody can sign in."""
 
     signing_key: str = ""
     # Further public keys, while the signing key is replaced.

@@ -47,7 +47,7 @@ class Payment(msgspec.Struct, frozen=True):
     disputes: tuple[Dispute, ...] = ()
 
 
-class StrangeCurrency(Exception):
+class UnsupportedCurrency(Exception):
     """Money of another currency: nobody can say how much credit it is."""
 
 
@@ -86,7 +86,7 @@ def _return(
 
 def _require_dollars(currency: str) -> None:
     if currency != CURRENCY:
-        raise StrangeCurrency
+        raise UnsupportedCurrency
 
 
 class _EventObject(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class _EventData(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """As much of an event as is used: the rest is read from the provider."""
+    """The part of an event that is used: the rest is read from the provider."""
 
     type: str
     data: _EventData

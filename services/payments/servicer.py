@@ -13,7 +13,7 @@ from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.payments.metering import MeteringClient
-from services.payments.payment import ID_PREFIX, StrangeCurrency, parse_event, to_booking
+from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import Checkout, StripeClient
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -108,7 +108,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
             return False
         try:
             await self._metering.book(to_booking(payment))
-        except StrangeCurrency as error:
+        except UnsupportedCurrency as error:
             self._log.failure("payment.not_booked", error, account_id=payment.account_id, operation_id=payment_id)
             raise internal_error() from None
         except LegatoError as error:

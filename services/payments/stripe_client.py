@@ -49,6 +49,9 @@ class StripeClient:
 
     def is_signed(self, payload: bytes, signature: str) -> bool:
         """Returns whether Stripe has signed it, lately."""
+        if not signature.isascii():
+            # The library compares ASCII alone, and fails for the rest.
+            return False
         try:
             text = payload.decode()
             stripe.WebhookSignature.verify_header(text, signature, self._webhook_secret, TOLERANCE_S)

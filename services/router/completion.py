@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from protos.router.v1.router_pb2 import ChatOpen, Started
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
@@ -19,15 +20,12 @@ from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import CLASSES, Target
+from services.router.routing.routes import Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.
     from services.router.grounding.grounding import Grounded, Grounding, GroundingPreview
-
-AUTO = "auto"
-DEFAULT_CLASS = "forte"
 
 
 @dataclass(slots=True)
@@ -45,7 +43,7 @@ class _Story:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PromptPreview:
-    """What a model would be sent for a question, in tokens, and what it would be grounded in."""
+    """The prompt that a model would be sent for a question, in tokens, and its grounding."""
 
     class_id: str
     # The smallest window of the class.
@@ -246,7 +244,7 @@ def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = C
     """Returns the class that serves; one that is not allowed is refused like an unknown one."""
     class_id = model
     if model in ("", AUTO):
-        class_id = preferred_class or DEFAULT_CLASS
+        class_id = auto_class(preferred_class or DEFAULT_CLASS, allowed)
     usable = [each for each in CLASSES if each in allowed]
     if class_id not in usable:
         hint = f" Use one of {', '.join((AUTO, *usable))}." if usable else ""

@@ -19,8 +19,7 @@ def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[
         assert command is not None
         if isinstance(command, click.Group):
             found += every_command(command, (*path, name))
-        if not isinstance(command, click.Group) or not path:
-            found.append(((*path, name), command))
+        found.append(((*path, name), command))
     return found
 
 

@@ -1,17 +1,15 @@
-"""The classes that a router resolves are those that are priced, preferred and offered."""
+"""The classes are listed in one module, services/chassis/model_classes.py."""
 
-from cli import values
-from console import allowed_classes
-from edge.api import chat as models
-from services.auth import records
-from services.metering.ledger import prices
-from services.router import completion
-from services.router.routing import routes
+import re
+from pathlib import Path
 
+from services.chassis import model_classes
 
-def test_every_process_knows_the_same_classes_in_the_same_order() -> None:
-    assert records.CLASSES == prices.CLASSES == values.CLASSES == routes.CLASSES == allowed_classes.CLASSES
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("bench", "cli", "console", "edge", "services")
+LIST = re.compile(r""""mezzo",\s*"forte",\s*"fortissimo\"""")
 
 
-def test_edge_offers_auto_by_the_name_by_which_the_router_knows_it() -> None:
-    assert models.AUTO == completion.AUTO
+def test_the_classes_are_listed_in_one_module() -> None:
+    modules = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in modules if LIST.search(path.read_text())] == [Path(model_classes.__file__)]

@@ -35,6 +35,11 @@ WITHOUT_SUBJECT = frozenset(
         "But",
         "Or",
         "It",
+        "What",
+        "When",
+        "Which",
+        "How",
+        "That",
     ]
 )
 

@@ -19,6 +19,7 @@ from services.auth.users.store import Connection
 from services.auth.users.store import notices as stored
 from services.auth.users.store.users import find_user
 from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
 
 # Longer than any attempt.
@@ -66,10 +67,9 @@ class NoticeDelivery:
         return len(claimed)
 
     async def _deliver(self, delivery: Delivery, notice: OwnerNotice) -> None:
-        send = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to
         state, failure, next_us = DeliveryState.DELIVERED, "", 0
         try:
-            await send(delivery, notice)
+            await self._attempt(delivery, notice)
         except (DeliveryFailed, WebhookFailure) as error:
             state, failure = DeliveryState.PENDING, str(error)[:FAILURE_LENGTH_MOST]
             pause_us = self._pause_us(delivery.attempts)
@@ -87,6 +87,17 @@ class NoticeDelivery:
             next_attempt_at_us=next_us,
         )
         await self._database.write(note)
+
+    async def _attempt(self, delivery: Delivery, notice: OwnerNotice) -> None:
+        send = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to
+        try:
+            await send(delivery, notice)
+        except (DeliveryFailed, WebhookFailure, LegatoError):
+            raise
+        except Exception as error:
+            # It counts as an attempt: otherwise it would be due again and again, for ever.
+            self._log.failure("notice.failed", error, name=delivery.channel.value)
+            raise DeliveryFailed(f"it could not be sent ({type(error).__name__})") from None
 
     def _pause_us(self, attempts_before: int) -> int | None:
         """Returns how long to wait after an attempt; None: it was the last."""

@@ -1,4 +1,4 @@
-"""What owners do with notices: their webhooks, what is mailed, the list, sending again, and a test."""
+"""Serves owners: their webhooks, the kinds that are mailed, the list of notices, sending again, and a test."""
 
 import secrets
 from collections.abc import Callable, Collection, Sequence

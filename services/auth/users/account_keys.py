@@ -32,7 +32,7 @@ class ShownKey:
 
 
 class KeyTemplate(NamedTuple):
-    """What a new key is like."""
+    """The properties of a new key."""
 
     name: str
     scopes: tuple[Scope, ...]

@@ -43,7 +43,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class OidcRefused(Exception):
-    """What the browser or the issuer sent proves nothing."""
+    """Something that the browser or the issuer sent proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)

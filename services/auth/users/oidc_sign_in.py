@@ -49,7 +49,7 @@ _NAME_OF_NOBODY: Final = "New member"
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """What is kept until the browser comes back."""
+    """The state of a sign-in that is kept until the browser comes back."""
 
     nonce: str
     verifier: str

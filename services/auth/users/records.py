@@ -140,7 +140,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a passkey is to sign, or what else is good once."""
+    """A random value for a passkey to sign, or for another use that is good once."""
 
     challenge_id: str = field(repr=False)
     # None: whoever proves something with it.

@@ -44,7 +44,7 @@ def months_before(at_us: int, count: int) -> CalendarMonth:
 
 
 class RetentionPolicy(NamedTuple):
-    """How long rows are kept; 0: for ever."""
+    """The time for which rows are kept; 0: for ever."""
 
     close_after_days: int = 5
     holds_days: int = 90

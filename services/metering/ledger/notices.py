@@ -17,7 +17,7 @@ NoticeKind = Literal["balance.low", "spend_limit.near", "spend_limit.reached"]
 
 
 class NoticeRules(msgspec.Struct, frozen=True):
-    """When there are notices; zero: never."""
+    """The thresholds of notices; zero: never."""
 
     # Of accounts without a threshold of their own.
     low_balance_nanos: int = 0

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import CLASSES
 from services.chassis.settings import SettingsError
 
 
@@ -20,9 +21,6 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-
-
-CLASSES: Final = ("mezzo", "forte", "fortissimo")
 
 
 MILLION: Final = 1_000_000

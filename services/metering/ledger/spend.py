@@ -60,7 +60,7 @@ def _lower(mine_nanos: int | None, outer_nanos: int | None) -> int | None:
 
 
 class Spend(msgspec.Struct, frozen=True):
-    """What an account, or one of its keys, has spent, and may. Fields are the table's columns."""
+    """The spending of an account, or of one of its keys, and its limits. Fields are the table's columns."""
 
     # The account and the key, as one text.
     spend_id: str
@@ -126,12 +126,12 @@ class Allowance(NamedTuple):
 
     @property
     def free_nanos(self) -> int:
-        """What a new request may hold."""
+        """The most that a new request may hold."""
         return max(0, self.limit_nanos - self.spent_nanos - self.held_nanos)
 
     @property
     def unspent_nanos(self) -> int:
-        """What a request may hold if no other runs."""
+        """The most that a request may hold if no other runs."""
         return max(0, self.limit_nanos - self.spent_nanos)
 
     def is_below(self, total_nanos: int) -> bool:
@@ -159,7 +159,7 @@ def past_periods(subject_id: str, hour_us: int, now_us: int) -> list[PastPeriod]
 
 
 class SpendRoom(NamedTuple):
-    """What a request's limits leave; without allowances, no limit applies."""
+    """The amounts that a request's limits leave; without allowances, no limit applies."""
 
     allowances: tuple[Allowance, ...] = ()
 

@@ -130,7 +130,7 @@ class Retention:
         self.months_to_close = len(due)
         if not due:
             return
-        violations = await asyncio.to_thread(self._audit)
+        violations = await self._run_leased(self._audit)
         if violations:
             for violation in violations[:LOGGED_MOST]:
                 self._log.warning("closing.refused", month=str(due[0]), violation=violation)
@@ -146,6 +146,15 @@ class Retention:
         while month is not None and month.ends_us + self._policy.close_after_days * DAY_US <= now_us:
             yield month
             month = month.next
+
+    async def _run_leased(self, work: Callable[[], ResultT]) -> ResultT:
+        """Runs work in a thread, and renews the lease meanwhile: an audit may take longer than it lasts."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        while not running.done():
+            await asyncio.wait([running], timeout=RENEW_AFTER_S)
+            if not running.done() and not await self._lease():
+                raise LeaseLost
+        return running.result()
 
     def _audit(self) -> list[str]:
         with self._database.transaction(writes=False) as connection, few_pages(connection):

@@ -28,7 +28,7 @@ _INSERT_CLOSING: Final = insert_rows(closings, Closing.__struct_fields__)
 
 
 class OpenPeriod(NamedTuple):
-    """What no closing covers yet."""
+    """The time that no closing covers yet."""
 
     # The last closed month; None: there is none.
     closing: Closing | None

@@ -44,7 +44,7 @@ class DaySums(NamedTuple):
 
 
 class ClassHour(NamedTuple):
-    """What an hour's requests of one class used and cost."""
+    """The usage and cost of an hour's requests of one class."""
 
     hour_us: int
     class_id: str

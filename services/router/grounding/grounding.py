@@ -75,7 +75,7 @@ class FoundContext:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GroundingPreview:
-    """What a chat would be given, each note and passage with its tokens."""
+    """The notes and passages that a chat would be given, each with its tokens."""
 
     notes: Sequence[tuple[Note, int]]
     passages: Sequence[tuple[Source, Passage, int]]

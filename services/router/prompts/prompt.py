@@ -64,7 +64,7 @@ _QUOTE = ord('"')
 
 @dataclass(slots=True, repr=False)
 class Prompt:
-    """What a chat sends to a model. Messages, tools and parameters are parsed once, however many models are tried."""
+    """The input of a model. Messages, tools and parameters are parsed once, however many models are tried."""
 
     messages: Messages
     tokens: int

@@ -1,5 +1,6 @@
 """Tells how a routes file differs from the routes in use, line by line and without secrets."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from difflib import SequenceMatcher
@@ -7,6 +8,8 @@ from typing import Any, Final
 
 from services.router.routing.routes import Routes
 
+# In an address: a user with a password, and a query.
+_SECRETS: Final = re.compile(r"//[^/@]*@|\?.*")
 # Named, but never shown.
 _HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
 
@@ -37,7 +40,16 @@ def _terms(described: Any, without: Iterable[str]) -> str:
     """Returns the fields that differ from their defaults."""
     named = (each for each in fields(described) if each.name not in without)
     given = {each.name: getattr(described, each.name) for each in named if not _is_default(described, each)}
-    return "".join(f", {name} {value}" for name, value in given.items())
+    return "".join(f", {name} {_masked(value)}" for name, value in given.items())
+
+
+def _masked(value: object) -> object:
+    """Returns an address without what may be secret in it: a password, and its query."""
+    return _SECRETS.sub(_mask, value) if isinstance(value, str) else value
+
+
+def _mask(found: re.Match[str]) -> str:
+    return "?***" if found[0].startswith("?") else "//***@"
 
 
 def _is_default(described: Any, each: Any) -> bool:

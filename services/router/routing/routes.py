@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from services.chassis.model_classes import CLASSES
 from services.chassis.settings import SettingsError, read_variable
 from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
@@ -21,7 +22,6 @@ from services.router.providers.http.pool import has_host
 from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
 
-CLASSES = ("mezzo", "forte", "fortissimo")
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
 DEFAULT_TIMEOUTS = Timeouts()
 
@@ -32,7 +32,7 @@ _TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
 @dataclass(frozen=True, slots=True)
 class ProviderCost:
-    """What a provider charges for a million tokens, in nano-dollars."""
+    """The prices of a provider for a million tokens, in nano-dollars."""
 
     input_nanos: int
     cached_input_nanos: int

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.model_classes import CLASSES
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
@@ -16,7 +17,7 @@ from services.router.prompts.prompt import CountedPrompt, Prompt, fit_max_tokens
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
-from services.router.routing.routes import CLASSES, Target
+from services.router.routing.routes import Target
 from services.router.settings import MOST_ATTEMPTS
 from services.router.spans import begin_question, end_question
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
@@ -26,7 +27,7 @@ from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
 from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.routing.model_states import ModelStates, ProviderPool
-from services.router.routing.routes import CLASSES, Routes
+from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router
 from tests.campaigns.fuzz.answers import STREAMS, random_body

@@ -75,3 +75,11 @@ def test_what_auth_did_not_acknowledge_is_told_again(clock: FakeClock) -> None:
     networks.note(principal(), scope("203.0.113.1"))
     networks.add(networks.pop(10))
     assert networks.pop(10) == [(KEY, "203.0.113.0/24")]
+
+
+def test_long_headers_of_proxies_are_not_remembered(clock: FakeClock) -> None:
+    networks = UsedNetworks(Addresses("10.0.0.1"), clock)
+    for number in range(50):
+        networks.note(principal(), scope("10.0.0.1", f"{number}, " * 1_000 + "203.0.113.7"))
+    assert networks.pop(10) == [(KEY, "203.0.113.0/24")]
+    assert sum(len(header) for _, _, header in networks._seen) < 1_000

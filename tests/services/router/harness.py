@@ -13,6 +13,7 @@ from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Exc
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import Registration, RpcServer
 from services.chassis.telemetry.log import Log
@@ -24,7 +25,7 @@ from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.routing.model_states import ModelStates, ProviderPool
-from services.router.routing.routes import CLASSES, Routes, Target
+from services.router.routing.routes import Routes, Target
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer, register_router
 from services.router.settings import MOST_ATTEMPTS

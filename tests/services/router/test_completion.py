@@ -346,3 +346,8 @@ async def test_a_key_that_may_use_no_class_is_refused_whatever_it_asks_for(route
         refusal = await refusal_of(router, model=model, allowed_classes=ClassAllowance())
         assert (refusal.reason, refusal.message) == (Reason.MODEL_UNKNOWN, "There is no such model.")
     assert not upstream.requests
+
+
+def test_auto_is_a_class_that_the_key_may_use_whoever_asks() -> None:
+    assert resolve_class("auto", "", ["mezzo", "fortissimo"]) == "mezzo"
+    assert resolve_class("auto", "fortissimo", ["mezzo", "forte"]) == "forte"

@@ -27,6 +27,9 @@ MOST_FRAMING_PER_BODY_BYTE = 16
 READ_AHEAD_BYTES = 16 * 1024
 # Many servers close a connection after 5 s idle. Staying below avoids writing to a closing connection.
 KEEP_ALIVE_S = 4.0
+# A process that stood still meets its timers before it reads. So the socket is read for this long after a deadline;
+# less than a millisecond would be no timer for the event loop.
+LAST_READ_S = 0.01
 # A server that was about to close an idle connection has done so within this time; a later close is deliberate.
 CLOSED_UNHEARD_WITHIN_S = 1.0
 
@@ -75,6 +78,8 @@ class HttpConnection(asyncio.Protocol):
         # Deadline of the whole response, or the idle timeout.
         self._answer_by_s: float | None = None
         self._silence_s = 0.0
+        # The end of the last read after a deadline.
+        self._last_read_by_s: float | None = None
         # It was kept alive after an earlier response, as far as we know by the server too.
         self._was_kept = False
         self._asked_at_s = 0.0
@@ -220,8 +225,26 @@ class HttpConnection(asyncio.Protocol):
         return waiter
 
     def _arm_deadline(self) -> None:
-        answer_by_s = self._answer_by_s
-        self._deadline.set(self._loop.time() + self._silence_s if answer_by_s is None else answer_by_s)
+        now_s, answer_by_s = self._loop.time(), self._answer_by_s
+        if answer_by_s is None:
+            self._deadline.set(now_s + self._silence_s)
+        elif answer_by_s > now_s:
+            self._deadline.set(answer_by_s)
+        elif answer_by_s == self._last_read_by_s:
+            # While bytes keep arriving, each clears the deadline before it can fire.
+            self._fail("did not answer in time")
+            raise Interrupted("did not answer in time")
+        else:
+            self._read_once_more()
+
+    def _read_once_more(self) -> None:
+        """Sets the deadline of the last read. Bytes do not postpone that of a whole response any further."""
+        self._last_read_by_s = last_read_by_s = self._loop.time() + LAST_READ_S
+        if self._answer_by_s is not None:
+            self._answer_by_s = last_read_by_s
+        self._deadline.set(last_read_by_s)
+        # The transport reads at once, rather than in the next round.
+        self._leave_rounds()
 
     # Callbacks of the event loop.
 
@@ -324,8 +347,10 @@ class HttpConnection(asyncio.Protocol):
     def _on_deadline(self) -> None:
         if self.is_whole:
             self.abort()
-        else:
+        elif self._deadline.at_s == self._last_read_by_s:
             self._fail("did not answer in time")
+        else:
+            self._read_once_more()
 
     def _read_or_pause(self) -> None:
         is_paused = self._received_bytes > READ_AHEAD_BYTES

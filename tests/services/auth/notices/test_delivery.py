@@ -264,6 +264,27 @@ async def test_mail_that_the_server_refuses_is_tried_again(
     assert [message["To"] for message in box.messages] == [EMAIL]
 
 
+async def test_an_error_that_nobody_foresaw_is_a_failed_attempt_and_holds_up_no_other_delivery(
+    auth: AuthService, owner: Owner, receiver: Receiver, box: MailBox, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await owner.add_webhook(receiver)
+    await owner.call("SendTestNotice")
+    owner.use_command_line()
+
+    async def fail(*request: object) -> None:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr(auth.notice_delivery._webhooks, "send", fail)
+    await auth.notice_loop.run_once()
+    webhook, mail = await owner.deliveries()
+    assert (webhook.state, webhook.failure) == (PENDING, "it could not be sent (RuntimeError)")
+    assert mail.state == DELIVERED
+    monkeypatch.undo()
+    clock.advance(60)
+    await auth.notice_loop.run_once()
+    assert [delivery.state for delivery in await owner.deliveries()] == [DELIVERED, DELIVERED]
+
+
 async def test_old_notices_are_forgotten(
     auth: AuthService, owner: Owner, clock: FakeClock, database: Database, receiver: Receiver
 ) -> None:

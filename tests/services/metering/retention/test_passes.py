@@ -1,6 +1,7 @@
 """Months that are closed, archived and pruned: balances, statements and the audit stay right."""
 
 import gzip
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -256,6 +257,36 @@ async def test_late_settlement_after_the_closing_is_booked_in_the_open_month(
     await closer.run_pass()
     assert count(database, ledger) == 1
     assert await all_violations(database) == []
+
+
+async def test_process_keeps_its_lease_during_an_audit_that_takes_longer(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.metering.retention.passes.RENEW_AFTER_S", 0.01)
+    await chats(writer, 1)
+    database_time.begin_month()
+    database_time.begin_month()
+    first = retaining(database, log)
+    audited, has_renewed = first._audit, list[bool]()
+
+    def audit_slowly() -> list[str]:
+        with database.transaction(writes=True) as connection:
+            connection.execute(sa.update(retention).values(lease_until_us=0))
+        deadline_s = time.monotonic() + 20
+        while not is_leased(database) and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        has_renewed.append(is_leased(database))
+        return audited()
+
+    monkeypatch.setattr(first, "_audit", audit_slowly)
+    assert await first.run_pass()
+    assert has_renewed == [True]
+    assert first.closed_months > 0
+
+
+def is_leased(database: Database) -> bool:
+    with database.transaction(writes=False) as connection:
+        return bool(connection.scalar(sa.select(retention.c.lease_until_us)))
 
 
 async def test_month_with_a_violation_is_not_closed(

@@ -82,7 +82,8 @@ async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
         transport.abort()
         connection.connection_lost(None)
     elif not connection.is_whole:
-        # Nothing more comes: what is not there by now never will be.
+        # Nothing more comes: what is not there by now never will be, also in the last read after the deadline.
+        connection._on_deadline()
         connection._on_deadline()
     body = b""
     try:

@@ -186,6 +186,7 @@ async def test_a_response_is_read_in_rounds_to_its_end_and_its_connection_used_a
                 return True
 
             reading = asyncio.create_task(connection.read(consume))
+            await asyncio.sleep(0)
             for number in range(20):
                 server.writers[0].write(framed(b"%d," % number))
                 await until(lambda taken=taken, number=number: b"".join(taken).endswith(b"%d," % number))  # type: ignore[misc]
@@ -229,3 +230,52 @@ async def test_a_closed_connection_leaves_the_rounds(serving: Serving) -> None:
         connection.release()
         assert not pool._rounds._readers
         assert not connection.is_open
+
+
+@pytest.mark.parametrize("in_rounds", [True, False])
+async def test_a_timeout_that_fires_late_spares_a_response_that_is_in_the_socket(
+    serving: Serving, in_rounds: bool
+) -> None:
+    async with serving() as (pool, server):
+        connection = await begun(pool)
+        connection.limit_silence(30)
+        if not in_rounds:
+            connection._leave_rounds()
+        taken: list[bytes] = []
+        reading = asyncio.create_task(connection.read(lambda received: not taken.append(received)))  # type: ignore[func-returns-value]
+        await asyncio.sleep(0)
+        server.writers[0].write(framed(b"late"))
+        # As after a process has stood still: timers run before anything is read.
+        connection._on_deadline()
+        await until(lambda: taken == [b"late"])
+        server.writers[0].write(framed(b"more"))
+        await until(lambda: taken == [b"late", b"more"])
+        server.writers[0].write(b"0\r\n\r\n")
+        assert await reading == b""
+        connection.release()
+
+
+async def test_a_server_that_is_silent_for_too_long_is_given_up(serving: Serving) -> None:
+    async with serving() as (pool, _):
+        connection = await begun(pool)
+        connection.limit_silence(0.01)
+        with pytest.raises(Interrupted, match="in time"):
+            await connection.read(lambda received: True)
+        connection.release()
+
+
+async def test_a_server_that_never_stops_sending_does_not_postpone_the_deadline_of_its_response(
+    serving: Serving,
+) -> None:
+    async with serving() as (pool, server):
+        connection = await begun(pool)
+        connection.answer_within(0.01)
+
+        async def read_on() -> None:
+            for _ in range(100_000):
+                server.writers[0].write(framed(b"x"))
+                await connection.read()
+
+        with pytest.raises(Interrupted, match="in time"):
+            await read_on()
+        connection.release()
