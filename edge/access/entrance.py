@@ -22,7 +22,7 @@ INFERENCE = Scope.SCOPE_INFERENCE
 SMALL_BODY_BYTES: Final = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AdmittedRequest:
     """The state of an admitted chat."""
 
@@ -46,10 +46,15 @@ class Entrance:
         await self._metering.admit(principal)
         return principal
 
+    @property
+    def is_saturated(self) -> bool:
+        """Tells if a chat that arrives now may be refused."""
+        return self._saturation.is_reached
+
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Returns the error that `chat` would raise at saturation, before anything has begun, and the key's rate
         headers; None if the request has to be processed."""
-        if not self._saturation.is_reached or self._principals.maintenance.is_on:
+        if self._principals.maintenance.is_on:
             return None
         principal = self._principals.recall(headers)
         if principal is None or not principal.may(INFERENCE):

@@ -325,7 +325,8 @@ class Chat:
             hold.count(usage)
         await self._reply.finish(finish_reason, usage)
         if not hold.is_resolved:
-            hold.mark()
+            failpoints.hit("edge.relayed_first")
+            # Marks it, too.
             hold.settle(usage, basis, end)
         failpoints.hit("edge.told")
 

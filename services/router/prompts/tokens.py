@@ -75,7 +75,14 @@ class RunningCount:
         """Adds a piece and returns by how much the count grew."""
         before_tokens = self._word_tokens
         text = self._word + piece
-        begin = _last_word(text)
+        # The start of the last word, with its space; text without spaces is split at a bounded length.
+        begin = text.rfind(" ")
+        while begin > 0 and text[begin - 1].isspace():
+            begin = text.rfind(" ", 0, begin)
+        if begin < 0:
+            begin = 0
+        if len(text) - begin > LONGEST_WORD_CHARACTERS:
+            begin = len(text)
         settled_tokens = 0
         if begin:
             settled_tokens = before_tokens if begin == len(self._word) else _count_short(text[:begin])
@@ -89,15 +96,6 @@ class RunningCount:
         other = RunningCount()
         other._settled, other._word, other._word_tokens = self._settled, self._word, self._word_tokens
         return other
-
-
-def _last_word(text: str) -> int:
-    """Returns the start of the last word, with its space; text without spaces is split at a bounded length."""
-    at = text.rfind(" ")
-    while at > 0 and text[at - 1].isspace():
-        at = text.rfind(" ", 0, at)
-    at = max(at, 0)
-    return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
 class YieldingCount:

@@ -233,8 +233,17 @@ class HttpConnection(asyncio.Protocol):
             # Unsolicited or unparseable data.
             self.abort()
             return
+        body_bytes = self._body_bytes
         try:
-            self._feed(data)
+            if self.status:
+                self._parser.feed_data(data)
+            else:
+                self._feed_head(data)
+            self._read_bytes += len(data)
+            if self._body_bytes == body_bytes or self._read_bytes > LARGEST_FRAMING_BYTES:
+                self._check_framing(len(data), has_body=self._body_bytes > body_bytes)
+            else:
+                self._bytes_without_body = 0
         except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # The parser wraps an exception from a callback in its own.
             refusal = error if isinstance(error, _Refused) else error.__context__
@@ -265,19 +274,9 @@ class HttpConnection(asyncio.Protocol):
             self._deadline.at_s = self._loop.time() + self._silence_s
         return True
 
-    def _feed(self, data: bytes) -> None:
-        body_bytes = self._body_bytes
-        if self.status:
-            self._parser.feed_data(data)
-        else:
-            self._feed_head(data)
-        self._read_bytes += len(data)
-        if self._body_bytes > body_bytes:
-            self._bytes_without_body = 0
-            if self._read_bytes <= LARGEST_FRAMING_BYTES:
-                return
-        else:
-            self._bytes_without_body += len(data)
+    def _check_framing(self, read_bytes: int, *, has_body: bool) -> None:
+        """Raises `_Refused` if there is too much around the body."""
+        self._bytes_without_body = 0 if has_body else self._bytes_without_body + read_bytes
         framing_bytes = self._read_bytes - self._body_bytes
         most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self._body_bytes
         if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:
@@ -394,9 +393,10 @@ class HttpConnection(asyncio.Protocol):
             self.headers.clear()
 
     def on_body(self, body: bytes) -> None:
+        body_bytes = len(body)
         self._received.append(body)
-        self._received_bytes += len(body)
-        self._body_bytes += len(body)
+        self._received_bytes += body_bytes
+        self._body_bytes += body_bytes
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_whole:

@@ -75,10 +75,6 @@ class _Message(msgspec.Struct, gc=False):
     reasoning: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
-    @property
-    def is_only_content(self) -> bool:
-        return not (self.refusal or self.reasoning_content or self.reasoning or self.tool_calls)
-
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
@@ -144,8 +140,12 @@ class CompletionAnswer(ProviderAnswer):
             return
         message = choice.delta or choice.message
         if message is not None:
-            if type(message.content) is str and message.content and message.is_only_content:
-                self.add_text(message.content)
+            content = message.content
+            is_only_content = not (
+                message.refusal or message.reasoning_content or message.reasoning or message.tool_calls
+            )
+            if type(content) is str and content and is_only_content:
+                self.add_text(content)
             else:
                 self._read(message)
         if choice.finish_reason:

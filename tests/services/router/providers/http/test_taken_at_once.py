@@ -236,7 +236,7 @@ def _no_room(chat: Chat) -> None:
 
 # What arrives, and how a chat is before it.
 WAITS: dict[str, tuple[bytes, Callable[[Chat], None], Grant | None]] = {
-    "the credit may end": (chunk("x" * 40), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
+    "the credit may end": (chunk("x" * 80), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
     "it is long": (chunk("x" * (SLICE_CHARACTERS + 1)), _nothing, None),
     "there is no room": (chunk("x"), _no_room, None),
     "it is the last": (DONE, _nothing, None),
