@@ -206,11 +206,9 @@ class Slot:
         self._write(OPEN)
 
     def seal(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
-        """Records the result before it is reported. Without a basis, nothing is charged; with one, something was
-        delivered."""
+        """Records the result before it is reported. Without a basis, nothing is charged."""
         if self.kind != OPEN:
             raise SlotPassedOn
-        self.marked = self.marked or basis != pb.BASIS_UNSPECIFIED
         self.prompt_tokens = usage.prompt_tokens
         self.completion_tokens = usage.completion_tokens
         self.cached_tokens = usage.cached_tokens

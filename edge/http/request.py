@@ -172,7 +172,7 @@ class Cycle(RequestResponseCycle):
 
     def __init__(self, protocol: HttpToolsProtocol, scope: HttpScope, *, keep_alive: bool) -> None:
         super().__init__(
-            scope=cast(Any, scope),
+            scope=scope,  # type: ignore[arg-type]
             transport=protocol.transport,
             flow=protocol.flow,
             logger=protocol.logger,

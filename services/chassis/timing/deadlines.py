@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Protocol, cast
+from typing import Protocol
 
 
 class Deadlines:
@@ -113,7 +113,7 @@ class Limit(Timed):
 
     def __enter__(self) -> None:
         # Only tasks can be cancelled.
-        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
         self._cancelled_before = self._task.cancelling()
         self.set_within(self._limit_s)
 

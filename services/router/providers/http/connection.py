@@ -4,7 +4,7 @@ Only what a provider needs: no redirects, no proxies, no cookies, no compression
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import httptools
@@ -85,6 +85,7 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, *, is_asked: bool) -> None:
         # Status of the response: 0 until its head is complete.
         self.status = 0
+        # With names in lower case.
         self.headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._received: list[bytes] = []
@@ -195,10 +196,10 @@ class HttpConnection(asyncio.Protocol):
 
     def header(self, name: bytes) -> str:
         """Returns a header's value by its lower-case name; empty if missing."""
-        return next((value.decode("latin-1") for value in self._values(name)), "")
-
-    def _values(self, name: bytes) -> Iterator[bytes]:
-        return (value for key, value in self.headers if key.lower() == name)
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return ""
 
     async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
         transport.write(head)
@@ -343,7 +344,7 @@ class HttpConnection(asyncio.Protocol):
         return self._was_kept and is_unanswered and is_soon
 
     def _has_length(self) -> bool:
-        return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
+        return any(key in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
     def _break(self, what: str) -> None:
         """Fails and closes the connection. A response that is already complete stays valid."""
@@ -376,12 +377,12 @@ class HttpConnection(asyncio.Protocol):
             return
         if len(self.headers) >= MOST_HEADERS:
             raise _Refused("sent an endless head")
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if not self._parser.get_http_version().startswith("1."):
             raise _Refused("broke the connection")
-        encodings = [value.strip().lower() for value in self._values(b"transfer-encoding")]
+        encodings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
         if encodings and encodings != [b"chunked"]:
             # Other transfer encodings were not requested and are not supported.
             raise _Refused("broke the connection")

@@ -192,7 +192,7 @@ class ProviderHttpClient:
             with suppress(Interrupted):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in connection.headers}
         return read_failure(connection.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
 
 

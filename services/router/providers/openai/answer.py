@@ -234,9 +234,10 @@ def _read_usage(usage_json: Raw) -> ProviderUsage | None:
     except UNREADABLE:
         return None
     cached = usage.prompt_cache_hit_tokens
-    with suppress(*UNREADABLE):
-        told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
-        cached = cached if told in _NOTHING else told
+    if usage.prompt_tokens_details is not _ABSENT:
+        with suppress(*UNREADABLE):
+            told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
+            cached = cached if told in _NOTHING else told
     return ProviderUsage(
         counts.read_count(usage.prompt_tokens), counts.read_count(usage.completion_tokens), counts.read_count(cached)
     )
