@@ -312,7 +312,7 @@ class Chat:
         self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
     ) -> None:
         """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
-        counted and marked like a first piece, so that a client that received nothing is not charged."""
+        counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
         if not self._counted.completion_tokens and not usage.completion_tokens:
