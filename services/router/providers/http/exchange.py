@@ -275,7 +275,8 @@ class Stream:
             events = self._events.feed(received) if received else self._events.finish()
             if self._place.taken_bytes or not received.endswith(b"\n\n"):
                 self._place.reserve(self._events.held_bytes)
-            self._read(events)
+            if events:
+                self._read(events)
             if not received and not self._answer.is_over:
                 self._answer.close()
         except (ProviderError, EventTooLong) as error:
@@ -298,8 +299,6 @@ class Stream:
                 left_bytes -= len(received)
 
     def _read(self, events: list[bytes]) -> None:
-        if not events:
-            return
         answer = self._answer
         answer.begin_piece()
         for number, event in enumerate(events):
