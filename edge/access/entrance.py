@@ -22,7 +22,7 @@ INFERENCE = Scope.SCOPE_INFERENCE
 SMALL_BODY_BYTES: Final = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AdmittedRequest:
     """The state of an admitted chat."""
 
@@ -40,16 +40,28 @@ class Entrance:
         self._wrong_key_limiter = wrong_key_limiter
         self._saturation = saturation
         self._metering = metering
+        # A chat calls these in the order of what a refusal costs, and a chat refused at saturation is not charged to
+        # its rate limit: identify, require_service, track_key, acquire_permit, charge_request.
+        #
+        # Raises MAINTENANCE while no new chats are admitted. This is as fresh as what is cached of the key.
+        self.require_service = principals.maintenance.raise_if_on
+        # Tracks the key while the chat runs: `with entrance.track_key(principal) as running_key: …`.
+        self.track_key = principals.track_key
 
     async def admit(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         principal = await self.identify(scope, needed)
         await self._metering.admit(principal)
         return principal
 
+    @property
+    def is_saturated(self) -> bool:
+        """Tells if a chat that arrives now may be refused."""
+        return self._saturation.is_reached
+
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Returns the error that `chat` would raise at saturation, before anything has begun, and the key's rate
         headers; None if the request has to be processed."""
-        if not self._saturation.is_reached or self._principals.maintenance.is_on:
+        if self._principals.maintenance.is_on:
             return None
         principal = self._principals.recall(headers)
         if principal is None or not principal.may(INFERENCE):
@@ -74,17 +86,6 @@ class Entrance:
         except LegatoError:
             # Metering is down, and nothing is cached for this key.
             return []
-
-    # A chat calls these in the order of what a refusal costs, and a chat refused at saturation is not charged to its
-    # rate limit: identify, require_service, track_key, acquire_permit, charge_request.
-
-    def require_service(self) -> None:
-        """Raises MAINTENANCE while no new chats are admitted. This is as fresh as what is cached of the key."""
-        self._principals.maintenance.raise_if_on()
-
-    def track_key(self, principal: Principal) -> RunningKey:
-        """Tracks the key while the chat runs: `with entrance.track_key(principal) as running_key: …`."""
-        return self._principals.track_key(principal)
 
     def acquire_permit(self, principal: Principal) -> Permit:
         """Returns a permit for the chat: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""

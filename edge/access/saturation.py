@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import NO_LIMIT, Gate, Permit
+from services.chassis.load.admission import NO_LIMIT, Gate
 from services.chassis.load.queueing import QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import Clock
@@ -37,6 +37,8 @@ class EdgeSaturation:
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait shows.
         # All samples must be late: those delayed by one stall end together, and are many.
         self._reserving = QueueingSignal(self._gate, clock, share=0.0, round_s=ROUND_S)
+        # Returns one chat's permit: `with saturation.acquire_permit(key_id): …`. Raises SATURATED.
+        self.acquire_permit = self._gate.acquire
         # All samples, for the metrics.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
@@ -48,10 +50,6 @@ class EdgeSaturation:
     @property
     def limit(self) -> float:
         return self._gate.limit
-
-    def acquire_permit(self, key_id: str) -> Permit:
-        """Returns one chat's permit: `with saturation.acquire_permit(key_id): …`. Raises SATURATED."""
-        return self._gate.acquire(key_id)
 
     @property
     def is_reached(self) -> bool:

@@ -196,6 +196,8 @@ class Edge:
     def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
         """Renders the refusal of a chat that exceeds the capacity, before a task is created for it: under overload,
         cheap refusals leave more CPU time for the chats that are served. Returns None if the chat is not refused."""
+        if not self._entrance.is_saturated:
+            return None
         found = self._routes.find(scope["path"])
         if found is None or not found[0].answers_itself or scope["method"] != found[0].method:
             return None

@@ -19,7 +19,7 @@ from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics, StepTimer, traced_step_timer
 from edge.wire.chat_request import decode_chat
-from edge.wire.requests import BODY_WRITER, WHEN_GONE, Bodies, ClientGone, Headers, HttpScope, Receive, Send
+from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE, Bodies, ClientGone, Headers, HttpScope, Receive, Send
 from edge.wire.responses import Admission, Response
 from protos.metering.v1.metering_pb2 import IdempotencyClaim
 from protos.router.v1 import router_pb2 as router
@@ -246,7 +246,8 @@ class ChatEndpoint:
         self, scope: HttpScope, receive: Receive, send: Send, request_id: str, admitted: AdmittedRequest
     ) -> Chat:
         given = await self._read(scope, receive, admitted)
-        await self.entrance.charge_body(admitted, len(given))
+        if not admitted.admission.is_pending:
+            await self.entrance.charge_body(admitted, len(given))
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, admitted.principal)
         class_id = self.models.class_for(body.model, admitted.principal)
@@ -277,7 +278,7 @@ class ChatEndpoint:
         )
 
     async def _read(self, scope: HttpScope, receive: Receive, admitted: AdmittedRequest) -> bytes:
-        metering, announced = self.metering, announced_bytes(scope)
+        metering, announced = self.metering, len(scope[BODY]) if BODY in scope else announced_bytes(scope)
         if announced is not None:
             await check_affordable(metering, admitted.principal, announced)
             return await self.bodies.read(scope, receive, admitted.principal.account_id)

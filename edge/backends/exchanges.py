@@ -1,6 +1,5 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -131,6 +130,7 @@ class MeteringReplica(_Replica):
             self._shared,
             ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, load),
         )
+        self.call = self._exchange.call
 
     @property
     def stub(self) -> "metering_pb2_grpc.MeteringServiceAsyncStub":
@@ -138,9 +138,6 @@ class MeteringReplica(_Replica):
 
     def _open_exchange(self) -> Any:
         return self.stub.Exchange()
-
-    def call(self, method: str, request: Any, response_type: Any, timeout_s: float) -> "asyncio.Future[Any]":
-        return self._exchange.call(method, request, response_type, timeout_s)
 
 
 class Backends:

@@ -231,7 +231,7 @@ class Slot:
         self.completion_tokens = record.completion_tokens
 
     def _write(self, kind: int) -> None:
-        journal = self._journal
+        journal, start = self._journal, self.start
         journal.write_no += 1
         record = self._owner + _COUNTS.pack(
             journal.write_no,
@@ -244,8 +244,11 @@ class Slot:
             self.cached_tokens,
             self.completion_tokens,
         )
-        journal.put(self.start, _CHECKSUM.pack(zlib.crc32(record)) + record)
-        self.start ^= _HALF_BYTES
+        written = _CHECKSUM.pack(zlib.crc32(record)) + record
+        if failpoints.watched:
+            failpoints.hit("edge.torn", lambda: journal.map.__setitem__(slice(start, start + 64), written[:64]))
+        journal.map[start : start + _WRITTEN_BYTES] = written
+        self.start = start ^ _HALF_BYTES
         self.kind = kind
 
 
@@ -259,7 +262,7 @@ class Journal:
         self.taken: dict[int, Slot] = {}
         self._file = JournalFile(path, slots)
         self._slots = self._file.slots
-        self._map = mmap.mmap(self._file.number, self._file.size_bytes)
+        self.map = mmap.mmap(self._file.number, self._file.size_bytes)
         self._generations = [0] * self._slots
         self._next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
         self._recover()
@@ -283,16 +286,11 @@ class Journal:
         return slot
 
     def close(self) -> None:
-        self._map.close()
+        self.map.close()
         self._file.close()
 
     def next_half(self, index: int) -> int:
         return self._next_halves[index]
-
-    def put(self, start: int, written: bytes) -> None:
-        if failpoints.watched:
-            failpoints.hit("edge.torn", lambda: self._map.__setitem__(slice(start, start + 64), written[:64]))
-        self._map[start : start + _WRITTEN_BYTES] = written
 
     def release(self, slot: Slot) -> None:
         del self.taken[slot.index]
@@ -301,7 +299,7 @@ class Journal:
 
     def _recover(self) -> None:
         for index, start in enumerate(self._next_halves):
-            if self._map[start : start + SLOT_BYTES] == _UNTOUCHED:
+            if self.map[start : start + SLOT_BYTES] == _UNTOUCHED:
                 continue
             halves = [self._read(start), self._read(start + _HALF_BYTES)]
             newest = max((half for half in halves if half is not None), default=None)
@@ -317,8 +315,8 @@ class Journal:
                 self.taken[index] = slot
 
     def _read(self, start: int) -> _Record | None:
-        record = self._map[start + _CHECKSUM.size : start + _WRITTEN_BYTES]
-        [checksum] = _CHECKSUM.unpack(self._map[start : start + _CHECKSUM.size])
+        record = self.map[start + _CHECKSUM.size : start + _WRITTEN_BYTES]
+        [checksum] = _CHECKSUM.unpack(self.map[start : start + _CHECKSUM.size])
         if checksum != zlib.crc32(record):
             return None
         request_id, account_id = _OWNER.unpack(record[: _OWNER.size])

@@ -2,7 +2,7 @@
 
 import asyncio
 from enum import IntEnum, auto
-from typing import Final, cast
+from typing import Any, Final
 
 from edge.access.entrance import AdmittedRequest
 from edge.access.saturation import EdgeSaturation
@@ -128,7 +128,7 @@ class Chat:
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
         """Runs the chat. As soon as its client disconnects, cancels it and raises ClientGone."""
-        task = cast(asyncio.Task[None], asyncio.current_task())
+        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]
         if when_gone is not None:
             when_gone(lambda: self._leave(task))
         end: metering_pb.End.ValueType = metering_pb.END_CLIENT_GONE
@@ -153,7 +153,7 @@ class Chat:
                 self._call.cancel()
             self._record_end(end)
 
-    def _leave(self, task: "asyncio.Task[None]") -> None:
+    def _leave(self, task: "asyncio.Task[Any]") -> None:
         if ChatStage.CLIENT_GONE in STAGES_AFTER[self._stage]:
             self._enter(ChatStage.CLIENT_GONE)
             task.cancel()
@@ -312,7 +312,7 @@ class Chat:
         self, finish_reason: str, usage: Usage, basis: "metering_pb.Basis.ValueType", end: "metering_pb.End.ValueType"
     ) -> None:
         """Seals the end before it is told. If it is also the beginning, as in an answer that is not streamed, it is
-        counted and marked like a first piece, so that a client that received nothing is not charged."""
+        counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
         if not self._counted.completion_tokens and not usage.completion_tokens:
@@ -325,7 +325,8 @@ class Chat:
             hold.count(usage)
         await self._reply.finish(finish_reason, usage)
         if not hold.is_resolved:
-            hold.mark()
+            failpoints.hit("edge.relayed_first")
+            # Sealed at once, which needs no mark.
             hold.settle(usage, basis, end)
         failpoints.hit("edge.told")
 

@@ -226,7 +226,7 @@ _TCP_CLOSE: Final = 7
 class HalfClosed:
     """Probes one connection."""
 
-    __slots__ = ("_cycle", "_is_begun", "_loop", "_pause_s", "_timer", "_transport")
+    __slots__ = ("_cycle", "_loop", "_pause_s", "_timer", "_transport", "is_so")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -234,11 +234,7 @@ class HalfClosed:
         self._cycle: Cycle | None = None
         self._pause_s = FIRST_LOOK_S
         self._timer: asyncio.TimerHandle | None = None
-        self._is_begun = False
-
-    @property
-    def is_so(self) -> bool:
-        return self._is_begun
+        self.is_so = False
 
     def begin(self, cycle: Cycle) -> bool:
         """Starts probing for the request being answered. Returns False if its client has disconnected or cannot be
@@ -250,7 +246,7 @@ class HalfClosed:
 
     def follow(self, cycle: Cycle) -> None:
         """Probes for the connection's next request."""
-        self._is_begun = True
+        self.is_so = True
         self.stop()
         self._cycle = cycle
         self._pause_s = FIRST_LOOK_S

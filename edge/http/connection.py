@@ -92,7 +92,7 @@ class EdgeProtocol(HeadProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_resting():
+        if self._rest is not None:
             self._unparsed += data
             return
         if self._is_idle() and not self._unread_body.is_under_way:
@@ -203,12 +203,13 @@ class EdgeProtocol(HeadProtocol):
                 raise ValueError("too many requests at once")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._started = cast(Cycle, cycle)
+        started: Any = cycle
+        self._started = started
         if self.is_leaving:
             cycle.keep_alive = False
         if self._half_closed.is_so:
-            self._half_closed.follow(self._started)
-        refusal = self.refuse_at_once(cast(HttpScope, cycle.scope)) if cycle.keep_alive else None
+            self._half_closed.follow(started)
+        refusal = self.refuse_at_once(started.scope) if started.keep_alive else None
         if refusal is None:
             super()._start_asgi_task(cycle, app)
             return
@@ -222,7 +223,8 @@ class EdgeProtocol(HeadProtocol):
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
-        if cast(Cycle, self._started).more_body:
+        started: Any = self._started
+        if started.more_body:
             self._unread_body.start(self.unread_timeout_s)
         else:
             self._go_on()
@@ -232,7 +234,8 @@ class EdgeProtocol(HeadProtocol):
     def _go_on(self) -> None:
         """Continues with the next request, once the last one and its answer are complete."""
         self._half_closed.stop()
-        if not cast(Cycle, self._started).keep_alive:
+        started: Any = self._started
+        if not started.keep_alive:
             self.transport.close()
             return
         if self.pipeline:
@@ -284,7 +287,7 @@ class EdgeProtocol(HeadProtocol):
         if self._headers_begun:
             # The parser reads this head once more.
             return
-        cycle = cast(Cycle, self.cycle)
+        cycle: Any = self.cycle
         cycle.more_body = False
         if not cycle.response_complete:
             cycle.message_event.set()

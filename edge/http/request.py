@@ -82,23 +82,25 @@ class HeadProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
 
     def on_url(self, url: bytes) -> None:
-        self._count_header(len(url))
+        self._headers_bytes += len(url)
+        if self._headers_bytes > LARGEST_HEADERS_BYTES:
+            raise self._too_long()
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers_count += 1
         if self._headers_count > MOST_HEADERS:
             raise self._wrong(f"A request may have at most {MOST_HEADERS} headers.")
-        self._count_header(len(name) + len(value))
+        self._headers_bytes += len(name) + len(value)
+        if self._headers_bytes > LARGEST_HEADERS_BYTES:
+            raise self._too_long()
         name = name.lower()
         if name == b"expect":
             self.expect_100_continue = value.lower() == b"100-continue"
         self.headers.append((name, value))
 
-    def _count_header(self, size_bytes: int) -> None:
-        self._headers_bytes += size_bytes
-        if self._headers_bytes > LARGEST_HEADERS_BYTES:
-            raise self._wrong(f"The headers may have at most {LARGEST_HEADERS_BYTES // 1024} KB.")
+    def _too_long(self) -> WrongHead:
+        return self._wrong(f"The headers may have at most {LARGEST_HEADERS_BYTES // 1024} KB.")
 
     def _check_head(self) -> None:
         """Checks the complete head."""
@@ -170,7 +172,7 @@ class Cycle(RequestResponseCycle):
 
     def __init__(self, protocol: HttpToolsProtocol, scope: HttpScope, *, keep_alive: bool) -> None:
         super().__init__(
-            scope=cast(Any, scope),
+            scope=scope,  # type: ignore[arg-type]
             transport=protocol.transport,
             flow=protocol.flow,
             logger=protocol.logger,

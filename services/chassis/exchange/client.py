@@ -26,7 +26,7 @@ from services.chassis.exchange.outbox import (
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.deadlines import Deadlines
+from services.chassis.timing.deadlines import Deadlines, Timed
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -38,18 +38,20 @@ Consume = Callable[[ResponseT], bool]
 _CREDIT_BYTES: Final = WINDOW_BYTES // 4
 
 
-class UnaryCall(Generic[ResponseT]):
+class UnaryCall(Timed, Generic[ResponseT]):
     """A call with one response. If the caller leaves, the response still arrives and is discarded."""
 
-    __slots__ = ("_deadline", "_response_type", "answer")
+    __slots__ = ("_exchange", "_response_type", "answer", "call_id")
 
-    def __init__(self, response_type: type[ResponseT]) -> None:
-        self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+    def __init__(self, exchange: "ExchangeClient", deadlines: Deadlines, response_type: type[ResponseT]) -> None:
+        super().__init__(deadlines)
+        self.call_id = 0
+        self.answer: asyncio.Future[ResponseT] = deadlines.loop.create_future()
+        self._exchange = exchange
         self._response_type = response_type
 
-    def expect(self, deadlines: Deadlines, within_s: float, on_passed: Callable[[], None]) -> None:
-        self._deadline = deadlines.new(on_passed)
-        self._deadline.set(deadlines.now_s() + within_s)
+    def on_passed(self) -> None:
+        self._exchange.give_up(self.call_id)
 
     def arrive(self, payload: bytes) -> None:
         """Ignores messages: a unary call's only response comes with its end."""
@@ -57,7 +59,7 @@ class UnaryCall(Generic[ResponseT]):
     arrive_packed = arrive
 
     def complete(self, payload: bytes) -> None:
-        self._deadline.clear()
+        self.clear()
         if self.answer.done():
             return
         try:
@@ -67,7 +69,7 @@ class UnaryCall(Generic[ResponseT]):
             self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
-        self._deadline.clear()
+        self.clear()
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -277,12 +279,13 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """Starts a unary call; the future fails if no response comes in time."""
-        question = UnaryCall(response_type)
-        call_id = self._begin(method, request, question)
-        question.expect(self._deadlines, timeout_s, lambda: self._give_up(call_id))
+        question = UnaryCall(self, self._deadlines, response_type)
+        question.call_id = self._begin(method, request, question)
+        question.set_within(timeout_s)
         return question.answer
 
-    def _give_up(self, call_id: int) -> None:
+    def give_up(self, call_id: int) -> None:
+        """Fails a unary call whose time is over."""
         question = self._calls.pop(call_id, None)
         self._parts.forget(call_id)
         if question is not None:

@@ -23,6 +23,8 @@ MESSAGE_OVERHEAD_BYTES = 64
 _ITEM_OVERHEAD_BYTES = 32
 # Call and size of a packed payload.
 _PACKED_HEAD = Struct("<QI")
+_PACKED_HEAD_BYTES = _PACKED_HEAD.size
+_read_packed_head = _PACKED_HEAD.unpack_from
 
 # How long after a message an item that may wait is sent. A message costs each side as much as twenty items do.
 GATHER_S = 0.004
@@ -86,7 +88,7 @@ class Outbox:
             self._turns[call_id] = waiting
         if not may_wait:
             self._hurry(call_id)
-        elif self._wake is not None and self._timer is None:
+        else:
             self._wake_when_due()
 
     def put_packed(self, call_id: int, payload: bytes) -> None:
@@ -98,7 +100,8 @@ class Outbox:
         size_bytes = len(payload)
         self._packed.append(_PACKED_HEAD.pack(call_id, size_bytes) + payload)
         self._packed_bytes += size_bytes + _ITEM_OVERHEAD_BYTES
-        if self._wake is not None and self._timer is None:
+        if len(self._packed) == 1:
+            # For all others the message is due already, or its timer set.
             self._wake_when_due()
 
     def _put_parts(self, call_id: int, payload: bytes) -> bytes:
@@ -201,6 +204,8 @@ class Outbox:
         return self._is_due or self._closed or self._loop.time() >= self._sent_at_s + GATHER_S
 
     def _wake_when_due(self) -> None:
+        if self._wake is None or self._timer is not None:
+            return
         if self._is_time():
             self._send_now()
         else:
@@ -212,14 +217,16 @@ class Outbox:
             self._wake.set_result(None)
 
 
-def read_packed(packed: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yields the calls and their payloads of a message's packed part."""
-    at = 0
-    while at < len(packed):
-        call_id, size_bytes = _PACKED_HEAD.unpack_from(packed, at)
-        begin = at + _PACKED_HEAD.size
+def read_packed(packed: bytes) -> list[tuple[int, bytes]]:
+    """Returns the calls and their payloads of a message's packed part."""
+    payloads = []
+    at, end = 0, len(packed)
+    while at < end:
+        call_id, size_bytes = _read_packed_head(packed, at)
+        begin = at + _PACKED_HEAD_BYTES
         at = begin + size_bytes
-        yield call_id, packed[begin:at]
+        payloads.append((call_id, packed[begin:at]))
+    return payloads
 
 
 class PartialPayloads:

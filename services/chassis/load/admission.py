@@ -90,7 +90,8 @@ class Gate:
 
     @property
     def limit(self) -> float:
-        self._lift_if_expired()
+        if self._measured < self._most:
+            self._lift_if_expired()
         return max(1.0, min(self._measured, self.told_limit))
 
     def acquire(self, key_id: str) -> "Permit":
@@ -298,11 +299,8 @@ class _Pace:
         self._at_s = 0.0
 
     def add(self, now_s: float) -> None:
-        self._events = self._decayed(now_s) + 1
+        self._events = self._events * math.exp((self._at_s - now_s) / _PACE_S) + 1
         self._at_s = now_s
 
     def per_s(self, now_s: float) -> float:
-        return self._decayed(now_s) / _PACE_S
-
-    def _decayed(self, now_s: float) -> float:
-        return self._events * math.exp((self._at_s - now_s) / _PACE_S)
+        return self._events * math.exp((self._at_s - now_s) / _PACE_S) / _PACE_S

@@ -79,10 +79,14 @@ class Relay:
             return False
         contents, hidden = piece.contents, piece.hidden
         text = contents[0] if len(contents) == 1 else "".join(contents)
-        characters = len(text) + len(hidden)
-        if piece.tool_calls:
-            characters += self._calls.characters_held_back + sum(map(_characters_of, piece.tool_calls))
-        most_tokens = self._count.tokens + _MOST_BYTES_A_CHARACTER * characters
+        characters = len(text)
+        # Each token is at least one byte.
+        most_bytes = characters if text.isascii() else _MOST_BYTES_A_CHARACTER * characters
+        if hidden or piece.tool_calls:
+            others = len(hidden) + self._calls.characters_held_back + sum(map(_characters_of, piece.tool_calls))
+            characters += others
+            most_bytes += _MOST_BYTES_A_CHARACTER * others
+        most_tokens = self._count.tokens + most_bytes
         if characters > tokens.SLICE_CHARACTERS or most_tokens > self._longest_tokens:
             return False
         if self._allowance is not None and not self._allowance.covers(most_tokens, self._max_tokens):
@@ -354,5 +358,7 @@ def _characters_of(fragment: ToolCallFragment) -> int:
 
 def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
     """Returns an upper bound of the tokens: each token is at least one byte."""
-    names_and_arguments = sum(len(delta.name) + len(delta.arguments) for delta in deltas) if deltas else 0
+    if text.isascii() and not (deltas or hidden):
+        return len(text)
+    names_and_arguments = sum(len(delta.name) + len(delta.arguments) for delta in deltas)
     return _MOST_BYTES_A_CHARACTER * (len(text) + len(hidden) + names_and_arguments)

@@ -60,6 +60,7 @@ TOKENS_BEFORE_ANSWER = 3
 LONGEST_NUMBER_BYTES = 32
 
 _QUOTE = ord('"')
+_NO_NAME = ("",)
 
 
 @dataclass(slots=True, repr=False)
@@ -131,7 +132,7 @@ async def _count(messages: Iterable[Message], counted: tokens.YieldingCount) -> 
 def _texts(message: Message) -> Iterator[str]:
     """Yields the texts of a message in slices. Strings are decoded only here, since a prompt may have megabytes."""
     # Yielded even if empty: reading a message has a cost.
-    yield from tokens.slices_of(message.name or "")
+    yield from tokens.slices_of(message.name) if message.name else _NO_NAME
     if message.tool_call_id:
         yield from tokens.slices_of(message.tool_call_id)
     content = message.content
@@ -163,10 +164,10 @@ def _part_texts(parts: Iterable[Part]) -> Iterator[str]:
         yield from _any_text(part.cache_control)
 
 
-def _any_text(given: msgspec.Raw) -> Iterator[str]:
-    """Yields a string's text, or any other value's JSON."""
+def _any_text(given: msgspec.Raw) -> Iterable[str]:
+    """Returns a string's text, or any other value's JSON, in slices."""
     if given is ABSENT:
-        return iter(())
+        return ()
     if memoryview(given)[0] == _QUOTE:
         return text_slices(given)
     return tokens.slices_of(bytes(given).decode(errors="replace"))

@@ -6,7 +6,7 @@ charge is based on the provider's count if it reports one.
 
 import importlib.util
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
@@ -75,7 +75,14 @@ class RunningCount:
         """Adds a piece and returns by how much the count grew."""
         before_tokens = self._word_tokens
         text = self._word + piece
-        begin = _last_word(text)
+        # The start of the last word, with its space; text without spaces is split at a bounded length.
+        begin = text.rfind(" ")
+        while begin > 0 and text[begin - 1].isspace():
+            begin = text.rfind(" ", 0, begin)
+        if begin < 0:
+            begin = 0
+        if len(text) - begin > LONGEST_WORD_CHARACTERS:
+            begin = len(text)
         settled_tokens = 0
         if begin:
             settled_tokens = before_tokens if begin == len(self._word) else _count_short(text[:begin])
@@ -89,15 +96,6 @@ class RunningCount:
         other = RunningCount()
         other._settled, other._word, other._word_tokens = self._settled, self._word, self._word_tokens
         return other
-
-
-def _last_word(text: str) -> int:
-    """Returns the start of the last word, with its space; text without spaces is split at a bounded length."""
-    at = text.rfind(" ")
-    while at > 0 and text[at - 1].isspace():
-        at = text.rfind(" ", 0, at)
-    at = max(at, 0)
-    return len(text) if len(text) - at > LONGEST_WORD_CHARACTERS else at
 
 
 class YieldingCount:
@@ -117,17 +115,15 @@ class YieldingCount:
 
     def add(self, piece: str) -> bool:
         if piece:
-            self.tokens += count(piece)
+            self.tokens += _count_short(piece)
         return self._yielder.is_due(len(piece) + CHARACTERS_PER_TEXT)
 
 
-def slices_of(text: str) -> Iterator[str]:
-    """Yields slices of the text; a cut may add a token to the count."""
+def slices_of(text: str) -> Iterable[str]:
+    """Returns slices of the text; a cut may add a token to the count."""
     if len(text) <= SLICE_CHARACTERS:
-        yield text
-        return
-    for start in range(0, len(text), SLICE_CHARACTERS):
-        yield text[start : start + SLICE_CHARACTERS]
+        return (text,)
+    return (text[start : start + SLICE_CHARACTERS] for start in range(0, len(text), SLICE_CHARACTERS))
 
 
 @cache
@@ -146,12 +142,13 @@ _WHOLE_CHARACTERS = re.compile(
 )
 
 
-def text_slices(string_json: msgspec.Raw) -> Iterator[str]:
-    """Yields the decoded slices of a string that is valid JSON, quotes included."""
+def text_slices(string_json: msgspec.Raw) -> Iterable[str]:
+    """Returns the decoded slices of a string that is valid JSON, quotes included."""
     given = memoryview(string_json)
-    if len(given) <= SLICE_BYTES:
-        yield _string.decode(given)
-        return
+    return (_string.decode(given),) if len(given) <= SLICE_BYTES else _long_text_slices(given)
+
+
+def _long_text_slices(given: memoryview) -> Iterator[str]:
     begin = at = 1
     end = len(given) - 1
     while at < end:

@@ -342,7 +342,10 @@ def read_counts(said: msgspec.Raw, fields: msgspec.json.Decoder[_Fields]) -> dic
 
 def read_count(said: msgspec.Raw) -> int | None:
     digits = bytes(said)
-    return as_count(int(digits)) if len(digits) <= _MOST_DIGITS and digits.isdigit() else None
+    if len(digits) > _MOST_DIGITS or not digits.isdigit():
+        return None
+    count = int(digits)
+    return count if count <= LARGEST_TOKENS else None
 
 
 def as_object(said: Any) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def longest_output_tokens(max_tokens: int) -> int:
     return max_tokens + max_tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UsageCheck:
     """Checks the usage that a provider reports for one call."""
 

@@ -231,7 +231,8 @@ def _read_plain(raw_message: Raw) -> Message | None:
     # Any other field takes more than the spaces.
     if len(memoryview(raw_message)) > _PLAIN_BYTES + len(message.role) + len(content):
         return None
-    return cast(Message, message)
+    plain: Any = message
+    return plain  # type: ignore[no-any-return]
 
 
 async def _read_any(raw_message: Raw, yielder: Yielder) -> tuple[Message, bool]:

@@ -15,9 +15,11 @@ from edge.wire.requests import ClientGone
 from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying, silence
 from tests.edge.metering_harness import ANN, cost
+from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
 PIECES = 50
+MOST_CALLS_A_PIECE = 13
 
 
 @coroutine
@@ -141,6 +143,30 @@ async def test_packed_piece_is_counted_in_the_journal_before_it_is_written(chat_
     later = [(OPEN, True, number) for number in range(2, PIECES + 1)]
     assert chat_harness.journaled == [(OPEN, False, 1), *later, (SEAL, True, PIECES)]
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, PIECES)
+
+
+async def test_packed_piece_takes_few_function_calls(chat_harness: ChatHarness) -> None:
+    """Calls are most of what the edge spends on it, beside the write to the socket."""
+    await chat_harness.add_routers(_begin)
+    leave: list[Callable[[], None]] = []
+    chat = chat_harness.chat()
+    chatting = asyncio.create_task(chat.run(leave.append))
+    await until(lambda: chat._call is not None and getattr(chat._call, "_consume_packed", None) is not None)
+    packed = pack_piece(PROMPT_TOKENS, 2, ["y"])
+    calls = count_calls(lambda: chat._deliver_packed(packed))
+    assert calls <= MOST_CALLS_A_PIECE
+    assert chat_harness.text == "xy"
+    leave[0]()
+    with pytest.raises(ClientGone):
+        await chatting
+
+
+async def test_whole_answer_is_written_to_the_journal_four_times(chat_harness: ChatHarness) -> None:
+    """Claimed, counted, sealed and freed: it is sealed as soon as it was delivered, and needs no mark before."""
+    await chat_harness.add_routers(saying(piece("x", 1), end(1)))
+    await chat_harness.chat(stream=False).run()
+    assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+    assert chat_harness.metering.journal.write_no == 4
 
 
 async def test_packed_pieces_wait_in_their_order_for_a_client_who_does_not_read(chat_harness: ChatHarness) -> None:

@@ -4,7 +4,7 @@ Only what a provider needs: no redirects, no proxies, no cookies, no compression
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol, cast
 
 import httptools
@@ -90,6 +90,7 @@ class HttpConnection(asyncio.Protocol):
     def _begin(self, *, is_asked: bool) -> None:
         # Status of the response: 0 until its head is complete.
         self.status = 0
+        # With names in lower case.
         self.headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._received: list[bytes] = []
@@ -200,10 +201,10 @@ class HttpConnection(asyncio.Protocol):
 
     def header(self, name: bytes) -> str:
         """Returns a header's value by its lower-case name; empty if missing."""
-        return next((value.decode("latin-1") for value in self._values(name)), "")
-
-    def _values(self, name: bytes) -> Iterator[bytes]:
-        return (value for key, value in self.headers if key.lower() == name)
+        for key, value in self.headers:
+            if key == name:
+                return value.decode("latin-1")
+        return ""
 
     async def _write(self, transport: asyncio.Transport, head: bytes, body: memoryview) -> None:
         transport.write(head)
@@ -256,8 +257,17 @@ class HttpConnection(asyncio.Protocol):
             # Unsolicited or unparseable data.
             self.abort()
             return
+        body_bytes = self._body_bytes
         try:
-            self._feed(data)
+            if self.status:
+                self._parser.feed_data(data)
+            else:
+                self._feed_head(data)
+            self._read_bytes += len(data)
+            if self._body_bytes == body_bytes or self._read_bytes > LARGEST_FRAMING_BYTES:
+                self._check_framing(len(data), has_body=self._body_bytes > body_bytes)
+            else:
+                self._bytes_without_body = 0
         except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # The parser wraps an exception from a callback in its own.
             refusal = error if isinstance(error, _Refused) else error.__context__
@@ -288,19 +298,9 @@ class HttpConnection(asyncio.Protocol):
             self._deadline.at_s = self._loop.time() + self._silence_s
         return True
 
-    def _feed(self, data: bytes) -> None:
-        body_bytes = self._body_bytes
-        if self.status:
-            self._parser.feed_data(data)
-        else:
-            self._feed_head(data)
-        self._read_bytes += len(data)
-        if self._body_bytes > body_bytes:
-            self._bytes_without_body = 0
-            if self._read_bytes <= LARGEST_FRAMING_BYTES:
-                return
-        else:
-            self._bytes_without_body += len(data)
+    def _check_framing(self, read_bytes: int, *, has_body: bool) -> None:
+        """Raises `_Refused` if there is too much around the body."""
+        self._bytes_without_body = 0 if has_body else self._bytes_without_body + read_bytes
         framing_bytes = self._read_bytes - self._body_bytes
         most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self._body_bytes
         if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:
@@ -369,7 +369,7 @@ class HttpConnection(asyncio.Protocol):
         return self._was_kept and is_unanswered and is_soon
 
     def _has_length(self) -> bool:
-        return any(key.lower() in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
+        return any(key in (b"content-length", b"transfer-encoding") for key, _ in self.headers)
 
     def _break(self, what: str) -> None:
         """Fails and closes the connection. A response that is already complete stays valid."""
@@ -402,12 +402,12 @@ class HttpConnection(asyncio.Protocol):
             return
         if len(self.headers) >= MOST_HEADERS:
             raise _Refused("sent an endless head")
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if not self._parser.get_http_version().startswith("1."):
             raise _Refused("broke the connection")
-        encodings = [value.strip().lower() for value in self._values(b"transfer-encoding")]
+        encodings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
         if encodings and encodings != [b"chunked"]:
             # Other transfer encodings were not requested and are not supported.
             raise _Refused("broke the connection")
@@ -419,9 +419,10 @@ class HttpConnection(asyncio.Protocol):
             self.headers.clear()
 
     def on_body(self, body: bytes) -> None:
+        body_bytes = len(body)
         self._received.append(body)
-        self._received_bytes += len(body)
-        self._body_bytes += len(body)
+        self._received_bytes += body_bytes
+        self._body_bytes += body_bytes
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_whole:

@@ -43,29 +43,25 @@ class BufferBudget:
 class AnswerBuffer:
     """The buffer space of one answer."""
 
-    __slots__ = ("_budget", "_taken_bytes")
+    __slots__ = ("_budget", "taken_bytes")
 
     def __init__(self, budget: BufferBudget) -> None:
         self._budget = budget
-        self._taken_bytes = 0
+        self.taken_bytes = 0
 
     def reserve(self, held_bytes: int) -> None:
         """Adjusts the reservation to the bytes now held in total."""
-        if held_bytes <= FREE_BYTES and not self._taken_bytes:
+        if held_bytes <= FREE_BYTES and not self.taken_bytes:
             return
-        more_bytes = max(0, held_bytes - FREE_BYTES) - self._taken_bytes
+        more_bytes = max(0, held_bytes - FREE_BYTES) - self.taken_bytes
         if more_bytes > self._budget.left_bytes:
             raise ProviderError("sent more than there is room for")
         self._budget.left_bytes -= more_bytes
-        self._taken_bytes += more_bytes
-
-    @property
-    def is_used(self) -> bool:
-        return self._taken_bytes > 0
+        self.taken_bytes += more_bytes
 
     def release(self) -> None:
-        self._budget.left_bytes += self._taken_bytes
-        self._taken_bytes = 0
+        self._budget.left_bytes += self.taken_bytes
+        self.taken_bytes = 0
 
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
@@ -196,7 +192,7 @@ class ProviderHttpClient:
             with suppress(Interrupted):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in connection.headers}
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in connection.headers}
         return read_failure(connection.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
 
 
@@ -277,9 +273,10 @@ class Stream:
             if self._received_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
             events = self._events.feed(received) if received else self._events.finish()
-            if self._place.is_used or not received.endswith(b"\n\n"):
+            if self._place.taken_bytes or not received.endswith(b"\n\n"):
                 self._place.reserve(self._events.held_bytes)
-            self._read(events)
+            if events:
+                self._read(events)
             if not received and not self._answer.is_over:
                 self._answer.close()
         except (ProviderError, EventTooLong) as error:
@@ -302,33 +299,34 @@ class Stream:
                 left_bytes -= len(received)
 
     def _read(self, events: list[bytes]) -> None:
-        if not events:
-            return
         answer = self._answer
         answer.begin_piece()
         for number, event in enumerate(events):
             if number and number % MOST_EVENTS_A_PIECE == 0:
                 answer.begin_piece()
+            if len(event) >= SHORT_BYTES:
+                _refuse_too_many_objects(event)
             if event:
-                self._read_event(event)
+                try:
+                    answer.read_event(event)
+                except UnreadableAnswer:
+                    if not self._read_halved(event):
+                        raise
             if answer.is_over:
                 answer.close()
                 return
         if answer.is_finished:
             self.limit_silence()
 
-    def _read_event(self, event: bytes) -> None:
-        if len(event) >= SHORT_BYTES:
-            _refuse_too_many_objects(event)
-        try:
-            self._answer.read_event(event)
-        except UnreadableAnswer:
-            if len(event) > LONGEST_HALVED_BYTES:
-                raise
-            joined, self._half = join_halves(event, self._half)
-            if joined == event:
-                raise
-            self._answer.read_event(joined)
+    def _read_halved(self, event: bytes) -> bool:
+        """Reads an unreadable event without the half of a surrogate pair; returns False if it has none."""
+        if len(event) > LONGEST_HALVED_BYTES:
+            return False
+        joined, self._half = join_halves(event, self._half)
+        if joined == event:
+            return False
+        self._answer.read_event(joined)
+        return True
 
 
 def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:

@@ -75,10 +75,6 @@ class _Message(msgspec.Struct, gc=False):
     reasoning: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
-    @property
-    def is_only_content(self) -> bool:
-        return not (self.refusal or self.reasoning_content or self.reasoning or self.tool_calls)
-
 
 class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
@@ -138,21 +134,42 @@ class CompletionAnswer(ProviderAnswer):
         if data == _DONE:
             self.is_over = True
             return
-        completion = self._decode(data)
+        try:
+            completion = _completions.decode(data)
+        except UNREADABLE:
+            raise _not_a_completion() from None
         choice = completion.choices.first if completion.choices is not None else None
-        if choice is None:
-            return
+        if (
+            choice is None
+            or choice.usage is not _ABSENT
+            or completion.usage is not _ABSENT
+            or completion.error is not _ABSENT
+            or completion.x_groq is not None
+            or completion.object == "error"
+        ):
+            # Hardly any event has an error, or the usage.
+            self._read_error_or_usage(completion, data)
+            if choice is None:
+                return
         message = choice.delta or choice.message
         if message is not None:
-            if type(message.content) is str and message.content and message.is_only_content:
-                self.add_text(message.content)
+            content = message.content
+            is_only_content = not (
+                message.refusal or message.reasoning_content or message.reasoning or message.tool_calls
+            )
+            if type(content) is str and content and is_only_content:
+                self.add_text(content)
             else:
                 self._read(message)
         if choice.finish_reason:
             self.finish(choice.finish_reason)
 
     def read_whole(self, body: bytes) -> None:
-        completion = self._decode(body)
+        try:
+            completion = _completions.decode(body)
+        except UNREADABLE:
+            raise _not_a_completion() from None
+        self._read_error_or_usage(completion, body)
         choice = completion.choices.first if completion.choices is not None else None
         if choice is None or choice.message is None:
             raise ProviderError("sent an answer without a message")
@@ -160,23 +177,13 @@ class CompletionAnswer(ProviderAnswer):
         # Some servers omit the reason; a whole answer is complete without it.
         self.finish(choice.finish_reason or "stop")
 
-    def _decode(self, data: bytes) -> _Completion:
-        try:
-            completion = _completions.decode(data)
-        except UNREADABLE:
-            raise UnreadableAnswer("sent something that is not a chat completion") from None
+    def _read_error_or_usage(self, completion: _Completion, data: bytes) -> None:
         error = completion.error
-        if error is _ABSENT and completion.usage is _ABSENT and completion.x_groq is None:
-            # As nearly all are: there is no error, and no usage outside of the choice.
-            choice = completion.choices.first if completion.choices is not None else None
-            if completion.object != "error" and choice is not None and choice.usage is _ABSENT:
-                return completion
         if error in _NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error
         if error not in _NOTHING or completion.object == "error":
             raise _failure(data if error in _NOTHING else error)
         self._count(completion)
-        return completion
 
     def _read(self, message: _Message) -> None:
         # Decodes what may be unreadable first, before anything is taken from the message.
@@ -225,7 +232,11 @@ def _read_arguments(said: Raw) -> str | None:
     try:
         return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
     except UNREADABLE:
-        raise UnreadableAnswer("sent something that is not a chat completion") from None
+        raise _not_a_completion() from None
+
+
+def _not_a_completion() -> UnreadableAnswer:
+    return UnreadableAnswer("sent something that is not a chat completion")
 
 
 def _read_usage(usage_json: Raw) -> ProviderUsage | None:
@@ -234,9 +245,10 @@ def _read_usage(usage_json: Raw) -> ProviderUsage | None:
     except UNREADABLE:
         return None
     cached = usage.prompt_cache_hit_tokens
-    with suppress(*UNREADABLE):
-        told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
-        cached = cached if told in _NOTHING else told
+    if usage.prompt_tokens_details is not _ABSENT:
+        with suppress(*UNREADABLE):
+            told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
+            cached = cached if told in _NOTHING else told
     return ProviderUsage(
         counts.read_count(usage.prompt_tokens), counts.read_count(usage.completion_tokens), counts.read_count(cached)
     )

@@ -17,6 +17,7 @@ from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from tests.services.chassis.exchange.talker import Serve, ask
+from tests.support.python_calls import count_calls
 
 
 def an_outbox() -> Outbox:
@@ -340,6 +341,19 @@ async def test_packed_payloads_leave_in_their_order_before_the_items_of_their_me
     assert message is not None
     assert list(read_packed(message.packed)) == [(1, b"a"), (2, b"b"), (1, b"c")]
     assert [(item.call_id, item.kind, item.payload) for item in message.items] == [(1, pb.ITEM_KIND_END, b"")]
+
+
+async def test_only_the_first_packed_payload_of_a_message_wakes_its_writer() -> None:
+    outbox = an_outbox()
+    writing = asyncio.create_task(outbox.next_message())
+    await asyncio.sleep(0)
+    first = count_calls(lambda: outbox.put_packed(1, b"a"))
+    others = [count_calls(lambda: outbox.put_packed(call_id, b"b")) for call_id in (1, 2, 3)]  # noqa: B023
+    assert others == [1, 1, 1]
+    assert first > 1
+    message = await writing
+    assert message is not None
+    assert [call_id for call_id, _ in read_packed(message.packed)] == [1, 1, 2, 3]
 
 
 async def test_packed_payload_does_not_overtake_an_item_of_its_call() -> None:

@@ -17,8 +17,9 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.packed_pieces import unpack_piece
 from services.router.answers.relay import Relay
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.prompts import tokens
 from services.router.prompts.tokens import count
-from services.router.providers.base import LARGEST_PIECE_CHARACTERS, Piece
+from services.router.providers.base import LARGEST_PIECE_CHARACTERS, Piece, ProviderUsage
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -281,3 +282,24 @@ async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_the
     assert (unpack_piece(ordinary) if isinstance(ordinary, bytes) else ordinary) == expected
     assert isinstance(ordinary, bytes) is packs
     assert all(isinstance(other, ChatResponse) for other in others)
+
+
+async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its characters is one byte, so it cannot have more tokens than its model was allowed."""
+    counted: list[str] = []
+    monkeypatch.setattr(tokens, "_count_short", counted.append)
+    relay = Relay(Caller(), None, 1, Started(max_tokens=256))
+    usage = ProviderUsage(prompt_tokens=1, completion_tokens=60, cached_tokens=0)
+    await relay.pass_on(Piece(["a few words " * 20], finish_reason="stop", last=True, usage=usage))
+    assert relay.finished is not None
+    assert relay.finished.usage.completion_tokens == 60
+    assert not counted
+
+
+async def test_whole_answer_that_may_go_beyond_its_limit_is_counted_and_cut() -> None:
+    relay = Relay(Caller(), None, 1, Started(max_tokens=10))
+    usage = ProviderUsage(prompt_tokens=1, completion_tokens=10, cached_tokens=0)
+    await relay.pass_on(Piece(["ж, " * 200], finish_reason="stop", last=True, usage=usage))
+    assert relay.went_beyond_limit
+    assert relay.finished is not None
+    assert relay.finished.finish_reason == "length"

@@ -20,11 +20,13 @@ from services.router.providers.base import PieceTaker, ProviderError, Timeouts
 from services.router.providers.http.connection import READ_AHEAD_BYTES, HttpConnection
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import make_call
+from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 DONE = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 MAX_TOKENS = 100_000
+MOST_CALLS_A_CHUNK = 22
 
 
 def chunk(text: str) -> bytes:
@@ -226,6 +228,17 @@ async def test_the_idle_timeout_restarts_with_every_chunk() -> None:
         assert chat.connection._deadline in chat.connection._deadline._deadlines.running
 
 
+async def test_an_ordinary_chunk_takes_few_function_calls() -> None:
+    """As many as this are two thirds of what the router spends on a chunk."""
+    async with a_chat() as (chat, _):
+        chat.relay._send_packed = chat.call.send_packed
+        await chat.outbox.next_message()
+        chunks = [chunk("one"), chunk(" two"), chunk(" three")]
+        calls = [count_calls(lambda: chat.receive(data)) for data in chunks]  # noqa: B023 - called at once
+        assert chat.relay.output_tokens == 4
+        assert max(calls) <= MOST_CALLS_A_CHUNK
+
+
 def _nothing(chat: Chat) -> None:
     pass
 
@@ -236,7 +249,7 @@ def _no_room(chat: Chat) -> None:
 
 # What arrives, and how a chat is before it.
 WAITS: dict[str, tuple[bytes, Callable[[Chat], None], Grant | None]] = {
-    "the credit may end": (chunk("x" * 40), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
+    "the credit may end": (chunk("x" * 80), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
     "it is long": (chunk("x" * (SLICE_CHARACTERS + 1)), _nothing, None),
     "there is no room": (chunk("x"), _no_room, None),
     "it is the last": (DONE, _nothing, None),
