@@ -347,8 +347,16 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
     def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
         return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
 
-    is_spent = (usage.account_id == spend.account_id, sa.or_(spend.key_id == "", usage.key_id == spend.key_id))
-    is_held = (live.account_id == spend.account_id, sa.or_(spend.key_id == "", live.key_id == spend.key_id))
+    def is_its_own(counted: Any) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+        """A key counts what others spend that have replaced it, and these nothing."""
+        sharing = rows.spends.alias().c
+        replaced_by = sa.select(sharing.key_id).where(sharing.shared_spend_id == spend.spend_id)
+        of_key = sa.and_(
+            spend.shared_spend_id == "", sa.or_(counted.key_id == spend.key_id, counted.key_id.in_(replaced_by))
+        )
+        return counted.account_id == spend.account_id, sa.or_(spend.key_id == "", of_key)
+
+    is_spent, is_held = is_its_own(usage), is_its_own(live)
     differ = sa.or_(
         sa.and_(
             # The hours of an earlier day are summed up.
