@@ -348,13 +348,20 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
         return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
 
     def is_its_own(counted: Any) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-        """A key counts what others spend that have replaced it, and these nothing."""
+        """Returns what counts for a spend: of a key, also what keys spend that have replaced it."""
         sharing = rows.spends.alias().c
-        replaced_by = sa.select(sharing.key_id).where(sharing.shared_spend_id == spend.spend_id)
-        of_key = sa.and_(
-            spend.shared_spend_id == "", sa.or_(counted.key_id == spend.key_id, counted.key_id.in_(replaced_by))
+        is_replacement = sa.exists().where(
+            sharing.account_id == counted.account_id,
+            sharing.key_id == counted.key_id,
+            sharing.shared_spend_id == spend.spend_id,
         )
-        return counted.account_id == spend.account_id, sa.or_(spend.key_id == "", of_key)
+        of_key = sa.or_(counted.key_id == spend.key_id, sa.and_(is_shared, is_replacement))
+        of_subject = sa.or_(spend.key_id == "", sa.and_(spend.shared_spend_id == "", of_key))
+        return counted.account_id == spend.account_id, of_subject
+
+    # Few are: the others are compared without looking for replacements.
+    shared = rows.spends.alias().c.shared_spend_id
+    is_shared = spend.spend_id.in_(sa.select(shared).where(shared != ""))
 
     is_spent, is_held = is_its_own(usage), is_its_own(live)
     differ = sa.or_(

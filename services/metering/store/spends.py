@@ -150,7 +150,8 @@ def _sum_up_past(connection: sa.Connection, account_id: str, key_id: str, past: 
     hours = usage_hours.c
     spent = [hours.account_id == account_id, hours.hour_us >= past.start_us, hours.hour_us < end_us]
     if key_id != WHOLE_ACCOUNT:
-        sharing = sa.select(spends.c.key_id).where(spends.c.shared_spend_id == spend_id(account_id, key_id))
+        is_sharing = (spends.c.account_id == account_id, spends.c.shared_spend_id == spend_id(account_id, key_id))
+        sharing = sa.select(spends.c.key_id).where(*is_sharing)
         spent.append(sa.or_(hours.key_id == key_id, hours.key_id.in_(sharing)))
     total = sa.cast(sa.func.coalesce(sa.func.sum(hours.cost_nanos), 0), sa.BigInteger)
     nanos: int = connection.execute(sa.select(total).where(*spent)).scalar_one()
