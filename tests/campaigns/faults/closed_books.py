@@ -11,10 +11,11 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.metering.auditor import audit
+from services.metering.ledger.closings import Closing
 from services.metering.ledger.months import RetentionPolicy, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.ledger.spend import month_start_us
-from services.metering.retention.archive import archive_file, read_archive
+from services.metering.retention.archive import ArchiveWrong, archive_file, read_archive
 from services.metering.retention.closed_months import audit_months, entry_violations, list_closings
 from services.metering.store.closings import LEDGER_COLUMNS, read_closings, read_retention
 from services.metering.store.tables import holds, ledger, usage_hours
@@ -84,12 +85,20 @@ def _exists(connection: sa.Connection, table: sa.Table, *where: sa.ColumnElement
     return connection.execute(sa.select(sa.literal(1)).select_from(table).where(*where).limit(1)).first() is not None
 
 
+def _find_archive_violations(archives: Archives, closing: Closing) -> Iterator[str]:
+    try:
+        _, digest = read_archive(archive_file(archives.folder, closing.month))
+    except ArchiveWrong as error:
+        yield str(error)
+    else:
+        yield from entry_violations(closing, digest)
+
+
 async def find_violations(database: Database, archives: Archives) -> list[str]:
     """Runs the audit, and verifies the entries of every month: in the database, or in its archive."""
     found = await audit(database) + await audit_months(database, None)
     closed = await list_closings(database)
     for closing in closed.closings:
         if closing.month_us < closed.pruned_before_us:
-            _, digest = read_archive(archive_file(archives.folder, closing.month))
-            found += entry_violations(closing, digest)
+            found += _find_archive_violations(archives, closing)
     return found + [f"{name} was left behind" for name in archives.unfinished()]
