@@ -77,6 +77,9 @@ class Spend(msgspec.Struct, frozen=True):
     total_spent_nanos: int = 0
     # For running requests.
     held_nanos: int = 0
+    # The spend of the key that this one has replaced: its limits and counters are those of both, and the ones here are
+    # empty. Empty: it has its own.
+    shared_spend_id: str = ""
 
     @property
     def limits(self) -> SpendLimits:
@@ -235,7 +238,7 @@ class SetSpendLimits(Operation[Spend], frozen=True):
 
 
 class InheritSpendLimits(SetSpendLimits, frozen=True):
-    """Gives a key that replaces another the limits of that one, unless it has, or had, limits itself."""
+    """Lets a key share the limits of the one that it replaces, unless it has, or had, limits itself."""
 
     replaced_key_id: str
 
@@ -280,7 +283,7 @@ class SpendBook:
     def room(self, account_id: str, key_id: str, hour_us: int | None = None) -> SpendRoom:
         """Returns what the limits of an account and of one of its keys leave to a charge that counts in an hour; None
         is now."""
-        found = (self.spends.get(spend_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
+        found = (self.spends.get(self._subject_id(account_id, each)) for each in {WHOLE_ACCOUNT, key_id})
         return SpendRoom(
             tuple(each for spend in found if spend is not None for each in self._allowances(spend, hour_us))
         )
@@ -299,7 +302,13 @@ class SpendBook:
         ]
 
     def spend_of(self, account_id: str, key_id: str) -> Spend:
-        return self.spends[spend_id(account_id, key_id)]
+        return self.spends[self._subject_id(account_id, key_id)]
+
+    def _subject_id(self, account_id: str, key_id: str) -> str:
+        """Returns the spend whose limits and counters apply to a key."""
+        own_id = spend_id(account_id, key_id)
+        found = self.spends.get(own_id)
+        return own_id if found is None or not found.shared_spend_id else found.shared_spend_id
 
     def count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         """Adds a charge, and a change of what is held, to the account and to the key."""
@@ -309,7 +318,7 @@ class SpendBook:
         if not held_change_nanos and not charged_nanos:
             return
         for key_id in {WHOLE_ACCOUNT, after.key_id}:
-            subject_id = spend_id(after.account_id, key_id)
+            subject_id = self._subject_id(after.account_id, key_id)
             for spends in (self.spends, self._new):
                 if (spend := spends.get(subject_id)) is not None:
                     spends[subject_id] = spend.after(charged_nanos, hour_us, held_change_nanos)
@@ -322,13 +331,13 @@ class SpendBook:
     def set_limits(self, operation: SetSpendLimits) -> Spend:
         account_id, limits = operation.account_id, operation.limits
         whole = self.spends.get(spend_id(account_id, WHOLE_ACCOUNT))
-        subject_id = spend_id(account_id, operation.key_id)
+        subject_id = self._subject_id(account_id, operation.key_id)
         known = self.spends.get(subject_id)
         if isinstance(operation, InheritSpendLimits):
             if known is not None:
-                return known
-            replaced = self.spends.get(spend_id(account_id, operation.replaced_key_id))
-            limits = SpendLimits() if replaced is None else replaced.limits
+                return replace(known, key_id=operation.key_id)
+            if (replaced := self._share(operation)) is not None:
+                return replaced
         spend = known or self._new[subject_id]
         spend = with_limits(spend, limits, SpendLimits() if whole is None else whole.limits)
         self._new.pop(subject_id, None)
@@ -338,7 +347,22 @@ class SpendBook:
             for each in [each for each in self.spends.values() if each.account_id == account_id and each.key_id]:
                 self.spends[each.spend_id] = with_limits(each, each.limits.within(limits), limits)
                 self.changed_ids.add(each.spend_id)
-        return spend
+        return replace(spend, key_id=operation.key_id)
+
+    def _share(self, operation: InheritSpendLimits) -> Spend | None:
+        """Lets a key that was never used share what another has and counts; returns None if that has nothing."""
+        account_id, own_id = operation.account_id, spend_id(operation.account_id, operation.key_id)
+        used = self._new[own_id]
+        if used.total_spent_nanos or used.held_nanos:
+            message = "The key was used before, so it cannot replace another. Set its limits instead."
+            raise LegatoError(Reason.REQUEST_INVALID, message, param="key_id")
+        replaced = self.spends.get(self._subject_id(account_id, operation.replaced_key_id))
+        if replaced is None:
+            return None
+        del self._new[own_id]
+        self.spends[own_id] = Spend(own_id, account_id, operation.key_id, shared_spend_id=replaced.spend_id)
+        self.changed_ids.add(own_id)
+        return replace(replaced, key_id=operation.key_id)
 
 
 def day_start_us(now_us: int) -> int:

@@ -31,11 +31,14 @@ def archive_file(folder: Path, month: CalendarMonth) -> Path:
 
 
 class ArchiveWriter:
-    """A file that appears under its name only when it is complete and on disk."""
+    """A file that appears under its name only when it is complete, on disk and verified."""
 
     def __init__(self, folder: Path, month: CalendarMonth) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = archive_file(folder, month)
+        for left in folder.glob(f".{self._file.name}.*"):
+            # Its process was killed: one at a time writes archives.
+            left.unlink(missing_ok=True)
         self._part = folder / f".{self._file.name}.{os.getpid()}"
         self._raw: io.BufferedWriter = self._part.open("wb")
         self._part.chmod(0o600)
@@ -46,19 +49,24 @@ class ArchiveWriter:
         self._packed.write(text)
 
     def finish(self) -> Path:
+        """Returns the file with all that was written, which has another name until it is published."""
         self._packed.close()
         self._raw.flush()
         os.fsync(self._raw.fileno())
         self._raw.close()
+        return self._part
+
+    def publish(self) -> None:
+        """Gives the file its name, in place of an earlier one."""
         self._part.replace(self._file)
         folder = os.open(self._file.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-        return self._file
 
-    def give_up(self) -> None:
+    def close(self) -> None:
+        """Removes what was not published."""
         self._raw.close()
         self._part.unlink(missing_ok=True)
 

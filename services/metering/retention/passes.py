@@ -256,7 +256,7 @@ class Retention:
         those that were closed: they stay."""
         month = closing.month
         entries = await self._database.read(lambda connection: closing_store.find_entries(connection, month))
-        violations = [*entry_violations(closing, await self._archived(entries))]
+        violations = await self._archive(closing, entries)
         for violation in violations:
             self._log.warning("pruning.refused", month=str(month), violation=violation)
         if violations:
@@ -273,22 +273,26 @@ class Retention:
         self._log.info("month.pruned", month=str(month), entries=closing.entries)
         return True
 
-    async def _archived(self, entries: EntryRange) -> EntriesDigest:
-        """Returns the digest of what is in the archive; without one, of the entries."""
+    async def _archive(self, closing: Closing, entries: EntryRange) -> list[str]:
+        """Returns where the entries differ from their closing. Only what does not differ becomes the archive: another
+        process may have archived the month, and deleted its entries meanwhile."""
         if self._policy.archive is None:
-            return await self._digest(entries)
+            return [*entry_violations(closing, await self._digest(entries))]
         writer = ArchiveWriter(self._policy.archive, entries.month)
         try:
             await self._digest(entries, writer.write)
             file = await asyncio.to_thread(writer.finish)
-        except BaseException:
-            writer.give_up()
-            raise
-        _, digest = await asyncio.to_thread(read_archive, file)
-        return digest
+            _, digest = await asyncio.to_thread(read_archive, file)
+            violations = [*entry_violations(closing, digest)]
+            if not violations:
+                await asyncio.to_thread(writer.publish)
+        finally:
+            writer.close()
+        return violations
 
     async def _delete_entries(self, before_us: int) -> None:
         if not self._database.is_sqlite:
+            await self._write(lambda connection: None)
             await asyncio.to_thread(self._drop_partitions, before_us)
             return
         last_id = await self._database.read(
@@ -362,7 +366,15 @@ class Retention:
             await self._pause()
 
     async def _write(self, change: Callable[[Any], ResultT]) -> ResultT:
-        result = await self._database.write(change)
+        """Writes only as long as no other process has taken over: this one may have stood still, or the clock may have
+        been set."""
+
+        def write(connection: Any) -> ResultT:
+            if not pruning.has_lease(connection, self._holder):
+                raise LeaseLost
+            return change(connection)
+
+        result = await self._database.write(write)
         await self._pause()
         return result
 

@@ -271,7 +271,9 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
     now_us = read_now_us(connection)
     spends = read_spends(connection, operations, found_accounts, found_holds)
     new_spends = read_new_spends(connection, operations, spends, now_us)
-    past_spends = read_past_spends(connection, operations, found_holds, now_us) if spends or new_spends else None
+    past_spends = None
+    if spends or new_spends:
+        past_spends = read_past_spends(connection, operations, found_holds, spends, now_us)
     live_holds = _count_live(connection, operations)
     return BatchState(*found, prices, now_us, life_us, live_holds, spends, new_spends, past_spends)
 

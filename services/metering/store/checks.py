@@ -347,8 +347,23 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
     def total(amount: sa.ColumnElement[int], *conditions: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
         return sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(*conditions).scalar_subquery()
 
-    is_spent = (usage.account_id == spend.account_id, sa.or_(spend.key_id == "", usage.key_id == spend.key_id))
-    is_held = (live.account_id == spend.account_id, sa.or_(spend.key_id == "", live.key_id == spend.key_id))
+    def is_its_own(counted: Any) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+        """Returns what counts for a spend: of a key, also what keys spend that have replaced it."""
+        sharing = rows.spends.alias().c
+        is_replacement = sa.exists().where(
+            sharing.account_id == counted.account_id,
+            sharing.key_id == counted.key_id,
+            sharing.shared_spend_id == spend.spend_id,
+        )
+        of_key = sa.or_(counted.key_id == spend.key_id, sa.and_(is_shared, is_replacement))
+        of_subject = sa.or_(spend.key_id == "", sa.and_(spend.shared_spend_id == "", of_key))
+        return counted.account_id == spend.account_id, of_subject
+
+    # Few are: the others are compared without looking for replacements.
+    shared = rows.spends.alias().c.shared_spend_id
+    is_shared = spend.spend_id.in_(sa.select(shared).where(shared != ""))
+
+    is_spent, is_held = is_its_own(usage), is_its_own(live)
     differ = sa.or_(
         sa.and_(
             # The hours of an earlier day are summed up.

@@ -24,14 +24,19 @@ _KEEP_CREDITS: Final = insert_rows(pruned_credits, _CREDIT_COLUMNS, "ON CONFLICT
 
 
 def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
-    """Takes the lease, or renews it; returns whether the holder has it. A process that lost it does no harm, only work
-    that another does as well: every step can be repeated, also at the same time."""
+    """Takes the lease, or renews it; returns whether the holder has it."""
     now_us = read_now_us(connection)
     is_free = sa.or_(retention.c.lease_holder == holder, retention.c.lease_until_us < now_us)
     taken: sa.CursorResult[Any] = connection.execute(
         sa.update(retention).where(is_free).values(lease_holder=holder, lease_until_us=now_us + life_us)
     )
     return taken.rowcount == 1
+
+
+def has_lease(connection: sa.Connection, holder: str) -> bool:
+    """Returns whether nobody else has taken the lease. Nobody can, until the caller's transaction ends: what it writes
+    is not what another process is writing as well."""
+    return bool(connection.scalar(sa.select(retention.c.lease_holder).with_for_update()) == holder)
 
 
 def mark(connection: sa.Connection, name: str, before_us: int) -> None:

@@ -1,15 +1,16 @@
 """Reads and writes what accounts and keys with spend limits have spent. Their accounts are locked by the caller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
+    InheritSpendLimits,
     PastPeriod,
     SetSpendLimits,
     Spend,
@@ -52,7 +53,14 @@ def read_spends(
     if whole_ids:
         # A lower limit of an account lowers those of its keys.
         rows |= dict.fromkeys(_READ_OF_ACCOUNTS.run(connection, whole_ids))
-    return [Spend(*row) for row in rows]
+    found = {spend.spend_id: spend for spend in (Spend(*row) for row in rows)}
+    return [*found.values(), *_read_shared(connection, found)]
+
+
+def _read_shared(connection: sa.Connection, found: Mapping[str, Spend]) -> list[Spend]:
+    """Reads the spends that keys share which have replaced others, as far as they are not known."""
+    shared_ids = {spend.shared_spend_id for spend in found.values()} - {"", *found}
+    return [Spend(*row) for row in _READ.run(connection, shared_ids)] if shared_ids else []
 
 
 def read_new_spends(
@@ -100,18 +108,41 @@ def _sum_up(connection: sa.Connection, account_id: str, key_id: str, now_us: int
 
 
 def read_past_spends(
-    connection: sa.Connection, operations: Iterable[Operation[Any]], found_holds: Iterable[Hold], now_us: int
+    connection: sa.Connection,
+    operations: Sequence[Operation[Any]],
+    found_holds: Iterable[Hold],
+    found: Iterable[Spend],
+    now_us: int,
 ) -> dict[PastPeriod, int]:
     """Sums up the past days and months that late charges count in. A request is rarely settled so late."""
     settled_ids = {operation.request_id for operation in operations if isinstance(operation, Settle)}
     late = [hold for hold in found_holds if hold.state == "swept" and hold.request_id in settled_ids]
+    late = [hold for hold in late if hold.counted_hour_us is not None]
+    if not late:
+        return {}
+    key_ids = {spend.spend_id: spend.key_id for spend in found}
     sums: dict[PastPeriod, int] = {}
     for hold in late:
-        for key_id in (WHOLE_ACCOUNT, hold.key_id) if hold.counted_hour_us is not None else ():
+        shared_ids = _shared_ids(spend_id(hold.account_id, hold.key_id), found, operations)
+        for key_id in {WHOLE_ACCOUNT, hold.key_id, *(key_ids[each] for each in shared_ids)}:
             for past in past_periods(spend_id(hold.account_id, key_id), charged_hour_us(hold, now_us), now_us):
                 if past not in sums:
                     sums[past] = _sum_up_past(connection, hold.account_id, key_id, past)
     return sums
+
+
+def _shared_ids(own_id: str, found: Iterable[Spend], operations: Iterable[Operation[Any]]) -> set[str]:
+    """Returns the spends that a key shares, or may share when an operation of the batch was applied."""
+    shared = {spend.spend_id: spend.shared_spend_id or spend.spend_id for spend in found}
+    ids = {
+        own_id,
+        *(
+            spend_id(each.account_id, each.replaced_key_id)
+            for each in operations
+            if isinstance(each, InheritSpendLimits) and spend_id(each.account_id, each.key_id) == own_id
+        ),
+    }
+    return {shared[each] for each in ids if each in shared}
 
 
 def _sum_up_past(connection: sa.Connection, account_id: str, key_id: str, past: PastPeriod) -> int:
@@ -119,7 +150,9 @@ def _sum_up_past(connection: sa.Connection, account_id: str, key_id: str, past: 
     hours = usage_hours.c
     spent = [hours.account_id == account_id, hours.hour_us >= past.start_us, hours.hour_us < end_us]
     if key_id != WHOLE_ACCOUNT:
-        spent.append(hours.key_id == key_id)
+        is_sharing = (spends.c.account_id == account_id, spends.c.shared_spend_id == spend_id(account_id, key_id))
+        sharing = sa.select(spends.c.key_id).where(*is_sharing)
+        spent.append(sa.or_(hours.key_id == key_id, hours.key_id.in_(sharing)))
     total = sa.cast(sa.func.coalesce(sa.func.sum(hours.cost_nanos), 0), sa.BigInteger)
     nanos: int = connection.execute(sa.select(total).where(*spent)).scalar_one()
     return nanos
@@ -130,8 +163,12 @@ def changed_row(found: Spend, spend: Spend) -> Row:
 
 
 def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[str], most: int) -> list[Spend]:
-    """Returns the account's own first, then its keys'; only those of `key_ids`, if any are given."""
+    """Returns the account's own first, then its keys', with what those share that have replaced others; only those of
+    `key_ids`, if any are given."""
     query = sa.select(spends).where(spends.c.account_id == account_id)
     if key_ids:
         query = query.where(spends.c.key_id.in_([WHOLE_ACCOUNT, *key_ids]))
-    return [Spend(*row) for row in connection.execute(query.order_by(spends.c.key_id).limit(most))]
+    found = [Spend(*row) for row in connection.execute(query.order_by(spends.c.key_id).limit(most))]
+    by_id = {spend.spend_id: spend for spend in found}
+    by_id |= {spend.spend_id: spend for spend in _read_shared(connection, by_id)}
+    return [replace(by_id[each.shared_spend_id or each.spend_id], key_id=each.key_id) for each in found]

@@ -107,6 +107,7 @@ spends = sa.Table(
     sa.Column("month_spent_nanos", sa.BigInteger),
     sa.Column("total_spent_nanos", sa.BigInteger),
     sa.Column("held_nanos", sa.BigInteger),
+    sa.Column("shared_spend_id", sa.Text),
 )
 
 # Columns before the last are the fields of `notices.AccountNotice`, in their order.

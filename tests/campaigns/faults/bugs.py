@@ -15,11 +15,19 @@ from edge.billing.metering import ANSWER_TIMEOUT_S, Metering, Settlement, Settle
 from edge.chat.chat import Chat, HoldGrowth
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
+from services.chassis.database import database
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
+from services.metering.ledger.closings import Closing
 from services.metering.ledger.spend import Spend, SpendRoom
+from services.metering.retention import passes
+from services.metering.retention.passes import Retention
+from services.metering.servicers import payments as booking_servicer
+from services.metering.store import pruning
+from services.metering.store.closings import EntryRange
 from services.router.answers.grants import TokenAllowance
+from tests.campaigns.faults.harnesses.book_clock import move_times
 
 _AGAIN_AFTER_S: Final = 0.05
 
@@ -243,6 +251,22 @@ def _release_nothing(was: Any) -> Any:
     return after
 
 
+def _book_under_a_new_id(was: Any) -> Any:
+    def to_bookings(request: Any) -> Any:
+        request.payment_id += f"-{os.urandom(4).hex()}"
+        return was(request)
+
+    return to_bookings
+
+
+def _believe_any_archive(was: Any) -> Any:
+    async def archive(self: Any, closing: Closing, entries: EntryRange) -> list[str]:
+        await was(self, closing, entries._replace(last_id=entries.last_id - 1))
+        return []
+
+    return archive
+
+
 def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[str, Bug]:
     return name, Bug(name, tuple(Change(*change) for change in changes))
 
@@ -267,13 +291,19 @@ BUGS: Final = dict(
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
         _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
         _bug("limit that counts what was released", (Spend, "after", _release_nothing)),
+        _bug("payment booked under a new id", (booking_servicer, "to_bookings", _book_under_a_new_id)),
+        _bug("ids of pruned credits forgotten", (pruning, "keep_credits", lambda _: lambda *rows: None)),
+        _bug("entries deleted before they are archived", (Retention, "_archive", _believe_any_archive)),
     ]
 )
 
+MOVED_CLOCK: Final = "a clock that is moved"
 # No mistakes, but what brings some of them to light.
 MISFORTUNES: Final = dict(
     [
         _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
         _bug("a router that never asks for more", (TokenAllowance, "cover_output", _never_ask_for_more)),
+        # Only where a file says how far the clock is ahead. Holds are then pruned in every pass, and not every 6 hours.
+        _bug(MOVED_CLOCK, (database, "NOW_US", move_times), (passes, "HOLDS_EVERY_S", lambda _: 0.0)),
     ]
 )

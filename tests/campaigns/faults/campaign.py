@@ -5,6 +5,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
 from tests.campaigns.faults.client import Provider
@@ -22,6 +23,11 @@ UNIT: Final = 10
 MOST_MISSES: Final = 4
 # Holds are given up after seconds, for those who wait for it.
 SHORT_LIVES: Final = {"LEGATO_STREAM_LIFE_S": "2", "LEGATO_HOLD_GRACE_S": "0.5", "LEGATO_SWEEP_INTERVAL_S": "0.05"}
+
+
+SQLITE_MONTHS: Final = "SQLite, months"
+POSTGRES_MONTHS: Final = "PostgreSQL, months"
+REPLICAS_MONTHS: Final = "two meterings, months"
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,10 @@ class Campaign:
         queues: dict[str, deque[tuple[Point, int]]] = {kind.name: deque() for kind in self.kinds}
         for at, point in enumerate(self.points):
             names = self.kinds_for(point)
-            for turn, start in enumerate(range(0, self.kills, UNIT)):
-                queues[names[(at + turn) % len(names)]].append((point, min(UNIT, self.kills - start)))
+            # Few kills are divided too.
+            unit = min(UNIT, ceil(self.kills / len(names)))
+            for turn, start in enumerate(range(0, self.kills, unit)):
+                queues[names[(at + turn) % len(names)]].append((point, min(unit, self.kills - start)))
         for queue in queues.values():
             # So that what is slow and what is wrong shows early at every point.
             self.dice.shuffle(queue)
@@ -146,6 +154,9 @@ def forked(
     def replicas(provider: Provider, settings: Mapping[str, str] | None = None) -> FaultHarness:
         return ForkedHarness(forks, provider, meterings=2, database_url=postgres_url(), settings=settings)
 
+    def with_months(provider: Provider, meterings: int) -> FaultHarness:
+        return ForkedHarness(forks, provider, meterings=meterings, database_url=postgres_url(), has_months=True)
+
     kinds = [
         Kind("SQLite", sqlite, harnesses=2),
         Kind("PostgreSQL", postgres, harnesses=2),
@@ -155,6 +166,9 @@ def forked(
         Kind("PostgreSQL, slow", postgres),
         Kind("SQLite, short lives", lambda provider: ForkedHarness(forks, provider, settings=SHORT_LIVES), harnesses=2),
         Kind("two meterings, short lives", lambda provider: replicas(provider, SHORT_LIVES)),
+        Kind(SQLITE_MONTHS, lambda provider: ForkedHarness(forks, provider, has_months=True)),
+        Kind(POSTGRES_MONTHS, lambda provider: with_months(provider, meterings=1)),
+        Kind(REPLICAS_MONTHS, lambda provider: with_months(provider, meterings=2)),
     ]
     return Campaign("forked", kinds, _kinds_of_forked, points, kills, dice)
 
@@ -165,10 +179,15 @@ def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
         Kind("two edges", lambda provider: WholeHarness(provider, edges=2)),
         Kind("short lives", lambda provider: WholeHarness(provider, settings=SHORT_LIVES)),
     ]
-    return Campaign("whole", kinds, _kinds_of_whole, points, kills, dice)
+    # Months end, and cards are charged, in forked services only.
+    played = [point for point in points if not point.paid]
+    return Campaign("whole", kinds, _kinds_of_whole, played, kills, dice)
 
 
 def _kinds_of_forked(point: Point) -> Sequence[str]:
+    if point.paid:
+        # Whoever dies at a place had the lease. At any moment, another one may have it, and go on.
+        return [SQLITE_MONTHS, POSTGRES_MONTHS, *([REPLICAS_MONTHS] if point.how == "place" else [])]
     if point.waits_for_sweep:
         return ["SQLite, short lives", "SQLite, short lives", "two meterings, short lives"]
     if point.is_slow:

@@ -10,7 +10,7 @@ from services.metering.ledger.spend import WHOLE_ACCOUNT
 from tests.campaigns.faults.chat import Chat, Tokens
 from tests.campaigns.faults.ledger import Account
 
-Kind = Literal["lost", "doubled", "stuck"]
+Kind = Literal["lost", "doubled", "stuck", "audit"]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ GROWING = (parts.OUTGROWS, parts.DENSE, parts.OUTGROWS, parts.DENSE, parts.STREA
 EVERYTHING = (parts.STREAM, parts.WHOLE, parts.FOLDED, parts.LEAVES, parts.CUT, parts.REFUSED, parts.DENSE, parts.SHORT)
 CHECKED = (parts.SLOW, parts.SLOW, parts.SLOW, parts.STREAM, parts.WHOLE)
 SLOW = (parts.SLOW, parts.SLOW, parts.SLOW)
+PAID = (parts.STEADY, parts.STEADY, parts.STREAM, parts.WHOLE)
+MONTHLY = (parts.STEADY, parts.STEADY, parts.STREAM, parts.WHOLE, parts.LEAVES, parts.OUTGROWS)
 LIMITED = (parts.STREAM, parts.OUTGROWS, parts.WHOLE, parts.FOLDED, parts.OUTGROWS, parts.SHORT)
 
 How = Literal[
@@ -52,6 +54,10 @@ class Point:
     repeats: bool = False
     # Spend limits leave the chats a part of what they cost, or a little more.
     limited: bool = False
+    # Cards are charged and refunded meanwhile, and events come as Stripe sends them.
+    paid: bool = False
+    # A month ends meanwhile: it is closed, and an older one is pruned.
+    month_ends: bool = False
 
     @property
     def loses_journal(self) -> bool:
@@ -94,6 +100,19 @@ def _repeated(point: Point) -> Point:
 
 def _limited(point: Point) -> Point:
     return replace(point, name=f"{point.name}, at a spend limit", limited=True)
+
+
+def _retaining(step: str) -> Point:
+    name = f"metering.{step}"
+    return Point(name, "metering", MONTHLY, "place", name, paid=True, month_ends=True)
+
+
+def _booking(operation: str, most_passes: int) -> list[Point]:
+    return [replace(point, paid=True) for point in _metering(operation, PAID, most_passes)]
+
+
+def _at_the_end_of_a_month(point: Point) -> Point:
+    return replace(point, name=f"{point.name}, a month ends", cast=MONTHLY, paid=True, month_ends=True)
 
 
 def _at_any_moment(process: str) -> Point:
@@ -156,4 +175,12 @@ POINTS = [
     _limited(Point("edge, machine lost", "edge", SLOW, "machine lost")),
     _limited(Point("edge, frozen for long", "edge", SLOW, "frozen")),
     _limited(Point("everything, at any moment", "everything", LIMITED, "any moment", may_miss_mark=True)),
+    *[_retaining(f"closing.{step}") for step in ("begun", "drafted", "closed")],
+    *[_retaining(f"pruning.{step}") for step in ("archived", "marked", "deleted", "summed", "holds")],
+    *[_at_the_end_of_a_month(_at_any_moment(process)) for process in ("metering", "everything")],
+    *_booking("grant", 2),
+    *_booking("returnpayment", 2),
+    *_booking("restorepayment", 1),
+    Point("payments.booked", "payments", PAID, "place", "payments.booked", 8, paid=True),
+    Point("payments, at any moment", "payments", PAID, "any moment", paid=True),
 ]

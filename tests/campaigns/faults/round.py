@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import random
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -63,6 +64,7 @@ class Stage:
         self._guest = guest
         self._timeout_s = timeout_s
         self._balances: dict[str, int] = {}
+        self._credited: dict[str, int] = {}
         self._prices: Mapping[str, Price] = read_prices(MeteringSettings().prices).current
         self._character = load_character()
 
@@ -76,6 +78,7 @@ class Stage:
         stage = cls(harness, customers, guest, timeout_s)
         found = harness.ledger.accounts_since(first_request_id(), [customer.account_id for customer in customers])
         stage._balances = {account_id: account.balance_nanos for account_id, account in found.items()}
+        stage._credited = {account_id: account.credited_nanos for account_id, account in found.items()}
         await stage._probe()
         return stage
 
@@ -90,8 +93,12 @@ class Stage:
         reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._timeout_s))
         try:
-            await asyncio.gather(*(converse(chat, harness.address, WAIT_TIMEOUT_S) for chat in outcome.chats))
+            paying = self._pay(outcome.chats, random.Random(seed)) if point.paid else _nothing()
+            conversing = (converse(chat, harness.address, WAIT_TIMEOUT_S) for chat in outcome.chats)
+            await asyncio.gather(*conversing, paying)
             await reaping
+            if point.month_ends:
+                await self._retain(died_before)
             await self._quiet(outcome.chats)
             outcome.reached = not harness.is_armed(point.place)
             harness.disarm()
@@ -115,9 +122,34 @@ class Stage:
             left_nanos=left_nanos if datetime.now(UTC).date() == began else {},
         )
         await self._compare(outcome, since, seen)
+        if point.month_ends and not outcome.is_stuck:
+            outcome.violations += [Violation("audit", each) for each in await harness.ledger.audit()]
         if point.repeats and not outcome.violations:
             await self._repeat(outcome)
         return outcome
+
+    async def _pay(self, chats: list[Chat], dice: random.Random) -> None:
+        assert self._harness.cards is not None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._harness.cards.go_on([chat.customer.account_id for chat in chats], dice)
+        except TimeoutError:
+            raise Stuck("an event of a payment is not accepted") from None
+
+    async def _retain(self, died_before: Counter[str]) -> None:
+        """Waits until everything is closed and pruned that is due. Whoever was at it may be dead: then another process
+        goes on once its lease is over."""
+        clock, dead = self._harness.clock, _count_meterings(died_before)
+        assert clock is not None
+        due = ""
+        async for _ in looks(self._timeout_s):
+            if (now_dead := _count_meterings(self._harness.deaths())) > dead:
+                dead = now_dead
+                clock.end_leases()
+            due = self._harness.ledger.due(clock.now_us)
+            if not due:
+                return
+        raise Stuck(due)
 
     async def _limit(self, chats: list[Chat], dice: random.Random) -> dict[str, int]:
         """Sets a limit for each; returns what it leaves, by account."""
@@ -197,11 +229,19 @@ class Stage:
         for chat in outcome.chats:
             account_id = chat.customer.account_id
             account = outcome.accounts[account_id]
-            off_nanos = account.balance_nanos - (self._balances[account_id] - account.charged_nanos)
+            credited_nanos = account.credited_nanos - self._credited[account_id]
+            off_nanos = account.balance_nanos - (self._balances[account_id] - account.charged_nanos + credited_nanos)
             if off_nanos:
                 kind: Kind = "lost" if off_nanos > 0 else "doubled"
                 outcome.violations.append(Violation(kind, f"the balance is {off_nanos:+} nanos off", chat))
+            if account.balance_nanos != account.sum_nanos:
+                what = f"the balance is {account.balance_nanos}, and its entries add up to {account.sum_nanos}"
+                outcome.violations.append(Violation("lost", what, chat))
             self._balances[account_id] = account.balance_nanos
+            self._credited[account_id] = account.credited_nanos
+            if self._harness.cards is not None and not outcome.is_stuck:
+                found = self._harness.cards.judge(account_id, account.credits_ever)
+                outcome.violations += [replace(violation, chat=chat) for violation in found]
 
 
 def _judge_repeats(repeats: list[Chat], charged: set[str]) -> list[Violation]:
@@ -211,6 +251,13 @@ def _judge_repeats(repeats: list[Chat], charged: set[str]) -> list[Violation]:
         if status != BUSY and (status == 409) != is_charged:
             found.append(Violation("doubled" if is_charged else "stuck", f"its repeat got status {status}", chat))
     return found
+
+
+def _count_meterings(deaths: Counter[str]) -> int:
+    return sum(count for name, count in deaths.items() if name.startswith("metering"))
+
+
+async def _nothing() -> None: ...
 
 
 def _new_tag() -> str:

@@ -130,8 +130,12 @@ def limited(charged_nanos: int, *, lost_nanos: int = 0, counted_nanos: int | Non
     )  # fmt: skip
     account.charges_ever.append(ChargeEver("key", 5, charged_nanos))
     counted_nanos = charged_nanos if counted_nanos is None else counted_nanos
-    spent = {"day_spent_nanos": counted_nanos, "month_spent_nanos": counted_nanos, "total_spent_nanos": counted_nanos}
-    account.spends.append(Spend("", ANN.account_id, "", day_limit_nanos=limit_nanos, **spent))
+    account.spends.append(
+        Spend(
+            "", ANN.account_id, "", day_limit_nanos=limit_nanos, day_spent_nanos=counted_nanos,
+            month_spent_nanos=counted_nanos, total_spent_nanos=counted_nanos,
+        )
+    )  # fmt: skip
     return account
 
 

@@ -33,6 +33,7 @@ class Trial:
     settings: Mapping[str, str] = field(default_factory=dict)
     misfortunes: tuple[str, ...] = ()
     credit_nanos: int = CREDIT_NANOS
+    has_months: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,9 @@ TRIALS: Final = [
     Trial("old journal pages after a reboot", _at("edge, machine rebooted"), settings=SHORT_LIVES),
     Trial("settle beyond a spend limit", _at("metering.settle.read, at a spend limit")),
     Trial("limit that counts what was released", _at("edge.sealed, at a spend limit")),
+    Trial("payment booked under a new id", _at("payments.booked"), has_months=True),
+    Trial("ids of pruned credits forgotten", _at("metering.pruning.marked"), has_months=True),
+    Trial("entries deleted before they are archived", _at("metering.pruning.deleted"), has_months=True),
 ]
 
 
@@ -97,7 +101,14 @@ async def play(
 ) -> str:
     """The first violation, if there is one."""
     async with Provider() as provider:
-        harness = ForkedHarness(forks, provider, edges=trial.edges, settings=trial.settings, changes=changes)
+        harness = ForkedHarness(
+            forks,
+            provider,
+            edges=trial.edges,
+            settings=trial.settings,
+            changes=changes,
+            has_months=trial.has_months,
+        )
         try:
             await harness.start()
             stage = await Stage.prepare(harness, trial.credit_nanos, timeout_s)

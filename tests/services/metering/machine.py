@@ -26,7 +26,7 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import SetSpendLimits, SpendLimits
+from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering import strategies
 from tests.services.metering.model import Model, Refusal
 from tests.services.metering.replicas import CLOCK, VERSIONS, Replicas
@@ -83,6 +83,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule(replica=strategies.replicas, operation=strategies.spend_limits)
     def limit_spending(self, replica: int, operation: SetSpendLimits) -> None:
+        self._ask_one(replica, [operation])
+
+    @rule(replica=strategies.replicas, operation=strategies.inherits)
+    def inherit_limits(self, replica: int, operation: InheritSpendLimits) -> None:
         self._ask_one(replica, [operation])
 
     @rule(replica=strategies.replicas, operation=strategies.reserves)
@@ -173,6 +177,25 @@ class Machine(RuleBasedStateMachine):
         self._ask_one(0, [Settle("0", "own", used, "provider", "complete")])
         self.let_days_pass(days)
         self._ask_one(0, [replace(after, key_id=before.key_id)])
+
+    @rule(
+        limits=strategies.limits, before=strategies.new_reserves, used=strategies.usages,
+        days=st.sampled_from([0, 0, 1]), mine=strategies.new_reserves, theirs=strategies.new_reserves,
+        late=strategies.settles,
+    )  # fmt: skip
+    def rotate_a_key(
+        self, limits: SpendLimits, before: Reserve, used: Usage, days: int, mine: Reserve, theirs: Reserve, late: Settle
+    ) -> None:
+        """Both keys go on for a while, and spend no more together than one might."""
+        self._top_up()
+        self._ask_one(0, [SetSpendLimits("a1", KEY, limits), replace(before, key_id=KEY)])
+        self._ask_one(1, [InheritSpendLimits("a1", strategies.NEW_KEY, SpendLimits(), KEY)])
+        self._ask_one(0, [Settle("0", "own", used, "provider", "complete")])
+        if days:
+            self.let_days_pass(days)
+        new = replace(theirs, key_id=strategies.NEW_KEY)
+        self._ask(self._owned([replace(mine, key_id=KEY)]), self._owned([new]))
+        self._ask_one(0, [late])
 
     @rule(days=strategies.days)
     def let_days_pass(self, days: int) -> None:

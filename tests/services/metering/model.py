@@ -6,7 +6,7 @@ anew whenever somebody asks, so there is nothing here that could be updated twic
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from math import ceil
 from typing import Any, NamedTuple
@@ -38,9 +38,9 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
-from services.metering.ledger.spend import SetSpendLimits, SpendLimits
+from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from tests.services.metering.model_periods import Limit, begin_of, by_period, end_of, is_in, time_of
 
-PERIODS = ("day", "month", "total")
 HOUR_US = 3_600_000_000
 
 
@@ -100,6 +100,8 @@ class Model:
         self.claims: dict[tuple[str, bytes], Claim] = {}
         # By account and key, or "" for the whole account.
         self.limits: dict[tuple[str, str], SpendLimits] = {}
+        # By account and key: the key whose limits it shares.
+        self.shared: dict[tuple[str, str], str] = {}
         # What requests were charged that nobody remembers: by account and key; and what they count as.
         self.pruned_nanos: dict[tuple[str, str], int] = {}
         self.pruned_counters: dict[tuple[str, str, str], list[int]] = {}
@@ -112,7 +114,7 @@ class Model:
         other.credits = dict(self.credits)
         other.returns, other.restored = dict(self.returns), dict(self.restored)
         other.claims = {key: replace(claim) for key, claim in self.claims.items()}
-        other.limits = dict(self.limits)
+        other.limits, other.shared = dict(self.limits), dict(self.shared)
         other.pruned_nanos = dict(self.pruned_nanos)
         other.pruned_counters = dict(self.pruned_counters)
         return other
@@ -136,27 +138,35 @@ class Model:
     def spent_nanos(self, account_id: str, key_id: str, period: str, at_us: int) -> int:
         """Returns what was charged in the day or the month of a time, or at any time."""
         charged = [
-            each.charge_nanos * _is_in(period, each.counted_hour_us, at_us)
-            + each.late_charge_nanos * _is_in(period, each.late_hour_us, at_us)
+            each.charge_nanos * is_in(period, each.counted_hour_us, at_us)
+            + each.late_charge_nanos * is_in(period, each.late_hour_us, at_us)
             for each in self._requests_of(account_id)
-            if key_id in ("", each.key_id)
+            if self._is_of(account_id, key_id, each.key_id)
         ]
         if period == "total":
             pruned = self.pruned_nanos.items()
-            charged += [nanos for (owner, key), nanos in pruned if owner == account_id and key_id in ("", key)]
+            its_own = ((key, nanos) for (owner, key), nanos in pruned if owner == account_id)
+            charged += [nanos for key, nanos in its_own if self._is_of(account_id, key_id, key)]
         return sum(charged)
 
     def held_of_nanos(self, account_id: str, key_id: str) -> int:
         running = (each for each in self._requests_of(account_id) if each.state == "held")
-        return sum(each.amount_nanos for each in running if key_id in ("", each.key_id))
+        return sum(each.amount_nanos for each in running if self._is_of(account_id, key_id, each.key_id))
+
+    def _is_of(self, account_id: str, limited_key: str, key_id: str) -> bool:
+        """Returns whether a key's requests count for the limits of another, or of the account."""
+        return not limited_key or self._owner(account_id, limited_key) == self._owner(account_id, key_id)
+
+    def _owner(self, account_id: str, key_id: str) -> str:
+        return self.shared.get((account_id, key_id), key_id)
 
     def _limits_of(self, account_id: str, key_id: str, counted_us: int | None = None) -> "Iterator[Limit]":
         """Yields each limit of a charge that counts at a time; None: now."""
         at_us = self.now_us if counted_us is None else counted_us
-        for owner in {"", key_id}:
-            for period, limit_nanos in _by_period(self.limits.get((account_id, owner), SpendLimits())):
+        for owner in {"", self._owner(account_id, key_id)}:
+            for period, limit_nanos in by_period(self.limits.get((account_id, owner), SpendLimits())):
                 if limit_nanos is not None:
-                    is_now = _begin(period, at_us) == _begin(period, self.now_us)
+                    is_now = begin_of(period, at_us) == begin_of(period, self.now_us)
                     held_nanos = self.held_of_nanos(account_id, owner) if is_now else 0
                     yield Limit(period, limit_nanos, self.spent_nanos(account_id, owner, period, at_us), held_nanos)
 
@@ -188,6 +198,8 @@ class Model:
             return self._return(operation)
         if isinstance(operation, RestorePayment):
             return self._restore(operation)
+        if isinstance(operation, InheritSpendLimits):
+            return self._inherit(operation)
         if isinstance(operation, SetSpendLimits):
             return self._limit(operation)
         assert isinstance(operation, RequestOperation)
@@ -229,17 +241,32 @@ class Model:
             self.credits[kind, operation.operation_id] = booked
         return self.account(operation.account_id)
 
+    def _inherit(self, operation: InheritSpendLimits) -> SpendLimits | Refusal:
+        account_id, key_id = operation.account_id, operation.key_id
+        known = self.limits.get((account_id, self._owner(account_id, key_id)))
+        if known is not None:
+            return known
+        if self.spent_nanos(account_id, key_id, "total", self.now_us) or self.held_of_nanos(account_id, key_id):
+            return Refusal(Reason.REQUEST_INVALID)
+        replaced = self._owner(account_id, operation.replaced_key_id)
+        if (account_id, replaced) in self.limits:
+            self.shared[account_id, key_id] = replaced
+            return self.limits[account_id, replaced]
+        self.limits[account_id, key_id] = SpendLimits()
+        return SpendLimits()
+
     def _limit(self, operation: SetSpendLimits) -> SpendLimits | Refusal:
-        account_id, key_id, wanted = operation.account_id, operation.key_id, operation.limits
+        account_id, wanted = operation.account_id, operation.limits
+        key_id = self._owner(account_id, operation.key_id)
         whole = self.limits.get((account_id, ""), SpendLimits())
-        for (_, mine), (_, most) in zip(_by_period(wanted), _by_period(whole), strict=True):
+        for (_, mine), (_, most) in zip(by_period(wanted), by_period(whole), strict=True):
             if key_id and mine is not None and most is not None and mine > most:
                 return Refusal(Reason.REQUEST_INVALID)
         self.limits[account_id, key_id] = wanted
         if not key_id:
             for each, limits in self.limits.items():
                 if each[0] == account_id:
-                    pairs = zip(_by_period(limits), _by_period(wanted), strict=True)
+                    pairs = zip(by_period(limits), by_period(wanted), strict=True)
                     lowered = [
                         mine if mine is None or most is None else min(mine, most) for (_, mine), (_, most) in pairs
                     ]
@@ -289,8 +316,8 @@ class Model:
         if any(each.period == "total" or each.nanos < least_nanos for each in over):
             return Refusal(Reason.SPEND_LIMIT_SPENT)
         if over:
-            end = max(_end(each.period, self.now_us) for each in over)
-            return Refusal(Reason.SPEND_LIMIT_EXCEEDED, retry_after_s=(end - _time(self.now_us)).total_seconds())
+            end = max(end_of(each.period, self.now_us) for each in over)
+            return Refusal(Reason.SPEND_LIMIT_EXCEEDED, retry_after_s=(end - time_of(self.now_us)).total_seconds())
         if self.room_nanos(account_id, key_id) < least_nanos:
             return Refusal(Reason.SPEND_LIMIT_EXCEEDED, retry_after_s=1)
         return None
@@ -405,7 +432,7 @@ class Model:
     def _charged_hour_us(self, request: Request) -> int:
         """Returns the hour of its first charge, for two days after the end of that month; the current one otherwise."""
         hour_us = request.counted_hour_us
-        if hour_us is None or _end("month", hour_us) + timedelta(days=2) <= _time(self.now_us):
+        if hour_us is None or end_of("month", hour_us) + timedelta(days=2) <= time_of(self.now_us):
             return self._hour_us()
         return hour_us
 
@@ -427,36 +454,3 @@ class Model:
 
     def _requests_of(self, account_id: str) -> Iterator[Request]:
         return (request for request in self.requests.values() if request.account_id == account_id)
-
-
-class Limit(NamedTuple):
-    period: str
-    nanos: int
-    spent_nanos: int
-    held_nanos: int
-
-
-def _by_period(limits: SpendLimits) -> list[tuple[str, int | None]]:
-    return list(zip(PERIODS, (limits.day_nanos, limits.month_nanos, limits.total_nanos), strict=True))
-
-
-def _time(at_us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_us)
-
-
-def _begin(period: str, at_us: int) -> tuple[int, ...]:
-    """Names the day or the month of a time; in all, there is one."""
-    at = _time(at_us)
-    return {"day": (at.year, at.month, at.day), "month": (at.year, at.month), "total": ()}[period]
-
-
-def _is_in(period: str, hour_us: int | None, at_us: int) -> bool:
-    return hour_us is not None and _begin(period, hour_us) == _begin(period, at_us)
-
-
-def _end(period: str, at_us: int) -> datetime:
-    """Returns the first midnight at which another day or month begins."""
-    midnight = _time(at_us).replace(hour=0, minute=0, second=0, microsecond=0)
-    while _begin(period, round(midnight.timestamp()) * 1_000_000) == _begin(period, at_us):
-        midnight += timedelta(days=1)
-    return midnight

@@ -61,8 +61,9 @@ class Ledger:
         spent = [entry for entry in self.entries if entry.account_id == account_id and entry.hour_us]
         held = [hold for hold in self.holds.values() if (hold.account_id, hold.state) == (account_id, "held")]
         if key_id != WHOLE_ACCOUNT:
-            spent = [entry for entry in spent if entry.key_id == key_id]
-            held = [hold for hold in held if hold.key_id == key_id]
+            key_ids = self._sharing(account_id, key_id)
+            spent = [entry for entry in spent if entry.key_id in key_ids]
+            held = [hold for hold in held if hold.key_id in key_ids]
         return Spend(
             spend_id(account_id, key_id),
             account_id,
@@ -75,12 +76,20 @@ class Ledger:
             held_nanos=sum(hold.amount_nanos for hold in held),
         )
 
+    def _sharing(self, account_id: str, key_id: str) -> set[str]:
+        """Returns the key, and those that share its limits."""
+        owner_id = spend_id(account_id, key_id)
+        return {key_id, *(each.key_id for each in self.spends.values() if each.shared_spend_id == owner_id)}
+
     def _sum_up_past(self, operation: Operation[Any]) -> dict[PastPeriod, int]:
         hold = self.holds.get(operation.request_id) if isinstance(operation, Settle) else None
         if hold is None or hold.counted_hour_us is None:
             return {}
         sums: dict[PastPeriod, int] = {}
-        for key_id in (WHOLE_ACCOUNT, hold.key_id):
+        mine = self.spends.get(spend_id(hold.account_id, hold.key_id))
+        owner_id = mine.shared_spend_id if mine is not None else ""
+        for key_id in (WHOLE_ACCOUNT, self.spends[owner_id].key_id if owner_id else hold.key_id):
+            key_ids = self._sharing(hold.account_id, key_id)
             for past in past_periods(
                 spend_id(hold.account_id, key_id), charged_hour_us(hold, self.now_us), self.now_us
             ):
@@ -89,7 +98,7 @@ class Ledger:
                 sums[past] = -sum(
                     each.customer_nanos
                     for each in spent
-                    if start_of(each.hour_us) == past.start_us and key_id in (WHOLE_ACCOUNT, each.key_id)
+                    if start_of(each.hour_us) == past.start_us and (key_id == WHOLE_ACCOUNT or each.key_id in key_ids)
                 )
         return sums
 

@@ -42,7 +42,7 @@ class MovingClock:
         self.begin()
 
     def begin(self) -> None:
-        """To the first of January 2026, in UTC: a new ledger has no partitions of later months than this one."""
+        """Moves the clock to the first of January 2026, in UTC: a new ledger has no partitions of later months."""
         self.now_us = 1_767_225_600_000_000
         self._begun_us = 0
 
@@ -54,11 +54,11 @@ class MovingClock:
         self.now_us += days * DAY_US + 1
 
     def begin_month(self) -> None:
-        """To noon of the tenth day of the next month: the last one can be closed."""
+        """Moves the clock to noon of the tenth day of the next month: the last one can be closed."""
         self.now_us = next_month_us(self.now_us) + 9 * DAY_US + 12 * HOUR_US
 
     def go_to_the_end_of_a_month(self) -> None:
-        """To noon of the last day but one of some later month, unless it is that still."""
+        """Moves the clock to noon of the last day but one of some later month, unless it is that still."""
         if self.now_us != self._begun_us:
             month_us = next_month_us(self.now_us)
             before_end_us = 3 * DAY_US // 2

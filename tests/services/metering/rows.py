@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
-from services.metering.ledger.spend import Spend
+from services.metering.ledger.spend import Spend, SpendLimits
 from services.metering.store.closings import read_retention
 from services.metering.store.tables import accounts, claims, holds, ledger, spends, usage_hours
 from tests.services.metering.model import Model, Request
@@ -103,8 +103,14 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
     stored_claims = {(each.account_id, each.key_digest): (each.request_id, each.body_digest) for each in rows.claims}
     meant_claims = {key: (claim.request_id, claim.body_digest) for key, claim in model.claims.items()}
     pairs.append(("claims", stored_claims, meant_claims))
-    stored_limits = {(each.account_id, each.key_id): each.limits for each in rows.spends}
+    own = [each for each in rows.spends if not each.shared_spend_id]
+    stored_limits = {(each.account_id, each.key_id): each.limits for each in own}
     pairs.append(("limits", stored_limits, model.limits))
+    owners = {each.spend_id: each.key_id for each in own}
+    stored_shared = {
+        (each.account_id, each.key_id): owners.get(each.shared_spend_id) for each in rows.spends if each not in own
+    }
+    pairs.append(("shared limits", stored_shared, model.shared))
     return [f"{name}: {stored} is stored, {meant} was meant" for name, stored, meant in pairs if stored != meant]
 
 
@@ -114,7 +120,11 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
         if not 0 <= account.held_nanos <= account.balance_nanos:
             yield f"{account}: not covered"
     for spend in rows.spends:
-        yield from _miscounted(spend, rows)
+        if spend.shared_spend_id:
+            if spend.total_spent_nanos or spend.held_nanos or spend.limits != SpendLimits():
+                yield f"{spend}: has something of its own"
+        else:
+            yield from _miscounted(spend, rows)
     for hold in rows.holds:
         billed = [entry for entry in rows.entries if entry.request_id == hold.request_id]
         if -sum(entry.customer_nanos for entry in billed) > sum(entry.revenue_nanos for entry in billed):
@@ -131,7 +141,8 @@ def _miscounted(spend: Spend, rows: Rows) -> Iterator[str]:
     if rows.pruned_before_us:
         counters = [row for row in rows.counters if row["account_id"] == spend.account_id]
         charges = [(row["hour_us"], row["key_id"], row["cost_nanos"]) for row in counters]
-    charged = [(hour_us, nanos) for hour_us, key_id, nanos in charges if spend.key_id in ("", key_id)]
+    key_ids = {spend.key_id, *(each.key_id for each in rows.spends if each.shared_spend_id == spend.spend_id)}
+    charged = [(hour_us, nanos) for hour_us, key_id, nanos in charges if not spend.key_id or key_id in key_ids]
     counted = (spend.day_spent_nanos, spend.month_spent_nanos, spend.total_spent_nanos)
     for start_us, counted_nanos in zip((spend.day_us, spend.month_us, 0), counted, strict=True):
         spent_nanos = sum(nanos for hour_us, nanos in charged if hour_us >= start_us)

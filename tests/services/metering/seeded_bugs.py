@@ -42,7 +42,15 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
-from services.metering.ledger.spend import Allowance, Spend, SpendBook, SpendRoom
+from services.metering.ledger.spend import (
+    Allowance,
+    InheritSpendLimits,
+    SetSpendLimits,
+    Spend,
+    SpendBook,
+    SpendRoom,
+    spend_id,
+)
 from services.metering.store import books
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds
@@ -196,6 +204,20 @@ def key_whose_account_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpendBook, "room", of_the_key)
 
 
+def rotation_that_renews_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that replaces another has the same limits, and counts from zero."""
+    set_limits = SpendBook.set_limits
+
+    def copy_limits(book: SpendBook, operation: SetSpendLimits) -> Spend:
+        if isinstance(operation, InheritSpendLimits):
+            replaced = book.spends.get(spend_id(operation.account_id, operation.replaced_key_id))
+            if spend_id(operation.account_id, operation.key_id) not in book.spends and replaced is not None:
+                operation = SetSpendLimits(operation.account_id, operation.key_id, replaced.limits)
+        return set_limits(book, operation)
+
+    monkeypatch.setattr(SpendBook, "set_limits", copy_limits)
+
+
 LIMITS: Final[dict[str, Patch]] = {
     patch.__name__: patch
     for patch in (
@@ -203,6 +225,7 @@ LIMITS: Final[dict[str, Patch]] = {
         days_that_never_end,
         holds_that_no_limit_counts,
         key_whose_account_has_no_limit,
+        rotation_that_renews_limits,
     )
 }
 

@@ -25,8 +25,11 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.ledger.spend import SetSpendLimits, SpendLimits
+from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering.samples import KEY
+
+# Replaces others.
+NEW_KEY = "key_new"
 
 # A request, and whether it is said to be its own account's or the other's.
 Named = tuple[str, str]
@@ -98,7 +101,7 @@ def _to_restore(returned: ReturnPayment) -> RestorePayment:
 
 restores = st.builds(_to_restore, returns)
 _claims = st.builds(IdempotencyClaim, st.sampled_from([b"k1", b"k2"]), st.sampled_from([b"b1", b"b1", b"b2"]))
-_keys = st.sampled_from([KEY, KEY, "key_b"])
+_keys = st.sampled_from([KEY, KEY, KEY, "key_b", NEW_KEY])
 _concurrencies = st.sampled_from([None, None, None, 1, 2, 3])
 _wholes = st.sampled_from([0, 0, 0, 5, 25])
 _reserved = (_keys, _classes, _tokens, _tokens, st.one_of(st.none(), _claims), _concurrencies, _wholes)
@@ -112,12 +115,19 @@ voids = st.builds(
 )
 sweeps = st.builds(_to_sweep, _known)
 of_requests: st.SearchStrategy[Operation[Any]] = st.one_of(settles, reserves, voids, extends, checkpoints, sweeps)
-_limited_keys = st.sampled_from(["", KEY, KEY, "key_b"])
+_limited_keys = st.sampled_from(["", "", KEY, KEY, KEY, "key_b", NEW_KEY])
 _limit = st.one_of(st.none(), st.integers(0, 400))
 limits = st.builds(SpendLimits, _limit, _limit, _limit)
 spend_limits = st.builds(SetSpendLimits, _accounts, _limited_keys, limits)
+inherits = st.builds(
+    InheritSpendLimits,
+    _accounts,
+    st.sampled_from([NEW_KEY, NEW_KEY, "key_b"]),
+    st.just(SpendLimits()),
+    st.sampled_from([KEY, KEY, "key_b", NEW_KEY]),
+)
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(
-    of_requests, reserves, settles, grants, adjusts, spend_limits, returns, restores
+    of_requests, reserves, settles, grants, adjusts, spend_limits, inherits, returns, restores
 )
 policies = st.sampled_from(
     [RetentionPolicy(holds_days=0), RetentionPolicy(holds_days=1, ledger_months=1, usage_months=1)]

@@ -11,7 +11,11 @@ from pathlib import Path
 
 from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
+from tests.campaigns.faults.bugs import MOVED_CLOCK
+from tests.campaigns.faults.card_payments import CardPayments
 from tests.campaigns.faults.client import Provider
+from tests.campaigns.faults.closed_books import SETTINGS, Archives
+from tests.campaigns.faults.harnesses.book_clock import VARIABLE, BookClock
 from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
 from tests.campaigns.faults.ledger import LedgerReader
@@ -31,17 +35,26 @@ class ForkedHarness(FaultHarness):
         database_url: str = "",
         settings: Mapping[str, str] | None = None,
         changes: tuple[str, ...] = (),
+        has_months: bool = False,
     ) -> None:
         """Takes SQLite files, for one metering only, without `database_url`. `changes` are made to the code of
-        every process: see `bugs.py`."""
+        every process: see `bugs.py`. With `has_months`, months end when the campaign says so, and there is a process
+        for card payments."""
         super().__init__(provider, edges, meterings)
         self._forks = forks
         self._database_url = database_url
-        self._changes = changes
+        self._changes = (*changes, MOVED_CLOCK) if has_months else changes
         self._listener = forks.borrow_listener()
         self.address = self._listener.getsockname()
         self.data.mkdir()
-        self.ledger = LedgerReader(database_url) if database_url else LedgerReader.of_file(self.data)
+        archives = None
+        if has_months:
+            archives, self.clock = Archives(self.folder / "archives"), BookClock(self.folder / "clock")
+            settings = {**SETTINGS, "LEGATO_RETENTION_ARCHIVE": str(archives.folder), **(settings or {})}
+            self.names.append("payments")
+        self.ledger = (
+            LedgerReader(database_url, archives) if database_url else LedgerReader.of_file(self.data, archives)
+        )
         self._environ = self._make_environ(settings or {})
         # Of every process that was ordered; None while it has not started.
         self._pids: dict[str, int | None] = {}
@@ -50,6 +63,8 @@ class ForkedHarness(FaultHarness):
         self._services: ServiceStubs | None = None
 
     async def start(self) -> None:
+        if self.clock is not None:
+            self.cards = CardPayments(self._socket("payments"))
         for name in self.names:
             self._order(name)
         async with asyncio.timeout(START_TIMEOUT_S):
@@ -62,6 +77,8 @@ class ForkedHarness(FaultHarness):
             self._services.close()
         for name in self.names:
             await self._end(name)
+        if self.cards is not None:
+            await self.cards.close()
         self._forks.give_back(self._listener)
         self.remove()
 
@@ -122,6 +139,10 @@ class ForkedHarness(FaultHarness):
             # Where it makes the folder for its socket itself, it has but one name for it.
             (self.data / "run").mkdir(mode=0o700, exist_ok=True)
             listen = {"LEGATO_METERING_LISTEN": self._socket(name)}
+            if self.clock is not None:
+                listen[VARIABLE] = str(self.clock.file)
+        if service == "payments" and self.cards is not None:
+            listen = self.cards.environ
         order = Order(
             name=f"{self.folder.name} {name}",
             service=service,

@@ -17,8 +17,10 @@ from cli.connection import ServiceStubs, call_service
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
 from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, Spend, SpendLimits
+from tests.campaigns.faults.card_payments import CardPayments
 from tests.campaigns.faults.chat import Customer
 from tests.campaigns.faults.client import Provider
+from tests.campaigns.faults.harnesses.book_clock import BookClock
 from tests.campaigns.faults.ledger import LedgerReader
 
 # In memory where that is to be had: what is killed here is processes, not machines.
@@ -42,6 +44,9 @@ class FaultHarness(ABC):
     """Its processes are auth, metering, router and some edges; whichever dies is started again."""
 
     ledger: LedgerReader
+    # Where months end, and cards are charged: one more process.
+    clock: BookClock | None = None
+    cards: CardPayments | None = None
 
     def __init__(self, provider: Provider, edges: int, meterings: int = 1) -> None:
         self.provider = provider

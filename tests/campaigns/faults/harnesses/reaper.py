@@ -14,6 +14,8 @@ from tests.campaigns.faults.points import Point
 
 # Most rounds are over by then.
 LONGEST_ROUND_S: Final = 0.08
+# A month is closed and pruned by then.
+LONGEST_CLOSING_S: Final = 1.2
 # Longer than an exchange may be silent.
 PAUSE_S: Final = 3.0
 # Between two looks: first, and at most.
@@ -56,8 +58,13 @@ class Reaper:
                     ):
                         break
             self._harness.arm(self._point.place, self._passes)
-        if self._point.how == "any moment":
+        longest_s = LONGEST_ROUND_S
+        if self._point.month_ends and self._harness.clock is not None:
             await asyncio.sleep(self._dice.uniform(0, LONGEST_ROUND_S))
+            self._harness.clock.begin_month()
+            longest_s = LONGEST_CLOSING_S
+        if self._point.how == "any moment":
+            await asyncio.sleep(self._dice.uniform(0, longest_s))
             self._signal(signal.SIGKILL)
         elif self._point.how == "paused":
             await self._pause()

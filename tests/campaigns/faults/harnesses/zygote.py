@@ -8,6 +8,7 @@ import asyncio
 import atexit
 import ctypes
 import gc
+import importlib
 import os
 import select
 import shutil
@@ -108,6 +109,9 @@ class Zygote:
             os.waitpid(pid, 0)
 
     def _start(self, order: Order) -> None:
+        if order.service not in MAINS:
+            # Payments, which few harnesses have, and whose library takes long to import.
+            MAINS[order.service] = importlib.import_module(f"services.{order.service}.__main__").main
         pid = os.fork()
         if pid == 0:
             self._become(order)

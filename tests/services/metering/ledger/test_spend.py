@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.prices import Usage
@@ -323,13 +324,44 @@ def test_nothing_is_spent_beyond_a_limit_whatever_comes(
                 assert used_nanos <= max(limit_after.limit_nanos, was.spent_nanos + was.held_nanos)
 
 
-def test_a_key_that_replaces_another_inherits_its_limits_and_counts_its_own_spending() -> None:
+def test_a_key_that_replaces_another_shares_its_limits_and_what_was_spent() -> None:
     ledger = ledger_at_noon()
     ledger.apply(limit(day=100, total=500))
     spend(ledger, 1, 10)
+    spent_nanos = ledger.spends[spend_id(ACCOUNT, KEY)].total_spent_nanos
     inherited = ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
-    assert (inherited.limits, inherited.total_spent_nanos) == (SpendLimits(100, None, 500), 0)
-    assert ledger.spends[spend_id(ACCOUNT, KEY)].limits == SpendLimits(100, None, 500)
+    assert (inherited.key_id, inherited.limits) == ("key_new", SpendLimits(100, None, 500))
+    assert (inherited.day_spent_nanos, inherited.total_spent_nanos) == (spent_nanos, spent_nanos)
+    assert spent_nanos > 0
+    # The one that replaces it in turn, too; and a limit of one is a limit of all.
+    ledger.apply(InheritSpendLimits(ACCOUNT, "key_newest", SpendLimits(), "key_new"))
+    changed = ledger.apply(SetSpendLimits(ACCOUNT, "key_newest", SpendLimits(total_nanos=spent_nanos)))
+    assert (changed.key_id, changed.total_spent_nanos) == ("key_newest", spent_nanos)
+    for key_id in (KEY, "key_new", "key_newest"):
+        assert ledger.refusal_of(reserve(2, key=key_id)) is Reason.SPEND_LIMIT_SPENT
+
+
+def test_keys_that_share_limits_spend_no_more_together_than_one_might() -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(total=500))
+    ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    held = [ledger.apply(reserve(number, key=key_id)).held_nanos for number, key_id in ((1, KEY), (2, "key_new"))]
+    shared = ledger.spends[spend_id(ACCOUNT, KEY)]
+    assert shared.held_nanos == sum(held) <= 500
+    ledger.apply(settle(1, completion=3))
+    ledger.apply(settle(2, completion=5))
+    shared = ledger.spends[spend_id(ACCOUNT, KEY)]
+    assert shared == replace(ledger.sum_up(ACCOUNT, KEY), total_limit_nanos=500)
+    assert shared.total_spent_nanos == -sum(entry.customer_nanos for entry in ledger.entries if entry.key_id)
+
+
+def test_a_key_that_was_used_cannot_replace_another() -> None:
+    ledger = ledger_at_noon()
+    ledger.apply(limit(total=500))
+    ledger.apply(reserve(1, key="key_new"))
+    assert ledger.refusal_of(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)) is Reason.REQUEST_INVALID
+    ledger.apply(settle(1, completion=3))
+    assert ledger.refusal_of(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)) is Reason.REQUEST_INVALID
 
 
 def test_a_key_with_limits_of_its_own_inherits_none() -> None:

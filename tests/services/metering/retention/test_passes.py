@@ -24,7 +24,7 @@ from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.reports import BEGINNING, list_credits
 from services.metering.retention.archive import ArchiveWrong, read_archive
 from services.metering.retention.closed_months import audit_months, list_closings
-from services.metering.retention.passes import Retention
+from services.metering.retention.passes import LeaseLost, Retention
 from services.metering.statements import (
     StatementQuery,
     find_request,
@@ -398,3 +398,55 @@ async def test_two_processes_do_not_prune_at_once(database: Database, writer: Wr
     with database.transaction(writes=True) as connection:
         connection.execute(sa.update(retention).values(lease_until_us=0))
     assert await second.run_pass()
+
+
+async def test_a_process_that_lost_its_lease_writes_nothing_more(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await live_for_months(database, writer, log, database_time)
+    stopped, next_one = retaining(database, log), retaining(database, log)
+    hit = failpoints.hit
+
+    def stand_still(name: str, *deeds: Any) -> None:
+        if name == "metering.closing.drafted":
+            with database.transaction(writes=True) as connection:
+                connection.execute(sa.update(retention).values(lease_holder="another", lease_until_us=0))
+        hit(name, *deeds)
+
+    monkeypatch.setattr(failpoints, "hit", stand_still)
+    with pytest.raises(LeaseLost):
+        await stopped.run_pass()
+    assert (await list_closings(database)).closings == []
+    monkeypatch.setattr(failpoints, "hit", hit)
+    assert await next_one.run_pass()
+    assert len((await list_closings(database)).closings) == 4
+    assert await all_violations(database) == []
+
+
+async def test_an_archive_is_never_replaced_by_one_that_is_not_what_was_closed(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime, tmp_path: Path
+) -> None:
+    """A process that stood still may come to entries that another has archived and deleted."""
+    await live_for_months(database, writer, log, database_time)
+    folder = tmp_path / "archive"
+    late = retaining(database, log, PRUNES._replace(archive=folder))
+    assert await late.run_pass()
+    archived = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert archived
+    with database.transaction(writes=True) as connection:
+        connection.execute(sa.update(retention).values(ledger_pruned_before_us=0))
+    await late.prune_ledger()
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == archived
+
+
+async def test_what_a_killed_process_left_of_an_archive_is_removed(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime, tmp_path: Path
+) -> None:
+    await live_for_months(database, writer, log, database_time)
+    await retaining(database, log).run_pass()
+    [month, *_] = [closing.month for closing in (await list_closings(database)).closings]
+    left = tmp_path / f".ledger-{month}.jsonl.gz.4711"
+    left.write_bytes(b"half of it")
+    database_time.pass_days(1)
+    assert await retaining(database, log, PRUNES._replace(archive=tmp_path)).run_pass()
+    assert not left.exists()

@@ -12,17 +12,18 @@ from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import NANOS_PER_DOLLAR
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import audit
+from services.metering.auditor import audit, find_violations_of
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US
-from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
+from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
 from services.metering.store.tables import spends
-from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, grant, reserve, settle
+from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, ask_each, grant, reserve, settle
 
 # 100 chats of 10 nanos.
 LIMIT_NANOS = 1_000
@@ -61,6 +62,37 @@ async def test_500_chats_at_once_on_two_replicas_never_spend_more_than_the_limit
     with database.transaction(writes=False) as connection:
         [row] = connection.execute(sa.select(spends))
     assert (row.day_spent_nanos, row.held_nanos) == (LIMIT_NANOS, 0)
+    assert await audit(database) == []
+    await second.close()
+    other.close()
+
+
+async def test_500_chats_at_once_use_up_a_limit_of_one_dollar_and_not_a_nano_more(
+    database: Database, database_url: str, prices: Prices, writer: Writer, log: Log
+) -> None:
+    """They come with a key and with the one that replaces it, half of them to another replica."""
+    await ask(writer, grant(10 * NANOS_PER_DOLLAR))
+    await ask(writer, limit(KEY, SpendLimits(total_nanos=NANOS_PER_DOLLAR)))
+    await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    other = Database(database_url, "metering")
+    second = Writer(other, prices, LIFE_S, log)
+    refusals: list[Reason] = []
+
+    async def talk(number: int) -> int:
+        asked, key = (writer, second)[number % 2], (KEY, "key_new")[number // 2 % 2]
+        try:
+            held_nanos = (await ask(asked, reserve(number, output=370_000, key=key))).held_nanos
+        except LegatoError as refused:
+            refusals.append(refused.reason)
+            return 0
+        return (await ask(asked, settle(number, completion=held_nanos // 10))).charged_nanos
+
+    charged_nanos = await asyncio.gather(*(talk(number) for number in range(500)))
+    # 270 whole chats for 0.0037 $ each, and one that gets the rest.
+    assert sum(charged_nanos) == NANOS_PER_DOLLAR
+    assert sorted(nanos for nanos in charged_nanos if nanos) == [1_000_000] + [3_700_000] * 270
+    assert len(refusals) == 229
+    assert set(refusals) <= {Reason.SPEND_LIMIT_EXCEEDED, Reason.SPEND_LIMIT_SPENT}
     assert await audit(database) == []
     await second.close()
     other.close()
@@ -111,8 +143,15 @@ async def test_limits_are_set_and_listed_by_rpc(
         inherit.replaced_key_id = KEY
         for _ in range(2):
             inherited = (await stub.InheritSpendLimits(inherit)).spend
-            assert (inherited.key_id, inherited.limits, inherited.total_spent_nanos) == ("key_new", wanted, 0)
+            assert (inherited.key_id, inherited.limits, inherited.total_spent_nanos) == ("key_new", wanted, 30)
+        # What the new key spends counts for both.
+        await ask_each(writer, reserve(2, key="key_new", output=1), settle(2, completion=1))
+        listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT, key_ids=["key_new"]))
+        assert [(each.key_id, each.total_spent_nanos) for each in listed.spends] == [("key_new", 40)]
+        listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT))
+        assert {each.key_id: each.total_spent_nanos for each in listed.spends} == {KEY: 40, "key_new": 40}
         assert await audit(database) == []
+        assert await database.read(lambda connection: find_violations_of(connection, ACCOUNT)) == []
         for wrong in (-1, 10**18):
             request.limits.day_nanos = wrong
             assert await _refused(stub, request) is Reason.REQUEST_INVALID
