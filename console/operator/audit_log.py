@@ -9,7 +9,7 @@ from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 EVENTS_ON_A_PAGE: Final = 100
-# The check reads every event of 400 days.
+# The check reads every event.
 VERIFY_TIMEOUT_S: Final = 120.0
 FILTERS: Final = ("account", "user", "action")
 KINDS: Final = (

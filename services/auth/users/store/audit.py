@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.users.records import AuditEvent, Outcome
+from services.auth.users.records import AuditEvent, AuditStart, Outcome
 from services.auth.users.store.tables import audit_events, audit_head
 
 _BATCH: Final = 1_000
@@ -46,8 +46,43 @@ def lock_head(connection: sa.Connection) -> None:
     connection.execute(sa.select(audit_head.c.row_no).with_for_update())
 
 
-def forget_before(connection: sa.Connection, time_us: int) -> None:
-    connection.execute(audit_events.delete().where(audit_events.c.occurred_at_us < time_us))
+def find_last_before(connection: sa.Connection, time_us: int) -> int:
+    """Returns the number of the last event that is, like all before it, older than a time; 0: none."""
+    oldest = connection.scalar(sa.select(sa.func.min(audit_events.c.event_no)))
+    is_newer = audit_events.c.occurred_at_us >= time_us
+    first_kept = connection.scalar(
+        sa.select(audit_events.c.event_no).where(is_newer).order_by(audit_events.c.event_no).limit(1)
+    )
+    last = read_head(connection)[0] if first_kept is None else first_kept - 1
+    return last if oldest is not None and oldest <= last else 0
+
+
+def read_start(connection: sa.Connection) -> AuditStart:
+    """Reads where the log starts."""
+    row = connection.execute(
+        sa.select(audit_head.c.pruned_no, audit_head.c.pruned_pepper_version, audit_head.c.pruned_code)
+    ).one()
+    return AuditStart(*row)
+
+
+def move_start(connection: sa.Connection, start: AuditStart) -> None:
+    """Has the log start after an event, never before one that it started after already."""
+    connection.execute(
+        audit_head.update()
+        .where(audit_head.c.pruned_no < start.pruned_no)
+        .values(pruned_no=start.pruned_no, pruned_pepper_version=start.pepper_version, pruned_code=start.code)
+    )
+
+
+def delete_pruned(connection: sa.Connection, most: int) -> int:
+    """Deletes the oldest events before the start; returns how many."""
+    pruned_no = connection.scalar(sa.select(audit_head.c.pruned_no))
+    some = sa.select(audit_events.c.event_no).where(audit_events.c.event_no <= pruned_no)
+    some = some.order_by(audit_events.c.event_no).limit(most)
+    deleted: sa.CursorResult[Any] = connection.execute(
+        audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery()))
+    )
+    return deleted.rowcount
 
 
 def list_events(
