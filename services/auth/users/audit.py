@@ -39,14 +39,15 @@ class AuditLog:
         session_id: str = "",
         network: str = "",
         outcome: Outcome = Outcome.DONE,
+        occurred_at_us: int | None = None,
     ) -> None:
         """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
-        None: the command line, or `user_id` by signing in."""
+        None: the command line, or `user_id` by signing in, or elsewhere. Unless it says when, it occurred now."""
         if by is not None:
             session = session_by_id(connection, by.session_id)
             user_id, session_id = by.user_id, by.session_id
             network = session.network if session else ""
-        now_us = to_micros(self._clock.now())
+        now_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
 
         def event_after(last_no: int) -> AuditEvent:
             return AuditEvent(last_no + 1, now_us, action, user_id, account_id, object_id, session_id, network, outcome)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.users.records import AuditEvent, AuditStart, Outcome
-from services.auth.users.store.tables import audit_events, audit_head
+from services.auth.users.store.tables import audit_events, audit_head, recorded_changes
 
 _BATCH: Final = 1_000
 
@@ -39,6 +40,19 @@ def append_event(
     )
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
     return event
+
+
+def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
+    """Notes that the log has a change of another service; False if it has it already."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement = insert(recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
+    added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
+    return connection.execute(added).first() is not None
+
+
+def forget_changes(connection: sa.Connection, recorded_before_us: int) -> None:
+    """Forgets changes that nobody offers again."""
+    connection.execute(recorded_changes.delete().where(recorded_changes.c.recorded_at_us < recorded_before_us))
 
 
 def lock_head(connection: sa.Connection) -> None:

@@ -31,6 +31,8 @@ memberships = sa.Table(
     # A number of AccountRole.
     sa.Column("role", sa.Integer, nullable=False),
     sa.Column("joined_at_us", sa.BigInteger, nullable=False),
+    # Whether an owner gets notices by mail.
+    sa.Column("is_mailed", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("memberships_by_user", "user_id", "joined_at_us"),
 )
 
@@ -204,4 +206,13 @@ audit_head = sa.Table(
     sa.Column("pruned_no", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("pruned_pepper_version", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pruned_code", sa.LargeBinary),
+)
+
+# Changes of other services that the log has, so that it has each once.
+recorded_changes = sa.Table(
+    "recorded_changes",
+    metadata,
+    sa.Column("change_id", sa.Text, primary_key=True),
+    sa.Column("recorded_at_us", sa.BigInteger, nullable=False),
+    sa.Index("recorded_changes_by_time", "recorded_at_us"),
 )

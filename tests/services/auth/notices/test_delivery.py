@@ -283,9 +283,13 @@ async def test_one_part_that_fails_does_not_stop_the_others(
         async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
             raise ConnectionError
 
+        async def list_changes(self) -> Sequence[object]:
+            raise ConnectionError
+
     away: Any = Away()
     await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")
-    loop = NoticeLoop(database, auth.notice_loop._recorder, auth.notice_delivery, away, auth.sessions.now_us, log)
+    parts = auth.notice_loop._recorder, auth.notice_delivery, away, auth.audit, auth.sessions.now_us
+    loop = NoticeLoop(database, *parts, log)
     await loop.run_once()
     assert [body["kind"] for body in receiver.bodies] == ["test"]
