@@ -148,6 +148,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/settings/notices", notices.show),
     PageRoute("POST", "/settings/notices/low-balance", notices.set_low_balance),
     PageRoute("POST", "/settings/notices/mail", notices.set_mail),
+    PageRoute("POST", "/settings/notices/own-mail", notices.set_own_mail),
     PageRoute("POST", "/settings/notices/webhooks", notices.add_webhook),
     PageRoute("POST", "/settings/notices/webhooks/remove", notices.remove_webhook),
     PageRoute("POST", "/settings/notices/test", notices.send_test),

@@ -28,6 +28,7 @@ class NoticeFakes:
         webhook = pb.Webhook(webhook_id="whk_0000000000000001", url=WEBHOOK_URL, create_time=ago(days=40))
         self.notice_settings.webhooks.append(webhook)
         self.notice_settings.is_mail_offered, self.notice_settings.mail_recipients = True, 2
+        self.notice_settings.own_mail = pb.OWN_MAIL_ON
         self.notice_settings.muted_kinds.append("spend_limit.near")
         self.low_balance = metering_pb.LowBalance(threshold_nanos=25 * DOLLAR)
         told = (
@@ -86,6 +87,10 @@ class NoticeFakes:
         del self.notice_settings.muted_kinds[:]
         self.notice_settings.muted_kinds.extend(request.muted_kinds)
         return pb.SetMutedKindsResponse(settings=self.notice_settings)
+
+    def SetOwnMail(self, request: Any) -> Any:
+        self.notice_settings.own_mail = pb.OWN_MAIL_ON if request.is_on else pb.OWN_MAIL_OFF
+        return pb.SetOwnMailResponse(settings=self.notice_settings)
 
     def AddWebhook(self, request: Any) -> Any:
         self.require_recent()

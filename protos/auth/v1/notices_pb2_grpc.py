@@ -45,6 +45,11 @@ class NoticeServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.FromString,
                 _registered_method=True)
+        self.SetOwnMail = channel.unary_unary(
+                '/legato.auth.v1.NoticeService/SetOwnMail',
+                request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.FromString,
+                _registered_method=True)
         self.AddWebhook = channel.unary_unary(
                 '/legato.auth.v1.NoticeService/AddWebhook',
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.AddWebhookRequest.SerializeToString,
@@ -84,6 +89,13 @@ class NoticeServiceServicer:
 
     def SetMutedKinds(self, request, context):
         """Replaces the kinds that are not mailed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetOwnMail(self, request, context):
+        """Whether the owner who calls gets notices of this account by mail.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,6 +147,11 @@ def add_NoticeServiceServicer_to_server(servicer, server):
                     servicer.SetMutedKinds,
                     request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.SerializeToString,
+            ),
+            'SetOwnMail': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetOwnMail,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.SerializeToString,
             ),
             'AddWebhook': grpc.unary_unary_rpc_method_handler(
                     servicer.AddWebhook,
@@ -217,6 +234,33 @@ class NoticeService:
             '/legato.auth.v1.NoticeService/SetMutedKinds',
             protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetOwnMail(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.NoticeService/SetOwnMail',
+            protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,6 +36,8 @@ class NoticeServiceStub:
     GetNoticeSettings: _grpc.UnaryUnaryMultiCallable[_notices_pb2.GetNoticeSettingsRequest, _notices_pb2.GetNoticeSettingsResponse]
     SetMutedKinds: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SetMutedKindsRequest, _notices_pb2.SetMutedKindsResponse]
     """Replaces the kinds that are not mailed."""
+    SetOwnMail: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]
+    """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]
     RemoveWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]
     """What was not delivered to it yet never will be."""
@@ -54,6 +56,8 @@ class NoticeServiceAsyncStub(NoticeServiceStub):
     GetNoticeSettings: _aio.UnaryUnaryMultiCallable[_notices_pb2.GetNoticeSettingsRequest, _notices_pb2.GetNoticeSettingsResponse]  # type: ignore[assignment]
     SetMutedKinds: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetMutedKindsRequest, _notices_pb2.SetMutedKindsResponse]  # type: ignore[assignment]
     """Replaces the kinds that are not mailed."""
+    SetOwnMail: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]  # type: ignore[assignment]
+    """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]  # type: ignore[assignment]
     RemoveWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]  # type: ignore[assignment]
     """What was not delivered to it yet never will be."""
@@ -81,6 +85,14 @@ class NoticeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_notices_pb2.SetMutedKindsResponse, _abc.Awaitable[_notices_pb2.SetMutedKindsResponse]]:
         """Replaces the kinds that are not mailed."""
+
+    @_abc_1.abstractmethod
+    def SetOwnMail(
+        self,
+        request: _notices_pb2.SetOwnMailRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_notices_pb2.SetOwnMailResponse, _abc.Awaitable[_notices_pb2.SetOwnMailResponse]]:
+        """Whether the owner who calls gets notices of this account by mail."""
 
     @_abc_1.abstractmethod
     def AddWebhook(

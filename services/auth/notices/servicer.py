@@ -21,6 +21,8 @@ _STATES: Final = {
     DeliveryState.FAILED: pb.DELIVERY_STATE_FAILED,
 }
 
+_OWN_MAIL: Final = {None: pb.OWN_MAIL_UNSPECIFIED, True: pb.OWN_MAIL_ON, False: pb.OWN_MAIL_OFF}
+
 
 class NoticeServicer(pb_grpc.NoticeServiceServicer):
     def __init__(self, notices: Notices) -> None:
@@ -29,13 +31,18 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
     async def GetNoticeSettings(
         self, request: pb.GetNoticeSettingsRequest, context: Context
     ) -> pb.GetNoticeSettingsResponse:
-        settings = await self._notices.settings(_account(request.account_id))
+        settings = await self._notices.settings(current_access.get(), _account(request.account_id))
         return pb.GetNoticeSettingsResponse(settings=_to_settings(settings))
 
     async def SetMutedKinds(self, request: pb.SetMutedKindsRequest, context: Context) -> pb.SetMutedKindsResponse:
         account_id = _account(request.account_id)
         settings = await self._notices.mute(current_access.get(), account_id, request.muted_kinds)
         return pb.SetMutedKindsResponse(settings=_to_settings(settings))
+
+    async def SetOwnMail(self, request: pb.SetOwnMailRequest, context: Context) -> pb.SetOwnMailResponse:
+        account_id = _account(request.account_id)
+        settings = await self._notices.set_own_mail(current_access.get(), account_id, is_on=request.is_on)
+        return pb.SetOwnMailResponse(settings=_to_settings(settings))
 
     async def AddWebhook(self, request: pb.AddWebhookRequest, context: Context) -> pb.AddWebhookResponse:
         webhook = await self._notices.add_webhook(current_access.get(), _account(request.account_id), request.url)
@@ -80,6 +87,7 @@ def _to_settings(settings: NoticeSettings) -> pb.NoticeSettings:
         is_mail_offered=settings.is_mail_offered,
         mail_recipients=settings.mail_recipients,
         kinds=[kind.value for kind in KINDS],
+        own_mail=_OWN_MAIL[settings.is_own_mail_on],
     )
 
 

@@ -112,7 +112,7 @@ _BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookP
 _NOTICES: Final = {
     *_methods(
         f"{_AUTH}.NoticeService",
-        "GetNoticeSettings SetMutedKinds AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
+        "GetNoticeSettings SetMutedKinds SetOwnMail AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
     ),
     *_methods(f"{_METERING}.NoticeThresholdService", "GetLowBalance SetLowBalance"),
 }

@@ -9,10 +9,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
 from services.auth.store.tables import accounts, keys
-from services.auth.users.records import User
 from services.auth.users.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
 from services.auth.users.store.tables import memberships, users
-from services.auth.users.store.users import to_user
 from services.chassis.access_tokens import AccountRole
 
 # Looked at for each claim, so that one recipient with many due notices does not hold up the others.
@@ -185,15 +183,31 @@ def set_muted_kinds(connection: sa.Connection, account_id: str, kinds: Collectio
         connection.execute(muted_notices.insert(), rows)
 
 
-def owners_with_email(connection: sa.Connection, account_id: str) -> list[User]:
+def owners_with_email(connection: sa.Connection, account_id: str) -> dict[str, bool]:
+    """Returns the ids of owners with an address, in the order in which they joined, and whether each wants mail."""
     query = (
-        sa.select(users)
+        sa.select(users.c.user_id, memberships.c.is_mailed)
         .join(memberships, memberships.c.user_id == users.c.user_id)
         .where(memberships.c.account_id == account_id, memberships.c.role == int(AccountRole.OWNER))
         .where(users.c.disabled_at_us.is_(None), users.c.email != "")
         .order_by(memberships.c.joined_at_us, users.c.user_id)
     )
-    return [to_user(row) for row in connection.execute(query)]
+    return {row.user_id: row.is_mailed for row in connection.execute(query)}
+
+
+def set_mailed(connection: sa.Connection, account_id: str, user_id: str, *, is_mailed: bool) -> None:
+    """Has an owner get mail, or not. What waits to be mailed to them is not, and never will be."""
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.update().where(is_it).values(is_mailed=is_mailed))
+    if not is_mailed:
+        own = sa.select(notices.c.notice_id).where(notices.c.account_id == account_id)
+        connection.execute(
+            notice_deliveries.delete().where(
+                notice_deliveries.c.recipient_id == user_id,
+                notice_deliveries.c.notice_id.in_(own),
+                notice_deliveries.c.state != DeliveryState.DELIVERED.value,
+            )
+        )
 
 
 def key_names(connection: sa.Connection, key_ids: Collection[str]) -> dict[str, str]:

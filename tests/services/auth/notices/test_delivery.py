@@ -225,6 +225,31 @@ async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encryp
     assert await owner.console.reason(owner.stub.SetMutedKinds, unknown, owner.token) is Reason.REQUEST_INVALID
 
 
+async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
+    auth: AuthService, owner: Owner, box: MailBox, clock: FakeClock, database: Database
+) -> None:
+    console, account_id = owner.console, owner.account_id
+    signed_in = await console.use_link((await console.create_user(account_id, email="grace@example.ca")).code)
+    token = (await console.resolve(signed_in.session_token, account_id)).access_token
+    grace = Owner(console, account_id, token)
+    # Whoever has no address has nothing to switch off.
+    refused = pb.SetOwnMailRequest(account_id=account_id)
+    assert await console.reason(owner.stub.SetOwnMail, refused, owner.token) is Reason.REQUEST_INVALID
+    assert (await owner.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_UNSPECIFIED
+    assert (await grace.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_ON
+    # What waits is not mailed either.
+    await owner.call("SendTestNotice")
+    settings = (await grace.call("SetOwnMail", is_on=False)).settings
+    assert (settings.own_mail, settings.mail_recipients) == (pb.OWN_MAIL_OFF, 1)
+    await take_over(database, Outbox(low_balance(account_id, clock)), auth.notice_loop._recorder)  # type: ignore[arg-type]
+    await auth.notice_loop.run_once()
+    assert [message["To"] for message in box.messages] == [EMAIL] * 2
+    assert (await grace.call("SetOwnMail", is_on=True)).settings.own_mail == pb.OWN_MAIL_ON
+    await owner.call("SendTestNotice")
+    await auth.notice_loop.run_once()
+    assert sorted(message["To"] for message in box.messages[2:]) == [EMAIL, "grace@example.ca"]
+
+
 async def test_another_account_sees_and_sends_nothing(owner: Owner, receiver: Receiver) -> None:
     webhook = await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")

@@ -183,6 +183,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         [
             "GetNoticeSettings",
             "SetMutedKinds",
+            "SetOwnMail",
             "AddWebhook",
             "RemoveWebhook",
             "ListNotices",
