@@ -22,6 +22,7 @@ class NoticeFakes:
         self.notice_settings = pb.NoticeSettings(kinds=KINDS)
         self.low_balance = metering_pb.LowBalance(threshold_nanos=DOLLAR, is_default=True)
         self.notices: list[pb.Notice] = []
+        self.dead_letters: list[pb.DeadLetters] = []
 
     def fill_notices(self) -> None:
         """Gives the account a webhook, mail, and notices in every state."""
@@ -116,6 +117,22 @@ class NoticeFakes:
             if not request.only_failed or any(delivery.state == failed for delivery in notice.deliveries)
         ]
         return pb.ListNoticesResponse(notices=found)
+
+    def fill_dead_letters(self) -> None:
+        account = {"account_id": "acct_0000000000000001", "account_name": "Analytical Engines"}
+        self.dead_letters = [
+            pb.DeadLetters(
+                **account, channel="webhook", host="hooks.example.ca", count=12, last_failure="HTTP 503",
+                last_attempt_time=ago(hours=2),
+            ),
+            pb.DeadLetters(
+                **account, channel="mail", count=1, last_failure="the owner has no address",
+                last_attempt_time=ago(days=3),
+            ),
+        ]  # fmt: skip
+
+    def ListDeadLetters(self, request: Any) -> Any:
+        return pb.ListDeadLettersResponse(dead_letters=self.dead_letters)
 
     def ResendNotice(self, request: Any) -> Any:
         for notice in self.notices:

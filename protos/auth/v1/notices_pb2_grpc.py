@@ -75,6 +75,11 @@ class NoticeServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.FromString,
                 _registered_method=True)
+        self.ListDeadLetters = channel.unary_unary(
+                '/legato.auth.v1.NoticeService/ListDeadLetters',
+                request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class NoticeServiceServicer:
@@ -135,6 +140,13 @@ class NoticeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDeadLetters(self, request, context):
+        """For operators: what was given up in all accounts, the latest attempt first, without what the notices say. At most 200.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NoticeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -177,6 +189,11 @@ def add_NoticeServiceServicer_to_server(servicer, server):
                     servicer.SendTestNotice,
                     request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.SerializeToString,
+            ),
+            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadLetters,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -396,6 +413,33 @@ class NoticeService:
             '/legato.auth.v1.NoticeService/SendTestNotice',
             protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.NoticeService/ListDeadLetters',
+            protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

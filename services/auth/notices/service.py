@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 from services.auth import checks
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import KINDS, Channel, Delivery, Kind, OwnerNotice, Webhook, make_notice
+from services.auth.notices.records import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook, make_notice
 from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.store.accounts import find_account, lock_account
 from services.auth.users import codes
@@ -24,6 +25,7 @@ from services.chassis.load.gcra import Rate
 WEBHOOKS_MOST: Final = 5
 PAGE_SIZE_DEFAULT: Final = 50
 PAGE_SIZE_MOST: Final = 100
+DEAD_LETTERS_MOST: Final = 200
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 # Per account: nobody makes us send more than a few requests and mails.
 TESTS: Final = Rate(per_minute=1, burst=10)
@@ -136,6 +138,21 @@ class Notices:
             return [self._shown(connection, notice, deliveries) for notice, deliveries in found]
 
         return await self._database.read(look)
+
+    async def list_dead_letters(self) -> list[DeadLetters]:
+        """Sums up what was given up in all accounts, by account and host, the latest attempt first."""
+        found: dict[tuple[str, Channel, str], DeadLetters] = {}
+        for account_id, name, channel, url, failure, count, at_us in await self._database.read(
+            stored.list_dead_letters
+        ):
+            host = (urlsplit(url).hostname or "") if url else ""
+            known = found.get((account_id, channel, host))
+            if known is None:
+                letters = DeadLetters(account_id, name, channel, host, count, failure, at_us)
+            else:
+                letters = replace(known, count=known.count + count)
+            found[account_id, channel, host] = letters
+        return list(found.values())[:DEAD_LETTERS_MOST]
 
     async def resend(self, account_id: str, delivery_id: str) -> None:
         """Has a delivery tried at once, also one that was given up."""

@@ -7,7 +7,7 @@ import grpc.aio
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
-from services.auth.notices.records import KINDS, Delivery, DeliveryState, Webhook
+from services.auth.notices.records import KINDS, DeadLetters, Delivery, DeliveryState, Webhook
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
 from services.auth.users.servicer import to_timestamp
 from services.chassis.access_tokens import current_access
@@ -67,6 +67,10 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
         shown = await self._notices.send_test(_account(request.account_id))
         return pb.SendTestNoticeResponse(notice=_to_notice(shown))
 
+    async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> pb.ListDeadLettersResponse:
+        found = await self._notices.list_dead_letters()
+        return pb.ListDeadLettersResponse(dead_letters=map(_to_dead_letters, found))
+
 
 def register_notices(notices: Notices) -> Registration:
     def register(server: grpc.aio.Server) -> str:
@@ -105,6 +109,18 @@ def _to_notice(shown: ShownNotice) -> pb.Notice:
         summary=notice.summary,
         create_time=to_timestamp(notice.created_at_us),
         deliveries=[_to_delivery(delivery, recipient) for delivery, recipient in shown.deliveries],
+    )
+
+
+def _to_dead_letters(letters: DeadLetters) -> pb.DeadLetters:
+    return pb.DeadLetters(
+        account_id=letters.account_id,
+        account_name=letters.account_name,
+        channel=letters.channel,
+        host=letters.host,
+        count=letters.count,
+        last_failure=letters.last_failure,
+        last_attempt_time=to_timestamp(letters.last_attempt_at_us),
     )
 
 

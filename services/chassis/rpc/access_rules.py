@@ -74,6 +74,7 @@ RULES: Final[dict[str, AccessRule]] = {
         "auth.v1.NoticeService",
         {
             replace(_OWNER, or_operator=True): "GetNoticeSettings ListNotices ResendNotice",
+            _OPERATOR: "ListDeadLetters",
             _OWNER: "SetMutedKinds SetOwnMail RemoveWebhook SendTestNotice",
             # A webhook learns which networks keys are used from.
             _recent(_OWNER): "AddWebhook",

@@ -95,6 +95,7 @@ _OF_OPERATORS: Final = {
         f"{_AUTH}.AccountAdminService",
         "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
     ),
+    *_methods(f"{_AUTH}.NoticeService", "ListDeadLetters"),
     *_methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper GetKey"),
     *_methods(
         f"{_AUTH}.UserAdminService",

@@ -120,6 +120,24 @@ def list_notices(
     return [(notice, by_notice[notice.notice_id]) for notice in found]
 
 
+def list_dead_letters(connection: sa.Connection) -> list[tuple[str, str, Channel, str, str, int, int]]:
+    """Returns account, its name, channel, the webhook's address (empty: mail), failure, count and time of the last
+    attempt, the latest first."""
+    last_attempt = sa.func.coalesce(sa.func.max(notice_deliveries.c.attempted_at_us), 0)
+    columns = (notices.c.account_id, accounts.c.name, notice_deliveries.c.channel, webhooks.c.url)
+    query = (
+        sa.select(*columns, notice_deliveries.c.failure, sa.func.count(), last_attempt)
+        .select_from(notice_deliveries)
+        .join(notices, notices.c.notice_id == notice_deliveries.c.notice_id)
+        .join(accounts, accounts.c.account_id == notices.c.account_id)
+        .outerjoin(webhooks, webhooks.c.webhook_id == notice_deliveries.c.recipient_id)
+        .where(notice_deliveries.c.state == _FAILED)
+        .group_by(*columns, notice_deliveries.c.failure)
+        .order_by(last_attempt.desc(), notices.c.account_id)
+    )
+    return [(row[0], row[1], Channel(row[2]), row[3] or "", *row[4:]) for row in connection.execute(query)]
+
+
 def count_by_state(connection: sa.Connection) -> dict[DeliveryState, int]:
     """Counts deliveries that are not done."""
     query = sa.select(notice_deliveries.c.state, sa.func.count()).where(

@@ -250,6 +250,29 @@ async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
     assert sorted(message["To"] for message in box.messages[2:]) == [EMAIL, "grace@example.ca"]
 
 
+async def test_operators_see_dead_letters_by_account_and_host_and_nothing_that_they_say(
+    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
+) -> None:
+    await owner.add_webhook(receiver, "/a?secret=1")
+    await owner.add_webhook(receiver, "/b")
+    await owner.call("SendTestNotice")
+    await owner.call("SendTestNotice")
+    with database.transaction(writes=True) as connection:
+        is_webhook = notice_deliveries.c.channel == "webhook"
+        failed = {"state": "failed", "failure": "HTTP 503", "attempted_at_us": auth.sessions.now_us()}
+        connection.execute(notice_deliveries.update().where(is_webhook).values(failed))
+    admin: Any = pb_grpc.NoticeServiceStub(owner.console.admin_channel)
+    [letters] = (await owner.console.call(admin.ListDeadLetters, pb.ListDeadLettersRequest())).dead_letters
+    assert (letters.account_id, letters.account_name) == (owner.account_id, "Acme")
+    assert (letters.channel, letters.host, letters.count) == ("webhook", "127.0.0.1", 4)
+    assert letters.last_failure == "HTTP 503"
+    assert letters.last_attempt_time.ToMicroseconds() == auth.sessions.now_us()
+    # An owner is no operator.
+    listing = pb.ListDeadLettersRequest()
+    reason = await owner.console.reason(owner.stub.ListDeadLetters, listing, owner.token)
+    assert reason is Reason.CALLER_NOT_ALLOWED
+
+
 async def test_another_account_sees_and_sends_nothing(owner: Owner, receiver: Receiver) -> None:
     webhook = await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")

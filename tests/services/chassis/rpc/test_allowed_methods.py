@@ -191,7 +191,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "SendTestNotice",
         ],
         OWNERS,
-    ),
+    )
+    | {"ListDeadLetters": OPERATORS},
     "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
     "legato.metering.v1.ChangeOutboxService": dict.fromkeys(["ListPendingChanges", "AcknowledgeChanges"], AUTH),
     "legato.metering.v1.NoticeOutboxService": dict.fromkeys(["ListPendingNotices", "AcknowledgeNotices"], AUTH),
