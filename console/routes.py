@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from console.operator import accounts as operator_accounts
 from console.operator import audit_log as operator_audit_log
+from console.operator import dead_letters as operator_dead_letters
 from console.operator import keys as operator_keys
 from console.operator import ledger as operator_ledger
 from console.operator import routes as operator_routes
@@ -148,6 +149,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/settings/notices", notices.show),
     PageRoute("POST", "/settings/notices/low-balance", notices.set_low_balance),
     PageRoute("POST", "/settings/notices/mail", notices.set_mail),
+    PageRoute("POST", "/settings/notices/own-mail", notices.set_own_mail),
     PageRoute("POST", "/settings/notices/webhooks", notices.add_webhook),
     PageRoute("POST", "/settings/notices/webhooks/remove", notices.remove_webhook),
     PageRoute("POST", "/settings/notices/test", notices.send_test),
@@ -184,6 +186,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/operator/routes/reload", operator_routes.reload, needs_operator=True),
     PageRoute("GET", "/operator/ledger", operator_ledger.show, needs_operator=True),
     PageRoute("POST", "/operator/ledger/audit", operator_ledger.run, needs_operator=True),
+    PageRoute("GET", "/operator/dead-letters", operator_dead_letters.show, needs_operator=True),
     PageRoute("GET", "/operator/audit-log", operator_audit_log.show, needs_operator=True),
     PageRoute("POST", "/operator/audit-log/verify", operator_audit_log.verify, needs_operator=True),
 )

@@ -49,6 +49,7 @@ OPERATOR_PAGES: Final = (
     ("/operator/keys", "identify", _("Whose key?"), "K"),
     ("/operator/routes", "routes", _("Routes"), "R"),
     ("/operator/ledger", "ledger", _("Ledger audit"), "L"),
+    ("/operator/dead-letters", "letters", _("Dead letters"), "D"),
     ("/operator/audit-log", "log", _("Audit log"), "E"),
 )
 MONTHS: Final = (

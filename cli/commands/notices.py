@@ -76,7 +76,7 @@ def show(invocation: Invocation, account_id: str) -> None:
             "webhooks": [describe_webhook(webhook) for webhook in settings.webhooks],
             "not_mailed": list(settings.muted_kinds),
             "mails": settings.is_mail_offered,
-            "owners_with_address": settings.mail_recipients,
+            "mailed_owners": settings.mail_recipients,
         }
     )
 

@@ -9,12 +9,12 @@ from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 EVENTS_ON_A_PAGE: Final = 100
-# The check reads every event of 400 days.
+# The check reads every event.
 VERIFY_TIMEOUT_S: Final = 120.0
 FILTERS: Final = ("account", "user", "action")
 KINDS: Final = (
-    "account", "credit", "invitation", "key", "ledger", "member", "passkey", "recovery_codes", "routes", "sessions",
-    "sign_in_link", "user",
+    "account", "credit", "invitation", "key", "ledger", "low_balance", "maintenance", "member", "notices", "passkey",
+    "recovery_codes", "routes", "sessions", "sign_in_link", "spend_limits", "user", "webhook",
 )  # fmt: skip
 
 

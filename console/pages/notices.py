@@ -61,6 +61,15 @@ async def set_mail(visit: Visit) -> Response:
     return visit.redirect(PATH, "notices-changed")
 
 
+async def set_own_mail(visit: Visit) -> Response:
+    request = pb.SetOwnMailRequest(account_id=visit.who.account_id, is_on=visit.form.get("own_mail") == "on")
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.notices.SetOwnMail, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error, "own_mail")
+    return visit.redirect(PATH, "notices-changed")
+
+
 async def add_webhook(visit: Visit) -> Response:
     url = visit.form.get("url")
     request = pb.AddWebhookRequest(account_id=visit.who.account_id, url=url)
@@ -130,6 +139,7 @@ async def _page(visit: Visit, problems: dict[str, str] | None = None, status: in
         only_failed=only_failed,
         kinds=KINDS,
         states=STATES,
+        own_mail=pb.OwnMail,
         problems=problems or {},
         given=values,
     )

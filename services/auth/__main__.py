@@ -8,6 +8,7 @@ from services.auth.metrics import show_auth
 from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
+from services.auth.users.audit_retention import AuditRetention
 from services.chassis.database.database import DatabaseClock, open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
@@ -40,7 +41,8 @@ async def main() -> None:
         outbox = MeteringOutbox(settings.metering_address or private_listen(settings.data, "metering"), certificates)
         opened.push_async_callback(outbox.close)
         auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=outbox)
-        show_auth(auth, registry)
+        retention = AuditRetention(database, auth.audit, clock, log, kept_days=settings.retention_audit_log_days)
+        show_auth(auth, retention, registry)
         show_certificate(registry, certificates)
         server = RpcServer(
             listen,
@@ -61,6 +63,9 @@ async def main() -> None:
         await server.start()
         delivering = asyncio.create_task(auth.notice_loop.run(settings.notice_interval_s))
         opened.callback(delivering.cancel)
+        if settings.retention_interval_s:
+            retaining = asyncio.create_task(retention.run(settings.retention_interval_s))
+            opened.callback(retaining.cancel)
         log.info("service.started", listen=listen)
         memory.settle()
         await stop.wait()

@@ -1,10 +1,11 @@
 """Auth's metrics for Prometheus."""
 
 from services.auth.service import AuthService
+from services.auth.users.audit_retention import AuditRetention
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge, gauges
 
 
-def show_auth(auth: AuthService, registry: Registry) -> None:
+def show_auth(auth: AuthService, retention: AuditRetention, registry: Registry) -> None:
     verifier, watches = auth.verifier, auth.watches
     deliveries, loop = auth.notice_delivery, auth.notice_loop
     counters_of(
@@ -37,4 +38,11 @@ def show_auth(auth: AuthService, registry: Registry) -> None:
         "Deliveries of notices that are waiting for an attempt, and dead letters, which were given up.",
         ["state"],
         lambda: [([state.value], count) for state, count in loop.undelivered.items()],
+    )
+    counters_of(
+        registry,
+        "legato_rows_pruned",
+        "Rows that this process has pruned, by table.",
+        ["table"],
+        lambda: [(["audit_events"], retention.pruned)],
     )

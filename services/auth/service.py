@@ -123,7 +123,7 @@ class AuthService:
         recorder = NoticeRecorder(is_mail_offered=mail.is_offered)
         owners_notices = Notices(database, recorder, webhook_client, audit, sessions.now_us)
         self.notice_delivery = delivery = NoticeDelivery(database, webhook_client, mail, sessions.now_us, log)
-        self.notice_loop = NoticeLoop(database, recorder, delivery, outbox, sessions.now_us, log)
+        self.notice_loop = NoticeLoop(database, recorder, delivery, outbox, audit, sessions.now_us, log)
         self.key_networks = KeyNetworks(database, peppers, recorder, clock, log)
         self.watches = Watches(read_changes, self.key_uses.note, clock, log, note_networks=self.key_networks.note)
         self.users = users = UserAdmin(database, peppers, clock, audit)
@@ -137,7 +137,7 @@ class AuthService:
             register_auth(self.verifier, self.watches),
             register_account_admin(accounts),
             register_key_admin(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
-            register_maintenance_admin(MaintenanceAdmin(database, clock, log, sleep)),
+            register_maintenance_admin(MaintenanceAdmin(database, audit, clock, log, sleep)),
             *register_users(
                 sign_in,
                 passwords,

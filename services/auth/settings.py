@@ -73,6 +73,9 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     metering_address: str = ""
     # How often notices are looked for.
     notice_interval_s: Seconds = 10.0
+    # The pause between two passes that prune the audit log, and how long its events are kept; 0: never, and for ever.
+    retention_interval_s: SecondsOrZero = 3_600.0
+    retention_audit_log_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 400
     # Whether webhooks may be in private networks, and without TLS.
     webhook_private_networks: bool = False
     # Metering's defaults: no member can give a key more. 0: unlimited.

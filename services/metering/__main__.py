@@ -26,6 +26,7 @@ from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
 from services.metering.retention.passes import Retention
+from services.metering.servicers.account_changes import ChangeOutboxServicer, register_change_outbox
 from services.metering.servicers.metering import (
     CreditAdminServicer,
     MeteringServicer,
@@ -97,6 +98,7 @@ async def main() -> None:
             partial(register_statements, StatementServicer(database, metering.totals)),
             partial(register_payment_booking, PaymentBookingServicer(writer)),
             partial(register_outbox, NoticeOutboxServicer(database)),
+            partial(register_change_outbox, ChangeOutboxServicer(database)),
             partial(register_thresholds, NoticeThresholdServicer(database, notice_rules)),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")

@@ -22,12 +22,14 @@ class NoticeFakes:
         self.notice_settings = pb.NoticeSettings(kinds=KINDS)
         self.low_balance = metering_pb.LowBalance(threshold_nanos=DOLLAR, is_default=True)
         self.notices: list[pb.Notice] = []
+        self.dead_letters: list[pb.DeadLetters] = []
 
     def fill_notices(self) -> None:
         """Gives the account a webhook, mail, and notices in every state."""
         webhook = pb.Webhook(webhook_id="whk_0000000000000001", url=WEBHOOK_URL, create_time=ago(days=40))
         self.notice_settings.webhooks.append(webhook)
         self.notice_settings.is_mail_offered, self.notice_settings.mail_recipients = True, 2
+        self.notice_settings.own_mail = pb.OWN_MAIL_ON
         self.notice_settings.muted_kinds.append("spend_limit.near")
         self.low_balance = metering_pb.LowBalance(threshold_nanos=25 * DOLLAR)
         told = (
@@ -87,6 +89,10 @@ class NoticeFakes:
         self.notice_settings.muted_kinds.extend(request.muted_kinds)
         return pb.SetMutedKindsResponse(settings=self.notice_settings)
 
+    def SetOwnMail(self, request: Any) -> Any:
+        self.notice_settings.own_mail = pb.OWN_MAIL_ON if request.is_on else pb.OWN_MAIL_OFF
+        return pb.SetOwnMailResponse(settings=self.notice_settings)
+
     def AddWebhook(self, request: Any) -> Any:
         self.require_recent()
         if not request.url.startswith("https://"):
@@ -111,6 +117,22 @@ class NoticeFakes:
             if not request.only_failed or any(delivery.state == failed for delivery in notice.deliveries)
         ]
         return pb.ListNoticesResponse(notices=found)
+
+    def fill_dead_letters(self) -> None:
+        account = {"account_id": "acct_0000000000000001", "account_name": "Analytical Engines"}
+        self.dead_letters = [
+            pb.DeadLetters(
+                **account, channel="webhook", host="hooks.example.ca", count=12, last_failure="HTTP 503",
+                last_attempt_time=ago(hours=2),
+            ),
+            pb.DeadLetters(
+                **account, channel="mail", count=1, last_failure="the owner has no address",
+                last_attempt_time=ago(days=3),
+            ),
+        ]  # fmt: skip
+
+    def ListDeadLetters(self, request: Any) -> Any:
+        return pb.ListDeadLettersResponse(dead_letters=self.dead_letters)
 
     def ResendNotice(self, request: Any) -> Any:
         for notice in self.notices:

@@ -41,6 +41,7 @@ def collector() -> Iterator[Collector]:
 def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
     """Runs at debug level and with traces, so all that could be told of a chat is told."""
     watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
+    watched |= {"LEGATO_WEBHOOK_PRIVATE_NETWORKS": "true", "LEGATO_NOTICE_INTERVAL_S": "1"}
     with Service(shared_upstream, watched) as service:
         yield service
 

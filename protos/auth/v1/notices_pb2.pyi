@@ -20,6 +20,26 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OwnMail:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OwnMailEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OwnMail.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OWN_MAIL_UNSPECIFIED: _OwnMail.ValueType  # 0
+    """The caller is no owner of the account, or has no address."""
+    OWN_MAIL_ON: _OwnMail.ValueType  # 1
+    OWN_MAIL_OFF: _OwnMail.ValueType  # 2
+
+class OwnMail(_OwnMail, metaclass=_OwnMailEnumTypeWrapper):
+    """Whether the caller gets mail."""
+
+OWN_MAIL_UNSPECIFIED: OwnMail.ValueType  # 0
+"""The caller is no owner of the account, or has no address."""
+OWN_MAIL_ON: OwnMail.ValueType  # 1
+OWN_MAIL_OFF: OwnMail.ValueType  # 2
+Global___OwnMail: _TypeAlias = OwnMail  # noqa: Y015
+
 class _DeliveryState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -78,10 +98,12 @@ class NoticeSettings(_message.Message):
     IS_MAIL_OFFERED_FIELD_NUMBER: _builtins.int
     MAIL_RECIPIENTS_FIELD_NUMBER: _builtins.int
     KINDS_FIELD_NUMBER: _builtins.int
+    OWN_MAIL_FIELD_NUMBER: _builtins.int
     is_mail_offered: _builtins.bool
     """A mail server is set."""
     mail_recipients: _builtins.int
-    """Owners with an address."""
+    """Owners with an address who have not switched mail off for themselves."""
+    own_mail: Global___OwnMail.ValueType
     @_builtins.property
     def webhooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Webhook]: ...
     @_builtins.property
@@ -100,10 +122,11 @@ class NoticeSettings(_message.Message):
         is_mail_offered: _builtins.bool = ...,
         mail_recipients: _builtins.int = ...,
         kinds: _abc.Iterable[_builtins.str] | None = ...,
+        own_mail: Global___OwnMail.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_mail_offered", b"is_mail_offered", "kinds", b"kinds", "mail_recipients", b"mail_recipients", "muted_kinds", b"muted_kinds", "webhooks", b"webhooks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_mail_offered", b"is_mail_offered", "kinds", b"kinds", "mail_recipients", b"mail_recipients", "muted_kinds", b"muted_kinds", "own_mail", b"own_mail", "webhooks", b"webhooks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -278,6 +301,48 @@ class SetMutedKindsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetMutedKindsResponse: _TypeAlias = SetMutedKindsResponse  # noqa: Y015
+
+@_typing.final
+class SetOwnMailRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    IS_ON_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    is_on: _builtins.bool
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        is_on: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "is_on", b"is_on"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetOwnMailRequest: _TypeAlias = SetOwnMailRequest  # noqa: Y015
+
+@_typing.final
+class SetOwnMailResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def settings(self) -> Global___NoticeSettings: ...
+    def __init__(
+        self,
+        *,
+        settings: Global___NoticeSettings | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetOwnMailResponse: _TypeAlias = SetOwnMailResponse  # noqa: Y015
 
 @_typing.final
 class AddWebhookRequest(_message.Message):
@@ -484,3 +549,80 @@ class SendTestNoticeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SendTestNoticeResponse: _TypeAlias = SendTestNoticeResponse  # noqa: Y015
+
+@_typing.final
+class DeadLetters(_message.Message):
+    """The dead letters of one account to one host, or by mail."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_NAME_FIELD_NUMBER: _builtins.int
+    CHANNEL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    LAST_ATTEMPT_TIME_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    account_name: _builtins.str
+    channel: _builtins.str
+    """webhook or mail."""
+    host: _builtins.str
+    """Of the webhook; empty: mail."""
+    count: _builtins.int
+    last_failure: _builtins.str
+    @_builtins.property
+    def last_attempt_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        account_name: _builtins.str = ...,
+        channel: _builtins.str = ...,
+        host: _builtins.str = ...,
+        count: _builtins.int = ...,
+        last_failure: _builtins.str = ...,
+        last_attempt_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_attempt_time", b"last_attempt_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "account_name", b"account_name", "channel", b"channel", "count", b"count", "host", b"host", "last_attempt_time", b"last_attempt_time", "last_failure", b"last_failure"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeadLetters: _TypeAlias = DeadLetters  # noqa: Y015
+
+@_typing.final
+class ListDeadLettersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadLettersRequest: _TypeAlias = ListDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class ListDeadLettersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetters]: ...
+    def __init__(
+        self,
+        *,
+        dead_letters: _abc.Iterable[Global___DeadLetters] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadLettersResponse: _TypeAlias = ListDeadLettersResponse  # noqa: Y015

@@ -45,6 +45,11 @@ class NoticeServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.FromString,
                 _registered_method=True)
+        self.SetOwnMail = channel.unary_unary(
+                '/legato.auth.v1.NoticeService/SetOwnMail',
+                request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.FromString,
+                _registered_method=True)
         self.AddWebhook = channel.unary_unary(
                 '/legato.auth.v1.NoticeService/AddWebhook',
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.AddWebhookRequest.SerializeToString,
@@ -70,6 +75,11 @@ class NoticeServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.FromString,
                 _registered_method=True)
+        self.ListDeadLetters = channel.unary_unary(
+                '/legato.auth.v1.NoticeService/ListDeadLetters',
+                request_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class NoticeServiceServicer:
@@ -84,6 +94,13 @@ class NoticeServiceServicer:
 
     def SetMutedKinds(self, request, context):
         """Replaces the kinds that are not mailed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetOwnMail(self, request, context):
+        """Whether the owner who calls gets notices of this account by mail.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,6 +140,13 @@ class NoticeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDeadLetters(self, request, context):
+        """For operators: what was given up in all accounts, the latest attempt first, without what the notices say. At most 200.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NoticeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -135,6 +159,11 @@ def add_NoticeServiceServicer_to_server(servicer, server):
                     servicer.SetMutedKinds,
                     request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.SerializeToString,
+            ),
+            'SetOwnMail': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetOwnMail,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.SerializeToString,
             ),
             'AddWebhook': grpc.unary_unary_rpc_method_handler(
                     servicer.AddWebhook,
@@ -160,6 +189,11 @@ def add_NoticeServiceServicer_to_server(servicer, server):
                     servicer.SendTestNotice,
                     request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.SerializeToString,
+            ),
+            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadLetters,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +251,33 @@ class NoticeService:
             '/legato.auth.v1.NoticeService/SetMutedKinds',
             protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_notices__pb2.SetMutedKindsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetOwnMail(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.NoticeService/SetOwnMail',
+            protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_notices__pb2.SetOwnMailResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -352,6 +413,33 @@ class NoticeService:
             '/legato.auth.v1.NoticeService/SendTestNotice',
             protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_notices__pb2.SendTestNoticeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.NoticeService/ListDeadLetters',
+            protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_notices__pb2.ListDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

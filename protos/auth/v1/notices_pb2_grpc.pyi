@@ -36,6 +36,8 @@ class NoticeServiceStub:
     GetNoticeSettings: _grpc.UnaryUnaryMultiCallable[_notices_pb2.GetNoticeSettingsRequest, _notices_pb2.GetNoticeSettingsResponse]
     SetMutedKinds: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SetMutedKindsRequest, _notices_pb2.SetMutedKindsResponse]
     """Replaces the kinds that are not mailed."""
+    SetOwnMail: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]
+    """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]
     RemoveWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]
     """What was not delivered to it yet never will be."""
@@ -45,6 +47,8 @@ class NoticeServiceStub:
     """Tries a delivery at once, and from the start if it had been given up."""
     SendTestNotice: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SendTestNoticeRequest, _notices_pb2.SendTestNoticeResponse]
     """Sends a notice of the kind `test` to every webhook, and by mail."""
+    ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_notices_pb2.ListDeadLettersRequest, _notices_pb2.ListDeadLettersResponse]
+    """For operators: what was given up in all accounts, the latest attempt first, without what the notices say. At most 200."""
 
 @_typing.type_check_only
 class NoticeServiceAsyncStub(NoticeServiceStub):
@@ -54,6 +58,8 @@ class NoticeServiceAsyncStub(NoticeServiceStub):
     GetNoticeSettings: _aio.UnaryUnaryMultiCallable[_notices_pb2.GetNoticeSettingsRequest, _notices_pb2.GetNoticeSettingsResponse]  # type: ignore[assignment]
     SetMutedKinds: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetMutedKindsRequest, _notices_pb2.SetMutedKindsResponse]  # type: ignore[assignment]
     """Replaces the kinds that are not mailed."""
+    SetOwnMail: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]  # type: ignore[assignment]
+    """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]  # type: ignore[assignment]
     RemoveWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]  # type: ignore[assignment]
     """What was not delivered to it yet never will be."""
@@ -63,6 +69,8 @@ class NoticeServiceAsyncStub(NoticeServiceStub):
     """Tries a delivery at once, and from the start if it had been given up."""
     SendTestNotice: _aio.UnaryUnaryMultiCallable[_notices_pb2.SendTestNoticeRequest, _notices_pb2.SendTestNoticeResponse]  # type: ignore[assignment]
     """Sends a notice of the kind `test` to every webhook, and by mail."""
+    ListDeadLetters: _aio.UnaryUnaryMultiCallable[_notices_pb2.ListDeadLettersRequest, _notices_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
+    """For operators: what was given up in all accounts, the latest attempt first, without what the notices say. At most 200."""
 
 class NoticeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Notices to the owners of an account, by webhook and by mail: see docs/notices.md. For owners and the command line."""
@@ -81,6 +89,14 @@ class NoticeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_notices_pb2.SetMutedKindsResponse, _abc.Awaitable[_notices_pb2.SetMutedKindsResponse]]:
         """Replaces the kinds that are not mailed."""
+
+    @_abc_1.abstractmethod
+    def SetOwnMail(
+        self,
+        request: _notices_pb2.SetOwnMailRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_notices_pb2.SetOwnMailResponse, _abc.Awaitable[_notices_pb2.SetOwnMailResponse]]:
+        """Whether the owner who calls gets notices of this account by mail."""
 
     @_abc_1.abstractmethod
     def AddWebhook(
@@ -120,5 +136,13 @@ class NoticeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_notices_pb2.SendTestNoticeResponse, _abc.Awaitable[_notices_pb2.SendTestNoticeResponse]]:
         """Sends a notice of the kind `test` to every webhook, and by mail."""
+
+    @_abc_1.abstractmethod
+    def ListDeadLetters(
+        self,
+        request: _notices_pb2.ListDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_notices_pb2.ListDeadLettersResponse, _abc.Awaitable[_notices_pb2.ListDeadLettersResponse]]:
+        """For operators: what was given up in all accounts, the latest attempt first, without what the notices say. At most 200."""
 
 def add_NoticeServiceServicer_to_server(servicer: NoticeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

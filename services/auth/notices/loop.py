@@ -1,4 +1,6 @@
-"""Keeps notices going: takes them over from metering, looks for keys that expire, delivers, and forgets old ones."""
+"""Keeps notices going: takes them over from metering, looks for keys that expire, delivers, and forgets old ones.
+
+It takes over changes for the audit log on the same way."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,12 +9,14 @@ from typing import Final
 
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.expiry import note_expiring_keys
-from services.auth.notices.metering_outbox import MeteringOutbox, take_over
+from services.auth.notices.metering_outbox import MeteringOutbox, take_over, take_over_changes
 from services.auth.notices.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.records import DAY_US, MINUTE_US, DeliveryState
+from services.auth.users.audit import AuditLog
 from services.auth.users.store import Connection
 from services.auth.users.store import notices as stored
+from services.auth.users.store.audit import forget_changes
 from services.auth.users.store.key_networks import forget_networks
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -30,6 +34,7 @@ class NoticeLoop:
         recorder: NoticeRecorder,
         delivery: NoticeDelivery,
         outbox: MeteringOutbox | None,
+        audit: AuditLog,
         now_us: Callable[[], int],
         log: Log,
     ) -> None:
@@ -38,6 +43,7 @@ class NoticeLoop:
         self._recorder = recorder
         self._delivery = delivery
         self._outbox = outbox
+        self._audit = audit
         self._now_us = now_us
         self._log = log
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -70,6 +76,8 @@ class NoticeLoop:
         now_us = self._now_us()
         if self._outbox is not None:
             await self._attempt("outbox", partial(take_over, self._database, self._outbox, self._recorder))
+            changes = partial(take_over_changes, self._database, self._outbox, self._audit, now_us)
+            await self._attempt("changes", changes)
         if now_us >= self._next_slow_us:
             self._next_slow_us = now_us + SLOW_EVERY_US
             await self._attempt("expiry", partial(self._database.write, partial(self._look, now_us=now_us)))
@@ -85,6 +93,7 @@ class NoticeLoop:
         note_expiring_keys(connection, self._recorder, now_us)
         stored.forget_before(connection, now_us - KEPT_US, FORGOTTEN_AT_ONCE)
         forget_networks(connection, now_us - FORGOTTEN_AFTER_US)
+        forget_changes(connection, now_us - KEPT_US)
 
     async def _attempt(self, part: str, work: Callable[[], Awaitable[object]]) -> None:
         try:

@@ -1,18 +1,24 @@
-"""Takes over the notices that metering has recorded: stores them here first, then acknowledges them there.
+"""Takes over what metering has recorded, notices to owners and changes for the audit log: stores it here first, then
+acknowledges it there.
 
-A crash in between brings a notice twice, and its id makes it one. Any number of replicas may do this at the same time.
+A crash in between brings it twice, and its id makes it one. Any number of replicas may do this at the same time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from protos.metering.v1 import account_changes_pb2 as changes_pb
 from protos.metering.v1 import notices_pb2 as pb
+from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceStub
 from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceStub
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.records import Kind, OwnerNotice, make_notice
+from services.auth.users.audit import AuditLog
 from services.auth.users.store import Connection
+from services.auth.users.store import audit as stored_audit
 from services.auth.users.store.notices import key_names
+from services.auth.users.store.sessions import session_by_id
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.money import format_usd
@@ -21,6 +27,9 @@ from services.chassis.rpc.channel import ChannelHolder, errors_of
 from services.chassis.rpc.replicas import parse_endpoints
 
 if TYPE_CHECKING:
+    import grpc.aio
+
+    from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceAsyncStub
     from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceAsyncStub
 
 NAME: Final = "Metering"
@@ -29,35 +38,49 @@ TIMEOUT_S: Final = 3.0
 AT_ONCE_MOST: Final = 200
 
 
+class _Stubs:
+    def __init__(self, channel: "grpc.aio.Channel") -> None:
+        self.notices: NoticeOutboxServiceAsyncStub = NoticeOutboxServiceStub(channel)
+        self.changes: ChangeOutboxServiceAsyncStub = ChangeOutboxServiceStub(channel)
+
+
 class MeteringOutbox:
     def __init__(self, addresses: str, certificates: Certificates | None = None) -> None:
         """Takes `addresses` as unix:PATH or HOST:PORT, comma-separated."""
-        self._channels: list[ChannelHolder[NoticeOutboxServiceAsyncStub]] = [
-            ChannelHolder(endpoint.address, "metering", NoticeOutboxServiceStub, certificates)
-            for endpoint in parse_endpoints(addresses)
+        self._channels = [
+            ChannelHolder(endpoint.address, "metering", _Stubs, certificates) for endpoint in parse_endpoints(addresses)
         ]
 
     async def list_pending(self) -> Sequence[pb.PendingNotice]:
         request = pb.ListPendingNoticesRequest(page_size=AT_ONCE_MOST)
-        return (await self._call("ListPendingNotices", request)).notices  # type: ignore[no-any-return]
+        return (await self._call(lambda stubs: stubs.notices.ListPendingNotices, request)).notices  # type: ignore[no-any-return]
 
     async def acknowledge(self, notice_ids: Sequence[str]) -> None:
-        await self._call("AcknowledgeNotices", pb.AcknowledgeNoticesRequest(notice_ids=notice_ids))
+        request = pb.AcknowledgeNoticesRequest(notice_ids=notice_ids)
+        await self._call(lambda stubs: stubs.notices.AcknowledgeNotices, request)
+
+    async def list_changes(self) -> Sequence[changes_pb.PendingChange]:
+        request = changes_pb.ListPendingChangesRequest(page_size=AT_ONCE_MOST)
+        return (await self._call(lambda stubs: stubs.changes.ListPendingChanges, request)).changes  # type: ignore[no-any-return]
+
+    async def acknowledge_changes(self, change_ids: Sequence[str]) -> None:
+        request = changes_pb.AcknowledgeChangesRequest(change_ids=change_ids)
+        await self._call(lambda stubs: stubs.changes.AcknowledgeChanges, request)
 
     async def close(self) -> None:
         for channel in self._channels:
             await channel.close()
 
-    async def _call(self, method: str, request: Any) -> Any:
+    async def _call(self, method: Callable[[_Stubs], Any], request: Any) -> Any:
         """Calls the first replica that answers; all have the same database."""
         for channel in self._channels[:-1]:
             try:
                 with errors_of(NAME):
-                    return await getattr(channel.stub, method)(request, timeout=TIMEOUT_S, wait_for_ready=True)
+                    return await method(channel.stub)(request, timeout=TIMEOUT_S, wait_for_ready=True)
             except LegatoError:
                 continue
         with errors_of(NAME):
-            return await getattr(self._channels[-1].stub, method)(request, timeout=TIMEOUT_S, wait_for_ready=True)
+            return await method(self._channels[-1].stub)(request, timeout=TIMEOUT_S, wait_for_ready=True)
 
 
 async def take_over(database: Database, outbox: MeteringOutbox, recorder: NoticeRecorder) -> int:
@@ -70,6 +93,33 @@ async def take_over(database: Database, outbox: MeteringOutbox, recorder: Notice
         if len(pending) < AT_ONCE_MOST:
             break
     return count
+
+
+async def take_over_changes(database: Database, outbox: MeteringOutbox, audit: AuditLog, now_us: int) -> None:
+    """Has the audit log tell of all pending changes."""
+    while pending := await outbox.list_changes():
+        await database.write(partial(_append, pending=pending, audit=audit, now_us=now_us))
+        await outbox.acknowledge_changes([change.change_id for change in pending])
+        if len(pending) < AT_ONCE_MOST:
+            break
+
+
+def _append(
+    connection: Connection, *, pending: Sequence[changes_pb.PendingChange], audit: AuditLog, now_us: int
+) -> None:
+    new = [change for change in pending if stored_audit.note_change(connection, change.change_id, now_us)]
+    for change in new:
+        session = session_by_id(connection, change.session_id) if change.session_id else None
+        audit.append(
+            connection,
+            change.action,
+            account_id=change.account_id,
+            object_id=change.key_id or change.account_id,
+            user_id=change.user_id,
+            session_id=change.session_id,
+            network=session.network if session else "",
+            occurred_at_us=change.record_time.ToMicroseconds(),
+        )
 
 
 def _store(connection: Connection, *, pending: Sequence[pb.PendingNotice], recorder: NoticeRecorder) -> None:

@@ -25,8 +25,9 @@ class NoticeRecorder:
             (Channel.WEBHOOK, webhook.webhook_id) for webhook in stored.list_webhooks(connection, notice.account_id)
         ]
         if self.is_mail_offered and self._is_mailed(connection, notice):
-            owners = stored.owners_with_email(connection, notice.account_id)[:OWNERS_MOST]
-            recipients += [(Channel.MAIL, owner.user_id) for owner in owners]
+            owners = stored.owners_with_email(connection, notice.account_id)
+            mailed_ids = [user_id for user_id, is_mailed in owners.items() if is_mailed]
+            recipients += [(Channel.MAIL, user_id) for user_id in mailed_ids[:OWNERS_MOST]]
         for channel, recipient_id in recipients:
             delivery = Delivery(
                 delivery_id=codes.mint_id("dlv"),

@@ -2,13 +2,14 @@
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 from services.auth import checks
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import KINDS, Channel, Delivery, Kind, OwnerNotice, Webhook, make_notice
+from services.auth.notices.records import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook, make_notice
 from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.store.accounts import find_account, lock_account
 from services.auth.users import codes
@@ -24,6 +25,7 @@ from services.chassis.load.gcra import Rate
 WEBHOOKS_MOST: Final = 5
 PAGE_SIZE_DEFAULT: Final = 50
 PAGE_SIZE_MOST: Final = 100
+DEAD_LETTERS_MOST: Final = 200
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 # Per account: nobody makes us send more than a few requests and mails.
 TESTS: Final = Rate(per_minute=1, burst=10)
@@ -36,6 +38,8 @@ class NoticeSettings:
     muted_kinds: Collection[str]
     is_mail_offered: bool
     mail_recipients: int
+    # Whether the caller gets mail; None: they are no owner, or have no address.
+    is_own_mail_on: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class Notices:
         self._audit = audit
         self._now_us = now_us
 
-    async def settings(self, account_id: str) -> NoticeSettings:
-        return await self._database.read(partial(self._settings, account_id=account_id))
+    async def settings(self, by: Access | None, account_id: str) -> NoticeSettings:
+        return await self._database.read(partial(self._settings, by=by, account_id=account_id))
 
     async def mute(self, by: Access | None, account_id: str, kinds: Sequence[str]) -> NoticeSettings:
         if unknown := set(kinds) - set(KINDS):
@@ -73,8 +77,22 @@ class Notices:
             if lock_account(connection, account_id) is None:
                 raise checks.not_found("account")
             stored.set_muted_kinds(connection, account_id, kinds)
-            settings = self._settings(connection, account_id=account_id)
+            settings = self._settings(connection, by=by, account_id=account_id)
             self._audit.append(connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id)
+            return settings
+
+        return await self._database.write(change)
+
+    async def set_own_mail(self, by: Access | None, account_id: str, *, is_on: bool) -> NoticeSettings:
+        """Switches the mail of whoever calls on or off, for this account."""
+
+        def change(connection: Connection) -> NoticeSettings:
+            if by is None or by.user_id not in stored.owners_with_email(connection, account_id):
+                message = "Only an owner of the account who has an address can switch their own mail on and off."
+                raise LegatoError(Reason.REQUEST_INVALID, message)
+            stored.set_mailed(connection, account_id, by.user_id, is_mailed=is_on)
+            settings = self._settings(connection, by=by, account_id=account_id)
+            self._audit.append(connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id)
             return settings
 
         return await self._database.write(change)
@@ -121,6 +139,21 @@ class Notices:
 
         return await self._database.read(look)
 
+    async def list_dead_letters(self) -> list[DeadLetters]:
+        """Sums up what was given up in all accounts, by account and host, the latest attempt first."""
+        found: dict[tuple[str, Channel, str], DeadLetters] = {}
+        for account_id, name, channel, url, failure, count, at_us in await self._database.read(
+            stored.list_dead_letters
+        ):
+            host = (urlsplit(url).hostname or "") if url else ""
+            known = found.get((account_id, channel, host))
+            if known is None:
+                letters = DeadLetters(account_id, name, channel, host, count, failure, at_us)
+            else:
+                letters = replace(known, count=known.count + count)
+            found[account_id, channel, host] = letters
+        return list(found.values())[:DEAD_LETTERS_MOST]
+
     async def resend(self, account_id: str, delivery_id: str) -> None:
         """Has a delivery tried at once, also one that was given up."""
         now_us = self._now_us()
@@ -149,14 +182,16 @@ class Notices:
         self._recorder.on_new()
         return shown
 
-    def _settings(self, connection: Connection, *, account_id: str) -> NoticeSettings:
+    def _settings(self, connection: Connection, *, by: Access | None, account_id: str) -> NoticeSettings:
         if find_account(connection, account_id) is None:
             raise checks.not_found("account")
+        owners = stored.owners_with_email(connection, account_id)
         return NoticeSettings(
             webhooks=stored.list_webhooks(connection, account_id),
             muted_kinds=stored.muted_kinds(connection, account_id),
             is_mail_offered=self._recorder.is_mail_offered,
-            mail_recipients=len(stored.owners_with_email(connection, account_id)),
+            mail_recipients=sum(owners.values()),
+            is_own_mail_on=owners.get(by.user_id) if by is not None else None,
         )
 
     def _shown(self, connection: Connection, notice: OwnerNotice, deliveries: Sequence[Delivery]) -> ShownNotice:

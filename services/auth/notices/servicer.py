@@ -7,7 +7,7 @@ import grpc.aio
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
-from services.auth.notices.records import KINDS, Delivery, DeliveryState, Webhook
+from services.auth.notices.records import KINDS, DeadLetters, Delivery, DeliveryState, Webhook
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
 from services.auth.users.servicer import to_timestamp
 from services.chassis.access_tokens import current_access
@@ -21,6 +21,8 @@ _STATES: Final = {
     DeliveryState.FAILED: pb.DELIVERY_STATE_FAILED,
 }
 
+_OWN_MAIL: Final = {None: pb.OWN_MAIL_UNSPECIFIED, True: pb.OWN_MAIL_ON, False: pb.OWN_MAIL_OFF}
+
 
 class NoticeServicer(pb_grpc.NoticeServiceServicer):
     def __init__(self, notices: Notices) -> None:
@@ -29,13 +31,18 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
     async def GetNoticeSettings(
         self, request: pb.GetNoticeSettingsRequest, context: Context
     ) -> pb.GetNoticeSettingsResponse:
-        settings = await self._notices.settings(_account(request.account_id))
+        settings = await self._notices.settings(current_access.get(), _account(request.account_id))
         return pb.GetNoticeSettingsResponse(settings=_to_settings(settings))
 
     async def SetMutedKinds(self, request: pb.SetMutedKindsRequest, context: Context) -> pb.SetMutedKindsResponse:
         account_id = _account(request.account_id)
         settings = await self._notices.mute(current_access.get(), account_id, request.muted_kinds)
         return pb.SetMutedKindsResponse(settings=_to_settings(settings))
+
+    async def SetOwnMail(self, request: pb.SetOwnMailRequest, context: Context) -> pb.SetOwnMailResponse:
+        account_id = _account(request.account_id)
+        settings = await self._notices.set_own_mail(current_access.get(), account_id, is_on=request.is_on)
+        return pb.SetOwnMailResponse(settings=_to_settings(settings))
 
     async def AddWebhook(self, request: pb.AddWebhookRequest, context: Context) -> pb.AddWebhookResponse:
         webhook = await self._notices.add_webhook(current_access.get(), _account(request.account_id), request.url)
@@ -60,6 +67,10 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
         shown = await self._notices.send_test(_account(request.account_id))
         return pb.SendTestNoticeResponse(notice=_to_notice(shown))
 
+    async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> pb.ListDeadLettersResponse:
+        found = await self._notices.list_dead_letters()
+        return pb.ListDeadLettersResponse(dead_letters=map(_to_dead_letters, found))
+
 
 def register_notices(notices: Notices) -> Registration:
     def register(server: grpc.aio.Server) -> str:
@@ -80,6 +91,7 @@ def _to_settings(settings: NoticeSettings) -> pb.NoticeSettings:
         is_mail_offered=settings.is_mail_offered,
         mail_recipients=settings.mail_recipients,
         kinds=[kind.value for kind in KINDS],
+        own_mail=_OWN_MAIL[settings.is_own_mail_on],
     )
 
 
@@ -97,6 +109,18 @@ def _to_notice(shown: ShownNotice) -> pb.Notice:
         summary=notice.summary,
         create_time=to_timestamp(notice.created_at_us),
         deliveries=[_to_delivery(delivery, recipient) for delivery, recipient in shown.deliveries],
+    )
+
+
+def _to_dead_letters(letters: DeadLetters) -> pb.DeadLetters:
+    return pb.DeadLetters(
+        account_id=letters.account_id,
+        account_name=letters.account_name,
+        channel=letters.channel,
+        host=letters.host,
+        count=letters.count,
+        last_failure=letters.last_failure,
+        last_attempt_time=to_timestamp(letters.last_attempt_at_us),
     )
 
 

@@ -1,23 +1,21 @@
 """Talks to the issuer of OpenID Connect: discovery, the exchange of codes, and the verification of ID tokens.
 
-The console only passes the browser's code on, so that it can impersonate nobody. Requests are made with http.client in
-threads: the client of providers belongs to the router, and a sign-in makes one or two of them.
+The console only passes the browser's code on, so that it can impersonate nobody. A sign-in makes one or two requests.
 """
 
 import asyncio
 import base64
 import hashlib
 import hmac
-import http.client
-import ssl
+import http
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from services.auth.outbound_http import OutboundHttp, RequestFailed
 from services.chassis.errors import unavailable
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
 
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 SCOPES: Final = "openid email profile"
-TIMEOUT_S: Final = 5.0
+# For a whole request; the console waits a little longer.
+TIMEOUT_S: Final = 8.0
 RESPONSE_BYTES_MOST: Final = 1_000_000
 CONNECTIONS_MOST: Final = 4
 # How long what the issuer says of itself is used.
@@ -116,7 +115,14 @@ class OidcIssuer:
         self.client = client
         self._now_us = now_us
         self._log = log
-        self._threads = ThreadPoolExecutor(CONNECTIONS_MOST, thread_name_prefix="oidc")
+        # The issuer is the operator's choice, and may be in their own network.
+        self._http = OutboundHttp(
+            "oidc",
+            connections_most=CONNECTIONS_MOST,
+            timeout_s=TIMEOUT_S,
+            response_bytes_most=RESPONSE_BYTES_MOST,
+            allows_private=True,
+        )
         self._loading = asyncio.Lock()
         self._metadata: _Metadata | None = None
         self._metadata_at_us = 0
@@ -261,35 +267,12 @@ class OidcIssuer:
         return content
 
     async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: str | None) -> tuple[int, bytes]:
+        sent = None if body is None else body.encode()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, _fetch, method, url, headers, body)
-        except (OSError, http.client.HTTPException) as error:
-            # Its text may have the address, with a code in it.
-            self._log.warning("oidc.unreachable", error=type(error).__name__)
+            return await self._http.request(method, url, {"Accept": "application/json", **headers}, sent)
+        except RequestFailed as error:
+            self._log.warning("oidc.unreachable", error=error.failure.value)
             raise unavailable("The sign-in provider") from None
-
-
-def _fetch(method: str, url: str, headers: Mapping[str, str], body: str | None) -> tuple[int, bytes]:
-    """Makes one request. Redirects are not followed: they could lead anywhere."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        connection = http.client.HTTPSConnection(
-            host, parts.port, timeout=TIMEOUT_S, context=ssl.create_default_context()
-        )
-    else:
-        connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_S)
-    try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request(method, target, body, {"Accept": "application/json", **headers})
-        response = connection.getresponse()
-        content = response.read(RESPONSE_BYTES_MOST + 1)
-    finally:
-        connection.close()
-    if len(content) > RESPONSE_BYTES_MOST:
-        raise http.client.HTTPException
-    return response.status, content
 
 
 def _is_secure(url: str) -> bool:

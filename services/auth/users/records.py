@@ -204,6 +204,16 @@ class AuditEvent:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True)
+class AuditStart:
+    """The start of the audit log, once older events are pruned: authenticated like an event."""
+
+    # The last event that was pruned; 0: none.
+    pruned_no: int
+    pepper_version: int
+    code: bytes | None
+
+
 def _network_of(address: str, ipv4_bits: int, ipv6_bits: int) -> str:
     try:
         parsed = ipaddress.ip_address(address.strip().strip("[]").partition("%")[0])

@@ -74,7 +74,8 @@ RULES: Final[dict[str, AccessRule]] = {
         "auth.v1.NoticeService",
         {
             replace(_OWNER, or_operator=True): "GetNoticeSettings ListNotices ResendNotice",
-            _OWNER: "SetMutedKinds RemoveWebhook SendTestNotice",
+            _OPERATOR: "ListDeadLetters",
+            _OWNER: "SetMutedKinds SetOwnMail RemoveWebhook SendTestNotice",
             # A webhook learns which networks keys are used from.
             _recent(_OWNER): "AddWebhook",
         },

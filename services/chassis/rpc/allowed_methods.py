@@ -25,7 +25,7 @@ class Role(Enum):
     OPERATOR_CONSOLE = "operator-console"
     # Books what was paid by card, in metering; the consoles call it.
     PAYMENTS = "payments"
-    # Takes over the notices that metering records, and makes no other calls.
+    # Takes over the notices and changes that metering records, and makes no other calls.
     AUTH = "auth"
     # Servers only: they make no calls.
     ROUTER = "router"
@@ -95,6 +95,7 @@ _OF_OPERATORS: Final = {
         f"{_AUTH}.AccountAdminService",
         "CreateAccount GetAccount ListAccounts UpdateAccount SuspendAccount ResumeAccount",
     ),
+    *_methods(f"{_AUTH}.NoticeService", "ListDeadLetters"),
     *_methods(f"{_AUTH}.KeyAdminService", "CreateKey ListKeys UpdateKey RevokeKey CountKeysByPepper GetKey"),
     *_methods(
         f"{_AUTH}.UserAdminService",
@@ -112,7 +113,7 @@ _BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookP
 _NOTICES: Final = {
     *_methods(
         f"{_AUTH}.NoticeService",
-        "GetNoticeSettings SetMutedKinds AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
+        "GetNoticeSettings SetMutedKinds SetOwnMail AddWebhook RemoveWebhook ListNotices ResendNotice SendTestNotice",
     ),
     *_methods(f"{_METERING}.NoticeThresholdService", "GetLowBalance SetLowBalance"),
 }
@@ -139,7 +140,10 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.CONSOLE: frozenset(_CONSOLE),
     Role.OPERATOR_CONSOLE: frozenset(_CONSOLE | _OF_OPERATORS),
     Role.PAYMENTS: frozenset(_BOOKING_PAYMENTS | _HEALTH),
-    Role.AUTH: frozenset(_methods(f"{_METERING}.NoticeOutboxService", "ListPendingNotices AcknowledgeNotices")),
+    Role.AUTH: frozenset(
+        _methods(f"{_METERING}.NoticeOutboxService", "ListPendingNotices AcknowledgeNotices")
+        | _methods(f"{_METERING}.ChangeOutboxService", "ListPendingChanges AcknowledgeChanges")
+    ),
     Role.ROUTER: frozenset(),
     Role.METERING: frozenset(),
 }

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger import holds
+from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.holds import Effect, RuleContext, charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
@@ -202,6 +203,8 @@ class BatchState:
         self.holds = dict(self.found_holds)
         self.claims = dict(self.found_claims)
         self.entries: list[Entry] = []
+        # For the audit log.
+        self.changes: list[AccountChange] = []
         self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
         self._prices = prices
         self.now_us = now_us
@@ -213,8 +216,14 @@ class BatchState:
         account_id = operation.account_id
         account = self.accounts.get(account_id) or AccountBalance(account_id)
         if isinstance(operation, SetSpendLimits):
+            limits = self.spend_book.limits_of(account_id, operation.key_id)
             spend = self.spend_book.set_limits(operation)
             self.accounts[account_id] = replace(account, has_spend_limits=True)
+            if spend.limits != limits:
+                change = AccountChange(
+                    "spend_limits.changed", account_id, operation.key_id, *operation.changed_by, self.now_us
+                )
+                self.changes.append(change)
             return spend  # type: ignore[return-value]
         hold = self.holds.get(operation.request_id) if isinstance(operation, RequestOperation) else None
         effect = apply(operation, self._context(operation, account, hold))

@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.records import DAY_US, Entry, Hold, Operation, SpendLimitReached
+from services.metering.ledger.changes import AttributedOperation
+from services.metering.ledger.records import DAY_US, Entry, Hold, SpendLimitReached
 
 Period = Literal["day", "month", "total"]
 
@@ -229,7 +230,7 @@ def _name(allowance: Allowance) -> str:
     return f"{owner}'s {_ADJECTIVES[allowance.period]} spend limit"
 
 
-class SetSpendLimits(Operation[Spend], frozen=True):
+class SetSpendLimits(AttributedOperation[Spend], frozen=True):
     """Replaces the limits of an account, or of one of its keys."""
 
     account_id: str
@@ -327,6 +328,10 @@ class SpendBook:
                 for past in past_periods(subject_id, hour_us, self._now_us):
                     if past in self._past:
                         self._past[past] += charged_nanos
+
+    def limits_of(self, account_id: str, key_id: str) -> SpendLimits:
+        spend = self.spends.get(spend_id(account_id, key_id))
+        return SpendLimits() if spend is None else spend.limits
 
     def set_limits(self, operation: SetSpendLimits) -> Spend:
         account_id, limits = operation.account_id, operation.limits

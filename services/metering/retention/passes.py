@@ -5,6 +5,7 @@ limit before which rows are gone. Everything around it can be repeated.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import LOGGED_MOST, find_violations
@@ -35,9 +37,7 @@ from services.metering.store.closings import LEDGER_COLUMNS, EntryRange
 
 # Small enough for batches in between not to be delayed noticeably: a portion is read, or written, in milliseconds.
 READ_MOST: Final = 500
-WRITE_MOST: Final = 200
-PAUSE_S: Final = 0.02
-FIRST_AFTER_S: Final = 30.0
+WRITE_MOST: Final = PORTION_MOST
 LEASE_US: Final = 600_000_000
 RENEW_AFTER_S: Final = 60.0
 # All holds are looked at, so not in every pass.
@@ -79,16 +79,11 @@ class Retention:
         self.last_pass_s = time.time()
 
     async def run(self) -> None:
-        """Runs a pass at each interval until cancelled. One that fails is retried at the next."""
-        await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
-        while True:
-            try:
+        async def run_pass() -> None:
+            with contextlib.suppress(LeaseLost):
                 await self.run_pass()
-            except LeaseLost:
-                pass
-            except Exception as error:
-                self._log.failure("retention.failed", error)
-            await asyncio.sleep(self._interval_s)
+
+        await run_passes(run_pass, self._interval_s, self._log)
 
     async def run_pass(self) -> bool:
         """Does everything that is due; returns False if another process is at it."""

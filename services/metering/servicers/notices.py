@@ -11,6 +11,7 @@ from protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.ledger.notices import AccountNotice, NoticeRules
+from services.metering.servicers.account_changes import current_user
 from services.metering.store.notices import acknowledge, list_pending, read_threshold, set_threshold
 from services.metering.wire.operations import checked_id, invalid
 
@@ -56,7 +57,8 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
         own_nanos = request.threshold_nanos if request.HasField("threshold_nanos") else None
         if own_nanos is not None and not 0 <= own_nanos <= LARGEST_BOOKING_NANOS:
             raise invalid("A threshold must not be negative, and at most a million dollars.", "threshold_nanos")
-        await self._database.write(partial(set_threshold, account_id=account_id, low_balance_nanos=own_nanos))
+        change = partial(set_threshold, account_id=account_id, low_balance_nanos=own_nanos, changed_by=current_user())
+        await self._database.write(change)
         return pb.SetLowBalanceResponse(low_balance=self._to_low_balance(own_nanos))
 
     def _to_low_balance(self, own_nanos: int | None) -> pb.LowBalance:

@@ -20,6 +20,7 @@ from services.metering.ledger.spend import (
     next_day_us,
     next_month_us,
 )
+from services.metering.servicers.account_changes import current_user
 from services.metering.store.spends import list_spends
 from services.metering.wire.operations import checked_id, invalid
 
@@ -49,6 +50,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
             account_id=checked_id(request.account_id, "account_id"),
             key_id=checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT,
             limits=SpendLimits(*(_limit(request.limits, name) for name in _LIMITS)),
+            changed_by=current_user(),
         )
         return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
 
@@ -62,7 +64,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
             # A key without limits costs a chat nothing, and stays so.
             return pb.InheritSpendLimitsResponse()
-        operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id)
+        operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id, changed_by=current_user())
         return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
 
 

@@ -39,6 +39,7 @@ from services.metering.ledger.records import (
     RestorePayment,
 )
 from services.metering.ledger.spend import SpendLimitRefusal
+from services.metering.store.changes import add_changes
 from services.metering.store.notices import ADD_NOTICES
 from services.metering.store.prices import read_version
 from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
@@ -327,6 +328,8 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
         if (account := books.accounts[found.account_id]) != found
     ]
     _put(connection, _UPDATE_ACCOUNTS, changed_accounts)
+    if books.changes:
+        add_changes(connection, books.changes)
 
 
 def _write_notices(

@@ -8,8 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from services.chassis.database.database import read_now_us
+from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.records import DAY_US, AccountBalance
+from services.metering.store.changes import add_changes
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import accounts, notices
 
@@ -43,8 +45,13 @@ def read_threshold(connection: sa.Connection, account_id: str) -> int | None:
     return threshold_nanos
 
 
-def set_threshold(connection: sa.Connection, account_id: str, low_balance_nanos: int | None) -> None:
+def set_threshold(
+    connection: sa.Connection, account_id: str, low_balance_nanos: int | None, changed_by: ChangedBy = COMMAND_LINE
+) -> None:
     """Changes the threshold alone: a batch never writes it."""
+    if low_balance_nanos != read_threshold(connection, account_id):
+        now_us = read_now_us(connection)
+        add_changes(connection, [AccountChange("low_balance.changed", account_id, "", *changed_by, now_us)])
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     row = AccountBalance(account_id)
     statement = insert(accounts).values(

@@ -198,6 +198,19 @@ pruned_credits = sa.Table(
     sa.Column("external_nanos", sa.BigInteger),
 )
 
+# What auth has not taken over for the audit log yet. Columns are the id and the fields of `changes.AccountChange`.
+account_changes = sa.Table(
+    "account_changes",
+    metadata,
+    sa.Column("change_id", sa.Text, primary_key=True),
+    sa.Column("action", sa.Text),
+    sa.Column("account_id", sa.Text),
+    sa.Column("key_id", sa.Text),
+    sa.Column("user_id", sa.Text),
+    sa.Column("session_id", sa.Text),
+    sa.Column("recorded_at_us", sa.BigInteger),
+)
+
 # One row.
 retention = sa.Table(
     "retention",

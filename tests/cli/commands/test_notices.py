@@ -54,7 +54,7 @@ def test_settings_are_shown_and_changed() -> None:
     low = metering_pb.LowBalance(threshold_nanos=1_000_000_000, is_default=True)
     got = ("metering", "NoticeThresholdService.GetLowBalance", metering_pb.GetLowBalanceResponse(low_balance=low))
     shown = json.loads(play(GOT, got).run("notices", "show", "acct_1", "--json").stdout)
-    assert (shown["low_balance_usd"], shown["not_mailed"], shown["owners_with_address"]) == ("1.00", ["balance.low"], 2)
+    assert (shown["low_balance_usd"], shown["not_mailed"], shown["mailed_owners"]) == ("1.00", ["balance.low"], 2)
     muted = ("auth", "NoticeService.SetMutedKinds", pb.SetMutedKindsResponse(settings=SETTINGS))
     own = ("metering", "NoticeThresholdService.SetLowBalance", metering_pb.SetLowBalanceResponse(low_balance=low))
     far_end = play(GOT, muted, own)

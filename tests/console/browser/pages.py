@@ -331,6 +331,11 @@ def _fill_operator(fakes: Fakes) -> None:
     fakes.operator.fill()
 
 
+def _fill_dead_letters(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.fill_dead_letters()
+
+
 def _fill_operator_with_limits(fakes: Fakes) -> None:
     fakes.fill()
     fakes.operator.fill()
@@ -372,6 +377,8 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "routes-changed": ("/operator/routes", _change_routes),
     "routes-broken": ("/operator/routes", _break_operator),
     "ledger": ("/operator/ledger", _fill_operator),
+    "dead-letters": ("/operator/dead-letters", _fill_dead_letters),
+    "dead-letters-none": ("/operator/dead-letters", _nothing),
     "audit-log": ("/operator/audit-log", _fill_operator),
 }
 

@@ -309,6 +309,16 @@ def test_the_ledger_is_audited_on_demand(console: ConsoleHarness, session: str) 
     assert "takes longer than this page waits" in console.post("/operator/ledger/audit", session=session).text
 
 
+def test_dead_letters_of_all_accounts_are_shown_without_what_they_say(console: ConsoleHarness, session: str) -> None:
+    assert "Everything was delivered" in console.get("/operator/dead-letters", session).text
+    console.fakes.fill_notices()
+    console.fakes.fill_dead_letters()
+    text = console.get("/operator/dead-letters", session).text
+    for words in ("hooks.example.ca", "HTTP 503", "12", "Mail to owners", "/operator/accounts/acct_0000000000000001"):
+        assert words in text
+    assert "spend limit" not in text
+
+
 def test_the_audit_log_is_filtered_and_its_chain_checked(console: ConsoleHarness, session: str) -> None:
     text = console.get("/operator/audit-log?action=key&user=user_1", session).text
     assert "Key revoked" in text

@@ -71,6 +71,21 @@ def test_what_is_mailed_is_chosen(console: ConsoleHarness) -> None:
     ]
 
 
+def test_an_owner_switches_their_own_mail_off_and_on(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    console.fakes.fill_notices()
+    assert "Do not mail me" in console.get(PATH, session).text
+    assert console.post(f"{PATH}/own-mail", {"own_mail": "off"}, session).status == 303
+    assert console.fakes.notice_settings.own_mail == pb.OWN_MAIL_OFF
+    assert "Mail me again" in console.get(PATH, session).text
+    console.post(f"{PATH}/own-mail", {"own_mail": "on"}, session)
+    assert console.fakes.notice_settings.own_mail == pb.OWN_MAIL_ON
+    console.fakes.notice_settings.own_mail = pb.OWN_MAIL_UNSPECIFIED
+    page = console.get(PATH, session).text
+    assert "nothing is mailed to you" in page
+    assert "own-mail" not in page
+
+
 def test_a_test_is_sent_and_a_dead_letter_again(console: ConsoleHarness) -> None:
     console.fakes.fill_notices()
     session = console.fakes.sign_in()

@@ -10,6 +10,7 @@ from services.auth.checks import MESSAGE_LENGTH_MOST
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.service import AuthService
+from services.auth.users.audit import AuditLog
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
@@ -66,7 +67,7 @@ async def test_it_outlives_auth(
     started = await start(client)
     again = AuthService(database, peppers, clock, log)
     await again.note_peppers()
-    kept = await MaintenanceAdmin(database, clock, log).get()
+    kept = await MaintenanceAdmin(database, AuditLog(peppers, clock), clock, log).get()
     assert kept is not None
     assert (kept.message, kept.retry_after_s) == (started.message, started.retry_after_s)
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import find_violations
@@ -31,18 +32,23 @@ CONTEXT: Final[Any] = None
 class Metering:
     """Metering on a socket, which can go away and come back."""
 
-    def __init__(self, database: Database, listen: str, log: Log) -> None:
+    def __init__(self, database: Database, listen: str, log: Log, certificates: Certificates | None = None) -> None:
         self.database = database
         self.listen = listen
         self._log = log
+        self._certificates = certificates
 
     async def start(self) -> None:
         with self.database.transaction(writes=True) as connection:
             prices = adopt_prices(connection, PRICES)
         self.writer = Writer(self.database, prices, LIFE_S, self._log)
         registration = partial(register_payment_booking, PaymentBookingServicer(self.writer))
-        self._server = RpcServer(self.listen, [registration], self._log)
+        self._server = RpcServer(self.listen, [registration], self._log, self._certificates)
         await self._server.start()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
 
     async def stop(self) -> None:
         await self._server.stop(0)
@@ -91,14 +97,24 @@ def stripe() -> Iterator[StripeServer]:
 
 
 @pytest.fixture
-async def desk(
-    stripe: StripeServer, tmp_path: Path, socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Desk]:
-    # A busy machine may need longer than Stripe would wait.
+def ledger_database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS), "metering")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may need longer than Stripe would wait."""
     monkeypatch.setattr("services.payments.metering.TIMEOUT_S", 60.0)
     monkeypatch.setattr("services.payments.stripe_client.TIMEOUT_S", 60.0)
-    database = Database(migrated_sqlite(tmp_path / "test.db", "metering", MIGRATIONS), "metering")
-    metering = Metering(database, f"unix:{socket_folder}/metering.sock", log)
+
+
+@pytest.fixture
+async def desk(
+    stripe: StripeServer, ledger_database: Database, socket_folder: Path, log: Log, patient: None
+) -> AsyncIterator[Desk]:
+    metering = Metering(ledger_database, f"unix:{socket_folder}/metering.sock", log)
     await metering.start()
     client = MeteringClient(metering.listen, None, log)
     await client.start()
@@ -106,4 +122,3 @@ async def desk(
     yield Desk(stripe, metering, servicer)
     await client.close()
     await metering.stop()
-    database.close()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
-from services.auth.users.records import AuditEvent, Outcome
-from services.auth.users.store.tables import audit_events, audit_head
+from services.auth.users.records import AuditEvent, AuditStart, Outcome
+from services.auth.users.store.tables import audit_events, audit_head, recorded_changes
 
 _BATCH: Final = 1_000
 
@@ -41,13 +42,61 @@ def append_event(
     return event
 
 
+def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
+    """Notes that the log has a change of another service; False if it has it already."""
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    statement = insert(recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
+    added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
+    return connection.execute(added).first() is not None
+
+
+def forget_changes(connection: sa.Connection, recorded_before_us: int) -> None:
+    """Forgets changes that nobody offers again."""
+    connection.execute(recorded_changes.delete().where(recorded_changes.c.recorded_at_us < recorded_before_us))
+
+
 def lock_head(connection: sa.Connection) -> None:
     """Makes transactions that append an event wait from here on. Call it after every other lock."""
     connection.execute(sa.select(audit_head.c.row_no).with_for_update())
 
 
-def forget_before(connection: sa.Connection, time_us: int) -> None:
-    connection.execute(audit_events.delete().where(audit_events.c.occurred_at_us < time_us))
+def find_last_before(connection: sa.Connection, time_us: int) -> int:
+    """Returns the number of the last event that is, like all before it, older than a time; 0: none."""
+    oldest = connection.scalar(sa.select(sa.func.min(audit_events.c.event_no)))
+    is_newer = audit_events.c.occurred_at_us >= time_us
+    first_kept = connection.scalar(
+        sa.select(audit_events.c.event_no).where(is_newer).order_by(audit_events.c.event_no).limit(1)
+    )
+    last = read_head(connection)[0] if first_kept is None else first_kept - 1
+    return last if oldest is not None and oldest <= last else 0
+
+
+def read_start(connection: sa.Connection) -> AuditStart:
+    """Reads where the log starts."""
+    row = connection.execute(
+        sa.select(audit_head.c.pruned_no, audit_head.c.pruned_pepper_version, audit_head.c.pruned_code)
+    ).one()
+    return AuditStart(*row)
+
+
+def move_start(connection: sa.Connection, start: AuditStart) -> None:
+    """Has the log start after an event, never before one that it started after already."""
+    connection.execute(
+        audit_head.update()
+        .where(audit_head.c.pruned_no < start.pruned_no)
+        .values(pruned_no=start.pruned_no, pruned_pepper_version=start.pepper_version, pruned_code=start.code)
+    )
+
+
+def delete_pruned(connection: sa.Connection, most: int) -> int:
+    """Deletes the oldest events before the start; returns how many."""
+    pruned_no = connection.scalar(sa.select(audit_head.c.pruned_no))
+    some = sa.select(audit_events.c.event_no).where(audit_events.c.event_no <= pruned_no)
+    some = some.order_by(audit_events.c.event_no).limit(most)
+    deleted: sa.CursorResult[Any] = connection.execute(
+        audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery()))
+    )
+    return deleted.rowcount
 
 
 def list_events(

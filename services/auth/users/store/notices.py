@@ -9,10 +9,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
 from services.auth.store.tables import accounts, keys
-from services.auth.users.records import User
 from services.auth.users.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
 from services.auth.users.store.tables import memberships, users
-from services.auth.users.store.users import to_user
 from services.chassis.access_tokens import AccountRole
 
 # Looked at for each claim, so that one recipient with many due notices does not hold up the others.
@@ -122,6 +120,24 @@ def list_notices(
     return [(notice, by_notice[notice.notice_id]) for notice in found]
 
 
+def list_dead_letters(connection: sa.Connection) -> list[tuple[str, str, Channel, str, str, int, int]]:
+    """Returns account, its name, channel, the webhook's address (empty: mail), failure, count and time of the last
+    attempt, the latest first."""
+    last_attempt = sa.func.coalesce(sa.func.max(notice_deliveries.c.attempted_at_us), 0)
+    columns = (notices.c.account_id, accounts.c.name, notice_deliveries.c.channel, webhooks.c.url)
+    query = (
+        sa.select(*columns, notice_deliveries.c.failure, sa.func.count(), last_attempt)
+        .select_from(notice_deliveries)
+        .join(notices, notices.c.notice_id == notice_deliveries.c.notice_id)
+        .join(accounts, accounts.c.account_id == notices.c.account_id)
+        .outerjoin(webhooks, webhooks.c.webhook_id == notice_deliveries.c.recipient_id)
+        .where(notice_deliveries.c.state == _FAILED)
+        .group_by(*columns, notice_deliveries.c.failure)
+        .order_by(last_attempt.desc(), notices.c.account_id)
+    )
+    return [(row[0], row[1], Channel(row[2]), row[3] or "", *row[4:]) for row in connection.execute(query)]
+
+
 def count_by_state(connection: sa.Connection) -> dict[DeliveryState, int]:
     """Counts deliveries that are not done."""
     query = sa.select(notice_deliveries.c.state, sa.func.count()).where(
@@ -185,15 +201,31 @@ def set_muted_kinds(connection: sa.Connection, account_id: str, kinds: Collectio
         connection.execute(muted_notices.insert(), rows)
 
 
-def owners_with_email(connection: sa.Connection, account_id: str) -> list[User]:
+def owners_with_email(connection: sa.Connection, account_id: str) -> dict[str, bool]:
+    """Returns the ids of owners with an address, in the order in which they joined, and whether each wants mail."""
     query = (
-        sa.select(users)
+        sa.select(users.c.user_id, memberships.c.is_mailed)
         .join(memberships, memberships.c.user_id == users.c.user_id)
         .where(memberships.c.account_id == account_id, memberships.c.role == int(AccountRole.OWNER))
         .where(users.c.disabled_at_us.is_(None), users.c.email != "")
         .order_by(memberships.c.joined_at_us, users.c.user_id)
     )
-    return [to_user(row) for row in connection.execute(query)]
+    return {row.user_id: row.is_mailed for row in connection.execute(query)}
+
+
+def set_mailed(connection: sa.Connection, account_id: str, user_id: str, *, is_mailed: bool) -> None:
+    """Has an owner get mail, or not. What waits to be mailed to them is not, and never will be."""
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.update().where(is_it).values(is_mailed=is_mailed))
+    if not is_mailed:
+        own = sa.select(notices.c.notice_id).where(notices.c.account_id == account_id)
+        connection.execute(
+            notice_deliveries.delete().where(
+                notice_deliveries.c.recipient_id == user_id,
+                notice_deliveries.c.notice_id.in_(own),
+                notice_deliveries.c.state != DeliveryState.DELIVERED.value,
+            )
+        )
 
 
 def key_names(connection: sa.Connection, key_ids: Collection[str]) -> dict[str, str]:

@@ -31,6 +31,8 @@ memberships = sa.Table(
     # A number of AccountRole.
     sa.Column("role", sa.Integer, nullable=False),
     sa.Column("joined_at_us", sa.BigInteger, nullable=False),
+    # Whether an owner gets notices by mail.
+    sa.Column("is_mailed", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Index("memberships_by_user", "user_id", "joined_at_us"),
 )
 
@@ -172,7 +174,7 @@ sign_in_rate_limits = sa.Table(
     sa.Index("sign_in_rate_limits_by_time", "full_at_ns"),
 )
 
-# Rows are added, and after 400 days removed, but never changed. Each has the code of the one before it.
+# Rows are added, and pruned when they are old, but never changed. Each has the code of the one before it.
 audit_events = sa.Table(
     "audit_events",
     metadata,
@@ -194,11 +196,23 @@ audit_events = sa.Table(
     sa.Index("audit_events_by_time", "occurred_at_us"),
 )
 
-# One row: the end of the chain.
+# One row: the end of the chain, and the last event that was pruned.
 audit_head = sa.Table(
     "audit_head",
     metadata,
     sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("event_no", sa.BigInteger, nullable=False),
     sa.Column("code", sa.LargeBinary, nullable=False),
+    sa.Column("pruned_no", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("pruned_pepper_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pruned_code", sa.LargeBinary),
+)
+
+# Changes of other services that the log has, so that it has each once.
+recorded_changes = sa.Table(
+    "recorded_changes",
+    metadata,
+    sa.Column("change_id", sa.Text, primary_key=True),
+    sa.Column("recorded_at_us", sa.BigInteger, nullable=False),
+    sa.Index("recorded_changes_by_time", "recorded_at_us"),
 )

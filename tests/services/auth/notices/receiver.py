@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real server over TLS that verifies signatures as owners would, and may misbehave."""
+"""A receiver of webhooks: a real server that verifies signatures as owners would, and may misbehave."""
 
 import contextlib
 import hashlib
@@ -17,20 +17,23 @@ PATIENCE_S = 60
 
 
 class Receiver:
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
+        """Speaks plain HTTP without a certificate."""
         self.secrets: dict[str, str] = {}
         self.bodies: list[dict[str, Any]] = []
+        self.contents: list[bytes] = []
         self.headers: list[dict[str, str]] = []
         # Of the next requests; then 204.
         self.behaviours: list[Behaviour] = []
         self._ending = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
         self._server.daemon_threads = True
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, key)
-        # The handshake is made in the request's own thread.
-        self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate, key)
+            # The handshake is made in the request's own thread.
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
@@ -56,8 +59,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.receiver.is_signed(self.path, self.headers[SIGNATURE_HEADER], body):
             behaviour = 401
         if behaviour == 204:
-            self.receiver.bodies.append(json.loads(body))
+            self.receiver.contents.append(body)
             self.receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
+            self.receiver.bodies.append(json.loads(body))
         if isinstance(behaviour, int):
             self._answer(behaviour)
         elif behaviour == "hang":

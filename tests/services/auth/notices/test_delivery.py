@@ -225,6 +225,54 @@ async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encryp
     assert await owner.console.reason(owner.stub.SetMutedKinds, unknown, owner.token) is Reason.REQUEST_INVALID
 
 
+async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
+    auth: AuthService, owner: Owner, box: MailBox, clock: FakeClock, database: Database
+) -> None:
+    console, account_id = owner.console, owner.account_id
+    signed_in = await console.use_link((await console.create_user(account_id, email="grace@example.ca")).code)
+    token = (await console.resolve(signed_in.session_token, account_id)).access_token
+    grace = Owner(console, account_id, token)
+    # Whoever has no address has nothing to switch off.
+    refused = pb.SetOwnMailRequest(account_id=account_id)
+    assert await console.reason(owner.stub.SetOwnMail, refused, owner.token) is Reason.REQUEST_INVALID
+    assert (await owner.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_UNSPECIFIED
+    assert (await grace.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_ON
+    # What waits is not mailed either.
+    await owner.call("SendTestNotice")
+    settings = (await grace.call("SetOwnMail", is_on=False)).settings
+    assert (settings.own_mail, settings.mail_recipients) == (pb.OWN_MAIL_OFF, 1)
+    await take_over(database, Outbox(low_balance(account_id, clock)), auth.notice_loop._recorder)  # type: ignore[arg-type]
+    await auth.notice_loop.run_once()
+    assert [message["To"] for message in box.messages] == [EMAIL] * 2
+    assert (await grace.call("SetOwnMail", is_on=True)).settings.own_mail == pb.OWN_MAIL_ON
+    await owner.call("SendTestNotice")
+    await auth.notice_loop.run_once()
+    assert sorted(message["To"] for message in box.messages[2:]) == [EMAIL, "grace@example.ca"]
+
+
+async def test_operators_see_dead_letters_by_account_and_host_and_nothing_that_they_say(
+    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
+) -> None:
+    await owner.add_webhook(receiver, "/a?secret=1")
+    await owner.add_webhook(receiver, "/b")
+    await owner.call("SendTestNotice")
+    await owner.call("SendTestNotice")
+    with database.transaction(writes=True) as connection:
+        is_webhook = notice_deliveries.c.channel == "webhook"
+        failed = {"state": "failed", "failure": "HTTP 503", "attempted_at_us": auth.sessions.now_us()}
+        connection.execute(notice_deliveries.update().where(is_webhook).values(failed))
+    admin: Any = pb_grpc.NoticeServiceStub(owner.console.admin_channel)
+    [letters] = (await owner.console.call(admin.ListDeadLetters, pb.ListDeadLettersRequest())).dead_letters
+    assert (letters.account_id, letters.account_name) == (owner.account_id, "Acme")
+    assert (letters.channel, letters.host, letters.count) == ("webhook", "127.0.0.1", 4)
+    assert letters.last_failure == "HTTP 503"
+    assert letters.last_attempt_time.ToMicroseconds() == auth.sessions.now_us()
+    # An owner is no operator.
+    listing = pb.ListDeadLettersRequest()
+    reason = await owner.console.reason(owner.stub.ListDeadLetters, listing, owner.token)
+    assert reason is Reason.CALLER_NOT_ALLOWED
+
+
 async def test_another_account_sees_and_sends_nothing(owner: Owner, receiver: Receiver) -> None:
     webhook = await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")
@@ -304,9 +352,13 @@ async def test_one_part_that_fails_does_not_stop_the_others(
         async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
             raise ConnectionError
 
+        async def list_changes(self) -> Sequence[object]:
+            raise ConnectionError
+
     away: Any = Away()
     await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")
-    loop = NoticeLoop(database, auth.notice_loop._recorder, auth.notice_delivery, away, auth.sessions.now_us, log)
+    parts = auth.notice_loop._recorder, auth.notice_delivery, away, auth.audit, auth.sessions.now_us
+    loop = NoticeLoop(database, *parts, log)
     await loop.run_once()
     assert [body["kind"] for body in receiver.bodies] == ["test"]

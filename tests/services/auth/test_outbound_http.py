@@ -1,0 +1,88 @@
+"""Requests to the outside: where they go, when they end, and how much of a response is read."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from services.auth.outbound_http import Failure, OutboundHttp, RequestFailed, is_public
+
+CONTENT = b"x" * 1_000
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("x-host", self.headers["host"])
+        self.end_headers()
+        self.wfile.write(CONTENT)
+
+    def log_message(self, *parts: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def get(url: str, *addresses: str, response_bytes_most: int = 1_000) -> tuple[int, bytes]:
+    client = OutboundHttp(
+        "test",
+        connections_most=1,
+        timeout_s=60.0,
+        response_bytes_most=response_bytes_most,
+        allows_private=True,
+        resolve=lambda host, port: list(addresses),
+    )
+    try:
+        return await client.request("GET", url, {})
+    finally:
+        client.close()
+
+
+async def test_the_content_is_read_up_to_the_limit(port: int) -> None:
+    url = f"http://issuer.example.ca:{port}/"
+    assert await get(url, "127.0.0.1") == (200, CONTENT)
+    with pytest.raises(RequestFailed) as failed:
+        await get(url, "127.0.0.1", response_bytes_most=999)
+    assert failed.value.failure is Failure.TOO_LARGE
+
+
+async def test_where_only_the_status_is_wanted_nothing_is_read(port: int) -> None:
+    assert await get(f"http://issuer.example.ca:{port}/", "127.0.0.1", response_bytes_most=0) == (200, b"")
+
+
+async def test_a_host_of_which_one_address_answers_is_reached(port: int) -> None:
+    # Nobody listens on the first.
+    status, _ = await get(f"http://issuer.example.ca:{port}/", "127.0.0.2", "127.0.0.1")
+    assert status == 200
+    with pytest.raises(RequestFailed) as failed:
+        await get(f"http://issuer.example.ca:{port}/", "127.0.0.2", "127.0.0.3")
+    assert failed.value.failure is Failure.CONNECTION
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "::", "::1", "fe80::1%eth0", "fc00::1", "fec0::1", "ff02::1", "::ffff:10.0.0.1",
+        "64:ff9b::a00:1", "2002:a00:1::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:db8::1",
+    ],
+)  # fmt: skip
+def test_addresses_of_our_own_networks_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "203.0.114.9", "2606:4700::1111", "64:ff9b::101:101"])
+def test_addresses_on_the_internet_are(address: str) -> None:
+    assert is_public(address)

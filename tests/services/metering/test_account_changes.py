@@ -1,0 +1,129 @@
+"""Changes of an account, which metering keeps for the audit log until auth has them."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.metering.v1 import account_changes_pb2 as pb
+from protos.metering.v1 import notices_pb2, spend_limits_pb2
+from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceStub
+from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError
+from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.channel import errors_of, open_channel
+from services.chassis.rpc.server import RpcServer
+from services.chassis.telemetry.log import Log
+from services.metering.batch import Writer
+from services.metering.ledger.changes import ChangedBy
+from services.metering.ledger.notices import NoticeRules
+from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.servicers.account_changes import ChangeOutboxServicer, register_change_outbox
+from services.metering.servicers.notices import NoticeThresholdServicer, register_thresholds
+from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
+from services.metering.store.changes import list_pending_changes
+from services.metering.store.notices import set_threshold
+from tests.services.metering.samples import ACCOUNT, KEY, ask, grant
+
+ADA = ChangedBy("usr_ada", "ses_one")
+
+
+async def changes(database: Database) -> list[tuple[str, str, str]]:
+    """Returns what was changed, of which key, and by whom."""
+    found = await database.read(partial(list_pending_changes, most=100))
+    assert all(change.account_id == ACCOUNT and change.recorded_at_us for _, change in found)
+    assert len({change_id for change_id, _ in found}) == len(found)
+    return [(change.action, change.key_id, change.user_id) for _, change in found]
+
+
+def limit(key: str, nanos: int | None, by: ChangedBy = ADA) -> SetSpendLimits:
+    return SetSpendLimits(ACCOUNT, key, SpendLimits(day_nanos=nanos), changed_by=by)
+
+
+async def test_each_change_of_a_limit_is_recorded_with_its_author_and_a_repeat_is_none(
+    database: Database, writer: Writer
+) -> None:
+    await ask(writer, grant(1_000))
+    for _ in range(2):
+        await ask(writer, limit(WHOLE_ACCOUNT, 100))
+    await ask(writer, limit(KEY, 50))
+    await ask(writer, limit(KEY, None, ChangedBy("", "")))
+    assert await changes(database) == [
+        ("spend_limits.changed", WHOLE_ACCOUNT, "usr_ada"),
+        ("spend_limits.changed", KEY, "usr_ada"),
+        ("spend_limits.changed", KEY, ""),
+    ]
+
+
+async def test_a_key_that_inherits_limits_is_recorded_once(database: Database, writer: Writer) -> None:
+    await ask(writer, limit(KEY, 50))
+    for _ in range(2):
+        await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY, changed_by=ADA))
+    assert [key for _, key, _ in await changes(database)] == [KEY, "key_new"]
+
+
+async def test_what_is_refused_or_not_committed_is_not_recorded(
+    database: Database, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(writer, limit(WHOLE_ACCOUNT, 100))
+    with pytest.raises(LegatoError):
+        await ask(writer, limit(KEY, 200))
+
+    def fail(step: str, operations: Any) -> None:
+        if step == "written":
+            raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("services.metering.store.books.reach", fail)
+        with pytest.raises(LegatoError):
+            await ask(writer, limit(KEY, 50))
+    assert len(await changes(database)) == 1
+
+
+async def test_a_new_threshold_is_recorded_and_the_same_again_is_not(database: Database) -> None:
+    for nanos in (7, 7, None, None):
+        await database.write(partial(set_threshold, account_id=ACCOUNT, low_balance_nanos=nanos, changed_by=ADA))
+    assert await changes(database) == [("low_balance.changed", "", "usr_ada")] * 2
+
+
+async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_changes_over(
+    database: Database, writer: Writer, socket_folder: Path, log: Log
+) -> None:
+    signer = AccessTokenSigner("44" * 32)
+    access = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
+    metadata = ((METADATA_KEY, signer.sign(access)),)
+    listen, console = f"unix:{socket_folder}/metering.sock", f"unix:{socket_folder}/console.sock"
+    registrations = [
+        partial(register_spend_limits, SpendLimitServicer(database, writer)),
+        partial(register_thresholds, NoticeThresholdServicer(database, NoticeRules())),
+        partial(register_change_outbox, ChangeOutboxServicer(database)),
+    ]
+    check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
+    server = RpcServer(listen, registrations, log, access=check, console_listen=console, console_role="console")
+    await server.start()
+    async with open_channel(listen) as owner, open_channel(console) as by_console:
+        limits: Any = SpendLimitServiceStub(by_console)
+        request = spend_limits_pb2.SetSpendLimitsRequest(
+            account_id=ACCOUNT, key_id=KEY, limits=spend_limits_pb2.SpendLimits(day_nanos=5)
+        )
+        await limits.SetSpendLimits(request, metadata=metadata)
+        # The command line has no token.
+        by_command_line: Any = NoticeThresholdServiceStub(owner)
+        await by_command_line.SetLowBalance(notices_pb2.SetLowBalanceRequest(account_id=ACCOUNT, threshold_nanos=7))
+        refused: Any = ChangeOutboxServiceStub(by_console)
+        with pytest.raises(LegatoError), errors_of("Metering"):
+            await refused.ListPendingChanges(pb.ListPendingChangesRequest(), metadata=metadata)
+        outbox: Any = ChangeOutboxServiceStub(owner)
+        first, second = (await outbox.ListPendingChanges(pb.ListPendingChangesRequest())).changes
+        assert (first.action, first.account_id, first.key_id) == ("spend_limits.changed", ACCOUNT, KEY)
+        assert (first.user_id, first.session_id) == ADA
+        assert first.record_time.seconds
+        assert (second.action, second.key_id, second.user_id) == ("low_balance.changed", "", "")
+        for _ in range(2):
+            await outbox.AcknowledgeChanges(pb.AcknowledgeChangesRequest(change_ids=[first.change_id]))
+        assert (await outbox.ListPendingChanges(pb.ListPendingChangesRequest())).changes == [second]
+    await server.stop(1)
