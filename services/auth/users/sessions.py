@@ -145,7 +145,7 @@ class Sessions:
             [summary] = stored_users.summarise(connection, [found[1]])
             return found[0], summary, stored_users.memberships_of(connection, [found[1].user_id])
 
-        looked = await self._database.read(look)
+        looked = await self._database.read_briefly(look)
         if looked is None:
             raise session_ended()
         session, summary, memberships = looked
@@ -219,7 +219,7 @@ class Sessions:
                 authenticated_at_us=min(access.authenticated_at_us, session.authenticated_at_us),
             )
 
-        return await self._database.read(look)
+        return await self._database.read_briefly(look)
 
     def _digests(self, token: str) -> list[bytes]:
         return self._peppers.digests_of_code(codes.SESSION, token)
