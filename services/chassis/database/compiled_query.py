@@ -43,7 +43,7 @@ class _Compiled:
         # None: the driver takes them by name.
         self._order: list[str] | None = getattr(compiled, "positiontup", None)
         columns = list(query.selected_columns)
-        self._row_type: Any = namedtuple("Row", [column.key for column in columns])  # type: ignore[misc]
+        self._row_type: Any = namedtuple("Row", [column.key for column in columns], rename=True)  # type: ignore[misc]
         self._decorated = [
             (number, column.type) for number, column in enumerate(columns) if isinstance(column.type, sa.TypeDecorator)
         ]

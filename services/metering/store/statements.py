@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
 from services.metering.store.closings import OpeningBalance, read_open_period, read_opening, read_retention
@@ -30,6 +31,11 @@ _LAST_TIME: Final = (
     .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
     .order_by(ledger.c.entry_id.desc())
     .limit(1)
+)
+_PRICE_VERSIONS: Final = CompiledQuery(
+    sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
+    .join(prices, prices.c.version == price_versions.c.version)
+    .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
 )
 
 
@@ -247,13 +253,8 @@ def read_receipt(connection: sa.Connection, account_id: str, request_id: str) ->
 
 def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
     """Returns all versions, the newest first."""
-    query = (
-        sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
-        .join(prices, prices.c.version == price_versions.c.version)
-        .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
-    )
     found: dict[int, StoredPrices] = {}
-    for version, effective_from_us, class_id, *amounts in connection.execute(query):
+    for version, effective_from_us, class_id, *amounts in _PRICE_VERSIONS.all(connection):
         stored = found.setdefault(version, StoredPrices(version, effective_from_us, {}))
         stored.prices[class_id] = Price(*amounts)
     return list(found.values())
