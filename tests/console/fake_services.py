@@ -278,6 +278,7 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
             account_id=ACCOUNT_ID if self.has_account else "",
             access_token=ACCESS_TOKEN,
             step_up_until_time=hence(minutes=9) if self.is_fresh else ago(minutes=1),
+            account=self.GetAccount(request).account if self.has_account else None,
         )
 
     def StepUp(self, request: Any) -> Any:
