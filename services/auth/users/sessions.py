@@ -21,7 +21,7 @@ from services.auth.users.records import (
 from services.auth.users.store import Connection
 from services.auth.users.store import sessions as stored
 from services.auth.users.store import users as stored_users
-from services.chassis.access_tokens import LIFETIME_US, Access, AccessTokenSigner, AccountRole
+from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import AccessRule, role_missing
@@ -166,7 +166,7 @@ class Sessions:
             role=chosen.role if chosen else AccountRole.NONE,
             is_operator=for_operators and summary.user.is_operator,
             authenticated_at_us=session.authenticated_at_us,
-            expires_at_us=self.now_us() + LIFETIME_US,
+            expires_at_us=expiry_us(self.now_us()),
         )
         return Resolved(summary, session, memberships, account, access, signer.sign(access), new_token)
 

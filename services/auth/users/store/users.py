@@ -46,6 +46,13 @@ _FIND_ROLE: Final = CompiledQuery(
         memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
     )
 )
+_MEMBERS: Final = CompiledQuery(
+    sa.select(users, memberships.c.role, memberships.c.joined_at_us)
+    .join(memberships, memberships.c.user_id == users.c.user_id)
+    .where(memberships.c.account_id == sa.bindparam("account_id"))
+    .order_by(memberships.c.joined_at_us, users.c.user_id)
+    .limit(sa.bindparam("limit"))
+)
 _SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
 _NAMES: Final = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(_SOME))
 _COUNT_WAYS: Final = sa.union_all(
@@ -184,14 +191,7 @@ def role_in(connection: sa.Connection, account_id: str, user_id: str) -> Account
 
 
 def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
-    query = (
-        sa.select(users, memberships.c.role, memberships.c.joined_at_us)
-        .join(memberships, memberships.c.user_id == users.c.user_id)
-        .where(memberships.c.account_id == account_id)
-        .order_by(memberships.c.joined_at_us, users.c.user_id)
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
+    rows = _MEMBERS.all(connection, account_id=account_id, limit=limit)
     summaries = summarise(connection, [to_user(row) for row in rows])
     return [
         Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)
