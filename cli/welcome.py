@@ -39,11 +39,17 @@ def _link(services: ServiceStubs, console_url: str) -> dict[str, str]:
     return {"console": first_link(services, console_url)["link"]} if console_url else {}
 
 
-def show_welcome(greeting: dict[str, Any], folder_option: str) -> None:
+def show_welcome(greeting: dict[str, Any], folder_option: str, *, is_bundled: bool = False) -> None:
+    """Prints the greeting; `is_bundled`: the model that comes with Legato answers."""
     click.echo(f"\n  Base URL      {greeting['base_url']}")
     if "console" in greeting:
         click.echo(f"  Console       {greeting['console']}")
         click.echo("                (signs you in once, within ten minutes)")
+    if is_bundled:
+        click.echo(
+            "  Model         the tiny one that comes with Legato: its answers are often wrong or make little sense"
+        )
+        click.echo("                (real models: see docs/routes.md)")
     if "api_key" not in greeting:
         click.echo(f"  Another key   {this_command()} keys create --account {greeting['account_id']}{folder_option}\n")
         return

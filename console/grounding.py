@@ -53,6 +53,9 @@ async def read_sources(visit: Visit) -> GroundingSources:
 
 
 async def read_account(visit: Visit) -> auth_pb2.Account:
+    """Returns the account; auth has just told it with the session, other than an auth of an earlier release."""
+    if visit.who.resolved.HasField("account"):
+        return visit.who.resolved.account
     request = users_pb2.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
     return (await visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, request, visit.token)).account
 

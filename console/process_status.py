@@ -31,6 +31,24 @@ class Sample(NamedTuple):
     value: float
 
 
+class Metrics:
+    """Prometheus' text format, as `services/chassis/telemetry/metrics.py` writes it. A page needs few of its lines."""
+
+    def __init__(self, text: str = "") -> None:
+        self._lines: dict[str, list[str]] = {}
+        self._samples: dict[str, list[Sample]] = {}
+        for line in text.splitlines():
+            name = line.partition(" ")[0].partition("{")[0]
+            self._lines.setdefault(name, []).append(line)
+
+    def find(self, name: str) -> list[Sample]:
+        found = self._samples.get(name)
+        if found is None:
+            matches = (_SAMPLE.fullmatch(line) for line in self._lines.get(name, ()))
+            found = self._samples[name] = [_to_sample(match) for match in matches if match is not None]
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessState:
     name: str
@@ -40,7 +58,7 @@ class ProcessState:
     # What it waits for, in its own words; empty: it is ready.
     missing: str = ""
     version: str = ""
-    samples: Sequence[Sample] = field(default=(), repr=False)
+    metrics: Metrics = field(default_factory=Metrics, repr=False)
 
     @property
     def kind(self) -> str:
@@ -53,8 +71,8 @@ class ProcessState:
         return sum(found) if found else None
 
     def find(self, name: str, **labels: str) -> Iterator[Sample]:
-        for sample in self.samples:
-            if sample.name == name and labels.items() <= sample.labels.items():
+        for sample in self.metrics.find(name):
+            if labels.items() <= sample.labels.items():
                 yield sample
 
 
@@ -77,16 +95,9 @@ async def read_processes(addresses: Sequence[ProcessAddress]) -> list[ProcessSta
     return list(await asyncio.gather(*map(_read, resolved)))
 
 
-def parse_metrics(text: str) -> list[Sample]:
-    """Parses Prometheus' text format, as `services/chassis/telemetry/metrics.py` writes it."""
-    samples = []
-    for line in text.splitlines():
-        match = _SAMPLE.fullmatch(line)
-        if match is None:
-            continue
-        labels = {name: re.sub(r"\\.", _unescape, value) for name, value in _LABEL.findall(match["labels"] or "")}
-        samples.append(Sample(match["name"], labels, float(match["value"])))
-    return samples
+def _to_sample(match: "re.Match[str]") -> Sample:
+    labels = {name: re.sub(r"\\.", _unescape, value) for name, value in _LABEL.findall(match["labels"] or "")}
+    return Sample(match["name"], labels, float(match["value"]))
 
 
 def quantile(states: Sequence[ProcessState], name: str, share: float) -> float | None:
@@ -125,7 +136,6 @@ async def _read(given: ProcessAddress) -> ProcessState:
             (head, ready), (_, metrics) = await asyncio.gather(
                 _get(given.address, "/readyz"), _get(given.address, "/metrics")
             )
-            samples = parse_metrics(metrics)
     except (OSError, TimeoutError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
         return ProcessState(given.name, given.address)
     is_ready = head.startswith("HTTP/1.1 200 ")
@@ -136,7 +146,7 @@ async def _read(given: ProcessAddress) -> ProcessState:
         answers=True,
         missing="" if is_ready else ready.strip().removeprefix("not ready: "),
         version=version[1] if version else "",
-        samples=samples,
+        metrics=Metrics(metrics),
     )
 
 

@@ -201,11 +201,12 @@ def up(
     console_sockets = [] if no_console else _listen_for_console(settings, console_port)
     console = _console_start(settings, console_sockets, address) if console_sockets else None
     signing_key, public_keys = access_token_keys_for(settings, data)
+    loaded = load_routes(routes)
     installation = Installation(
         data=data,
         routes=routes,
         prices=prices,
-        uses_local_model=load_routes(routes).uses_local_model,
+        uses_local_model=loaded.uses_local_model,
         scale=scale,
         local_model_places=settings.local_model_parallel + settings.local_model_queue,
         drain_s=settings.drain_s,
@@ -231,7 +232,8 @@ def up(
         with ignoring_closed(sys.stdout):
             show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
             if welcomes:
-                _greet(invocation, address, console.url if console else "")
+                url = console.url if console else ""
+                _greet(invocation, address, url, is_bundled=loaded.bundled_classes >= loaded.classes.keys())
 
     def stop_listening() -> None:
         for each in (listener, *console_sockets):
@@ -362,7 +364,7 @@ def _kept(secret_in: Callable[[Path], str], data: Path) -> str:
         raise data_folder.unusable(data, error) from None
 
 
-def _greet(invocation: Invocation, address: str, console_url: str) -> None:
+def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled: bool) -> None:
     from cli.connection import running_services
     from cli.welcome import show_welcome, welcome
 
@@ -370,7 +372,10 @@ def _greet(invocation: Invocation, address: str, console_url: str) -> None:
     try:
         greeting = welcome(services, address, console_url.partition(",")[0])
         folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
-        show_json(greeting) if invocation.json else show_welcome(greeting, folder_option)
+        if invocation.json:
+            show_json(greeting)
+        else:
+            show_welcome(greeting, folder_option, is_bundled=is_bundled)
     except click.ClickException as error:
         _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
     finally:

@@ -5,6 +5,7 @@ import asyncio
 from starlette.responses import Response
 
 from console.allowed_classes import classes_of_account, given_classes, may_use
+from console.grounding import read_account
 from console.web.visit import Visit
 from console.words import ROLES, TRANSLATIONS
 from protos.auth.v1 import users_pb2 as pb
@@ -129,11 +130,7 @@ async def _refused(visit: Visit, error: LegatoError) -> Response:
 async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
     auth, who = visit.services.auth, visit.who
     account, members, classes = await asyncio.gather(
-        auth.read(
-            lambda stubs: stubs.accounts.GetAccount,
-            pb.AccountServiceGetAccountRequest(account_id=who.account_id),
-            visit.token,
-        ),
+        read_account(visit),
         auth.read(
             lambda stubs: stubs.accounts.ListMembers, pb.ListMembersRequest(account_id=who.account_id), visit.token
         ),
@@ -143,12 +140,12 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
         "settings.html",
         status,
         problem=problem,
-        account=account.account,
+        account=account,
         members=members.members,
         invitations=members.invitations,
-        classes=None if classes is None else [name for name in classes if may_use(account.account, name)],
+        classes=None if classes is None else [name for name in classes if may_use(account, name)],
         all_classes=list(CLASSES),
-        allowed=classes_of_account(account.account),
+        allowed=classes_of_account(account),
     )
 
 

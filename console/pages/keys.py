@@ -280,11 +280,7 @@ async def _find(visit: Visit, key_id: str) -> pb.AccountKey:
 
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
     key_id = _key_id(visit)
-    account_request = pb.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
-    listed, account = await asyncio.gather(
-        _page_of_keys(visit, ""),
-        visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, account_request, visit.token),
-    )
+    listed, account = await asyncio.gather(_page_of_keys(visit, ""), read_account(visit))
     by_id = {each.key.key_id: each for each in listed.keys}
     found = by_id.get(key_id) or await _find(visit, key_id)
     successor = next((each for each in listed.keys if each.replaces_key_id == key_id), None)
@@ -297,10 +293,10 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
         found=found,
         usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
         costs=costs,
-        limits=[_limit(name, found.key, account.account) for name in LIMITS],
-        offered=classes_of_account(account.account),
-        classes=classes_of_key(found.key, account.account),
-        classes_words=classes_in_words(found.key, account.account),
+        limits=[_limit(name, found.key, account) for name in LIMITS],
+        offered=classes_of_account(account),
+        classes=classes_of_key(found.key, account),
+        classes_words=classes_in_words(found.key, account),
         pair=pair,
         idle=_idle(visit, pair[0].key) if pair else "",
         problems=problems or {},

@@ -19,6 +19,7 @@ from console.words import TRANSLATIONS, time_of
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
+from protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis import model_classes
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
@@ -90,13 +91,18 @@ WORDS: Final = {
 async def show(visit: Visit) -> Response:
     if not visit.who.account_id:
         return visit.render("no_account.html")
-    balance, prices, account = await asyncio.gather(usage.balance(visit), usage.read_prices(visit), _account(visit))
+    balance, prices, account, bundled = await asyncio.gather(
+        usage.balance(visit), usage.read_prices(visit), _account(visit), _bundled_classes(visit)
+    )
     models = [name for name in CLASSES if name == "auto" or name in prices] if prices else CLASSES
     auto = "" if account is None else auto_class(account)
     programs = conversation_snippets(visit.console.api_url)
+    offered = [name for name in models if account is None or may_use(account, name)]
     return visit.render(
         "playground.html",
-        models=[name for name in models if account is None or may_use(account, name)],
+        models=offered,
+        bundled=[name for name in offered if name in bundled],
+        is_all_bundled=bundled.issuperset(name for name in offered if name != "auto"),
         balance=balance,
         snippets=programs,
         snippet_templates={program.language: program.template for program in programs},
@@ -173,6 +179,18 @@ async def read_cost(visit: Visit) -> Response:
             "output_tokens": found.usage.completion_tokens,
         }
     )
+
+
+async def _bundled_classes(visit: Visit) -> set[str]:
+    """Returns the classes that are answered by the model that comes with Legato; none if the router does not answer."""
+    try:
+        listed = await visit.services.router.read(
+            lambda stubs: stubs.router.ListModels, ListModelsRequest(), visit.token
+        )
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="models", reason=error.reason)
+        return set()
+    return {model.model_id for model in listed.models if model.is_bundled}
 
 
 async def _account(visit: Visit) -> auth_pb2.Account | None:

@@ -99,7 +99,9 @@ class AccountAdmin:
 
     async def get(self, account_id: str) -> Account:
         checks.id_of("account", account_id)
-        account = await self._database.read(lambda connection: stored_accounts.find_account(connection, account_id))
+        account = await self._database.read_briefly(
+            lambda connection: stored_accounts.find_account(connection, account_id)
+        )
         if account is None:
             raise checks.not_found("account")
         return account

@@ -69,6 +69,10 @@ class Completions:
         # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
 
+    @property
+    def bundled_classes(self) -> frozenset[str]:
+        return self._model_states.bundled_classes
+
     async def serve(self, conversation: ChatConversation) -> None:
         request = await conversation.receive()
         if request.WhichOneof("kind") != "open":

@@ -104,8 +104,12 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         created = Timestamp()
         created.FromDatetime(CREATED)
+        bundled = self._completions.bundled_classes
         return pb.ListModelsResponse(
-            models=[pb.Model(model_id=model_id, create_time=created, owner=OWNER) for model_id in (AUTO, *CLASSES)]
+            models=[
+                pb.Model(model_id=model_id, create_time=created, owner=OWNER, is_bundled=model_id in bundled)
+                for model_id in (AUTO, *CLASSES)
+            ]
         )
 
 

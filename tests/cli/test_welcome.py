@@ -47,6 +47,12 @@ def test_the_key_is_shown_with_a_line_to_paste(capsys: pytest.CaptureFixture[str
     assert curl_line(ADDRESS, "sk-legato-x") in shown
 
 
+@pytest.mark.parametrize("is_bundled", [True, False])
+def test_the_greeting_says_that_the_bundled_model_is_tiny(capsys: pytest.CaptureFixture[str], is_bundled: bool) -> None:
+    show_welcome({"base_url": ADDRESS, "account_id": "acct_1"}, "", is_bundled=is_bundled)
+    assert ("tiny" in capsys.readouterr().out) is is_bundled
+
+
 def test_a_shell_reads_the_line_as_it_is_meant() -> None:
     words = shlex.split(curl_line(ADDRESS, "sk-legato-x"))
     assert words[:3] == ["curl", "-sS", f"{ADDRESS}/chat/completions"]

@@ -44,6 +44,7 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         self.used_codes: set[str] = set()
         self.fail: dict[str, LegatoError] = {}
         self.is_fresh = True
+        self.bundled_classes: set[str] = set()
         self.is_suspended = False
         self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
         self.has_account = True
@@ -278,6 +279,7 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
             account_id=ACCOUNT_ID if self.has_account else "",
             access_token=ACCESS_TOKEN,
             step_up_until_time=hence(minutes=9) if self.is_fresh else ago(minutes=1),
+            account=self.GetAccount(request).account if self.has_account else None,
         )
 
     def StepUp(self, request: Any) -> Any:
@@ -432,7 +434,9 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
 
     def ListModels(self, request: Any) -> Any:
         names = ("auto", "mezzo", "forte", "fortissimo")
-        return router_pb2.ListModelsResponse(models=[router_pb2.Model(model_id=name) for name in names])
+        return router_pb2.ListModelsResponse(
+            models=[router_pb2.Model(model_id=name, is_bundled=name in self.bundled_classes) for name in names]
+        )
 
 
 def not_answering() -> LegatoError:

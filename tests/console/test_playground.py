@@ -80,3 +80,26 @@ def test_the_page_is_there_with_no_credit_and_while_services_do_not_answer(conso
 def test_a_role_that_was_taken_gets_no_token(console: ConsoleHarness) -> None:
     console.fakes.fail = {"AccountService.CreatePlaygroundToken": LegatoError(Reason.ROLE_MISSING, "Not allowed.")}
     assert console.post("/playground/token", {}, console.fakes.sign_in()).status == 403
+
+
+@pytest.mark.parametrize(
+    ("bundled", "said"),
+    [
+        (set(), None),
+        ({"mezzo"}, "No provider is connected to mezzo:"),
+        ({"mezzo", "forte", "fortissimo"}, "every class is answered by the small model"),
+    ],
+)
+def test_the_page_says_that_the_bundled_model_is_tiny(
+    console: ConsoleHarness, bundled: set[str], said: str | None
+) -> None:
+    console.fakes.bundled_classes = bundled
+    page = console.get("/playground", console.fakes.sign_in()).text
+    assert ("A tiny model answers here" in page) is (said is not None)
+    assert (said or "") in page
+
+
+def test_the_playground_is_there_without_the_router(console: ConsoleHarness) -> None:
+    console.fakes.fail = {"RouterService.ListModels": not_answering()}
+    answer = console.get("/playground", console.fakes.sign_in())
+    assert (answer.status, "A tiny model" in answer.text) == (200, False)

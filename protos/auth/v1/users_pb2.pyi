@@ -609,6 +609,7 @@ class ResolveSessionResponse(_message.Message):
     ACCESS_TOKEN_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     STEP_UP_UNTIL_TIME_FIELD_NUMBER: _builtins.int
     NEW_SESSION_TOKEN_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     """The account that the access token is for. Empty: the user has none."""
     access_token: _builtins.bytes
@@ -629,6 +630,10 @@ class ResolveSessionResponse(_message.Message):
     def step_up_until_time(self) -> _timestamp_pb2.Timestamp:
         """Until then nothing needs a step-up."""
 
+    @_builtins.property
+    def account(self) -> _auth_pb2.Account:
+        """The account of `account_id`, as it is now. Absent: the user has none."""
+
     def __init__(
         self,
         *,
@@ -640,10 +645,11 @@ class ResolveSessionResponse(_message.Message):
         access_token_expire_time: _timestamp_pb2.Timestamp | None = ...,
         step_up_until_time: _timestamp_pb2.Timestamp | None = ...,
         new_session_token: _builtins.str = ...,
+        account: _auth_pb2.Account | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_token_expire_time", b"access_token_expire_time", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_token_expire_time", b"access_token_expire_time", "account", b"account", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "access_token_expire_time", b"access_token_expire_time", "account_id", b"account_id", "memberships", b"memberships", "new_session_token", b"new_session_token", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token", "access_token_expire_time", b"access_token_expire_time", "account", b"account", "account_id", b"account_id", "memberships", b"memberships", "new_session_token", b"new_session_token", "session", b"session", "step_up_until_time", b"step_up_until_time", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -472,9 +472,12 @@ class Model(_message.Message):
     MODEL_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     OWNER_FIELD_NUMBER: _builtins.int
+    IS_BUNDLED_FIELD_NUMBER: _builtins.int
     model_id: _builtins.str
     """A class id, or "auto"."""
     owner: _builtins.str
+    is_bundled: _builtins.bool
+    """The class is answered by the small model that comes with Legato. Of "auto" it is never said: accounts differ."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -483,10 +486,11 @@ class Model(_message.Message):
         model_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         owner: _builtins.str = ...,
+        is_bundled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "model_id", b"model_id", "owner", b"owner"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "is_bundled", b"is_bundled", "model_id", b"model_id", "owner", b"owner"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

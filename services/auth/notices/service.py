@@ -1,7 +1,7 @@
 """Serves owners: their webhooks, the kinds that are mailed, the list of notices, sending again, and a test."""
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -65,7 +65,7 @@ class Notices:
         self._now_us = now_us
 
     async def settings(self, by: Access | None, account_id: str) -> NoticeSettings:
-        return await self._database.read(partial(self._settings, by=by, account_id=account_id))
+        return await self._database.read_briefly(partial(self._settings, by=by, account_id=account_id))
 
     async def mute(self, by: Access | None, account_id: str, kinds: Sequence[str]) -> NoticeSettings:
         if unknown := set(kinds) - set(KINDS):
@@ -135,7 +135,8 @@ class Notices:
 
         def look(connection: Connection) -> list[ShownNotice]:
             found = stored.list_notices(connection, account_id, limit, only_failed=only_failed)
-            return [self._shown(connection, notice, deliveries) for notice, deliveries in found]
+            names = _recipient_names(connection, account_id, [each for _, made in found for each in made])
+            return [_shown(notice, deliveries, names) for notice, deliveries in found]
 
         return await self._database.read(look)
 
@@ -176,7 +177,7 @@ class Notices:
             _take(connection, f"test notices {account_id}", TESTS, now_us)
             self._recorder.record(connection, notice)
             [(added, deliveries)] = stored.list_notices(connection, account_id, 1)
-            return self._shown(connection, added, deliveries)
+            return _shown(added, deliveries, _recipient_names(connection, account_id, deliveries))
 
         shown = await self._database.write(add)
         self._recorder.on_new()
@@ -194,11 +195,18 @@ class Notices:
             is_own_mail_on=owners.get(by.user_id) if by is not None else None,
         )
 
-    def _shown(self, connection: Connection, notice: OwnerNotice, deliveries: Sequence[Delivery]) -> ShownNotice:
-        names = {each.webhook_id: each.url for each in stored.list_webhooks(connection, notice.account_id)}
-        mailed = [each.recipient_id for each in deliveries if each.channel is Channel.MAIL]
-        names |= names_of(connection, mailed) if mailed else {}
-        return ShownNotice(notice, [(each, names.get(each.recipient_id, "")) for each in deliveries])
+
+def _recipient_names(connection: Connection, account_id: str, deliveries: Sequence[Delivery]) -> dict[str, str]:
+    """Returns the addresses of webhooks and the names of owners, by id."""
+    mailed = [each.recipient_id for each in deliveries if each.channel is Channel.MAIL]
+    return {
+        **{each.webhook_id: each.url for each in stored.list_webhooks(connection, account_id)},
+        **names_of(connection, mailed),
+    }
+
+
+def _shown(notice: OwnerNotice, deliveries: Sequence[Delivery], names: Mapping[str, str]) -> ShownNotice:
+    return ShownNotice(notice, [(each, names.get(each.recipient_id, "")) for each in deliveries])
 
 
 def _take(connection: Connection, name: str, rate: Rate, now_us: int) -> None:

@@ -1,13 +1,14 @@
 """Stores accounts."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.records import Account, ClassAllowance, GroundingPolicy, KeyLimits, Position
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys, playground_tokens
+from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
@@ -15,8 +16,11 @@ def add_account(connection: sa.Connection, account: Account) -> None:
     connection.execute(accounts.insert().values(account_id=account.account_id, **values))
 
 
+_FIND: Final = CompiledQuery(sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id")))
+
+
 def find_account(connection: sa.Connection, account_id: str) -> Account | None:
-    row = connection.execute(sa.select(accounts).where(accounts.c.account_id == account_id)).one_or_none()
+    row = _FIND.first(connection, account_id=account_id)
     return _to_account(row) if row is not None else None
 
 

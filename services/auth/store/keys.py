@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -11,6 +11,7 @@ from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, Peppe
 from services.auth.store import epochs
 from services.auth.store.accounts import behind, find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
+from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
@@ -36,27 +37,36 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: 
     return True
 
 
+_OF_ACCOUNT: Final = (
+    sa.select(keys)
+    .where(keys.c.account_id == sa.bindparam("account_id"))
+    .order_by(keys.c.created_at_us, keys.c.key_id)
+    .limit(sa.bindparam("limit"))
+)
+_WITHOUT_PLAYGROUNDS: Final = _OF_ACCOUNT.where(keys.c.playground_user_id.is_(None))
+# Pages of a console run them.
+_LIST: Final = CompiledQuery(_OF_ACCOUNT)
+_LIST_WITHOUT_PLAYGROUNDS: Final = CompiledQuery(_WITHOUT_PLAYGROUNDS)
+_FIND: Final = CompiledQuery(sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id")))
+
+
 def list_keys(
     connection: sa.Connection, account_id: str, after: Position | None, limit: int, *, with_playground: bool = False
 ) -> list[Key] | None:
     """Lists an account's keys; None if there is no such account. Those of playgrounds are left out unless asked for."""
     if find_account(connection, account_id) is None:
         return None
-    query = (
-        sa.select(keys)
-        .where(keys.c.account_id == account_id)
-        .order_by(keys.c.created_at_us, keys.c.key_id)
-        .limit(limit)
-    )
-    if not with_playground:
-        query = query.where(keys.c.playground_user_id.is_(None))
-    if after is not None:
-        query = query.where(behind(keys.c.created_at_us, keys.c.key_id, after))
-    return [to_key(row) for row in connection.execute(query)]
+    values = {"account_id": account_id, "limit": limit}
+    if after is None:
+        query = _LIST if with_playground else _LIST_WITHOUT_PLAYGROUNDS
+        return [to_key(row) for row in query.all(connection, **values)]
+    later = _OF_ACCOUNT if with_playground else _WITHOUT_PLAYGROUNDS
+    later = later.where(behind(keys.c.created_at_us, keys.c.key_id, after))
+    return [to_key(row) for row in connection.execute(later, values)]
 
 
 def find_key(connection: sa.Connection, key_id: str) -> Key | None:
-    row = connection.execute(sa.select(keys).where(keys.c.key_id == key_id)).one_or_none()
+    row = _FIND.first(connection, key_id=key_id)
     return None if row is None else to_key(row)
 
 

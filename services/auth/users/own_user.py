@@ -132,7 +132,7 @@ class OwnUser:
             found = stored_sessions.list_sessions(connection, by.user_id)
             return [(session, user) for session in found if is_live(session, user, now_us)]
 
-        return await self._database.read(look)
+        return await self._database.read_briefly(look)
 
     async def end_sessions(self, by: Access, session_ids: list[str]) -> int:
         """Ends these sessions; none given: all others."""

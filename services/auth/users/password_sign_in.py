@@ -140,7 +140,7 @@ class PasswordSignIn:
                 list_passkeys(connection, by.user_id),
             )
 
-        return await self._database.read(look)
+        return await self._database.read_briefly(look)
 
     async def set_password(self, by: Access, given: str, email: str) -> None:
         self._required_cipher()

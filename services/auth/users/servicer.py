@@ -9,6 +9,7 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from protos.type.v1 import access_token_pb2
 from services.auth.admin import Page
+from services.auth.servicer import to_account
 from services.auth.users.own_user import OwnUser
 from services.auth.users.password_sign_in import PasswordSignIn
 from services.auth.users.records import (
@@ -115,6 +116,7 @@ class SignInServicer(pb_grpc.SignInServiceServicer):
             access_token_expire_time=to_timestamp(resolved.access.expires_at_us),
             step_up_until_time=to_timestamp(resolved.session.authenticated_at_us + STEP_UP_VALID_US),
             new_session_token=resolved.new_token,
+            account=None if resolved.account is None else to_account(resolved.account),
         )
 
     async def StepUp(self, request: pb.StepUpRequest, context: Context) -> pb.StepUpResponse:

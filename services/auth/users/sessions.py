@@ -4,7 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from services.auth.keys import Peppers
-from services.auth.records import to_micros
+from services.auth.records import Account, to_micros
+from services.auth.store.accounts import find_account
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
 from services.auth.users.records import (
@@ -20,7 +21,7 @@ from services.auth.users.records import (
 from services.auth.users.store import Connection
 from services.auth.users.store import sessions as stored
 from services.auth.users.store import users as stored_users
-from services.chassis.access_tokens import LIFETIME_US, Access, AccessTokenSigner, AccountRole
+from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import AccessRule, role_missing
@@ -49,6 +50,8 @@ class Resolved:
     summary: UserSummary
     session: UserSession
     memberships: list[Membership]
+    # None: the user belongs to none.
+    account: Account | None
     access: Access
     access_token: bytes = field(repr=False)
     # Empty: the cookie stays as it is.
@@ -138,20 +141,24 @@ class Sessions:
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer = self.require_signer()
 
-        def look(connection: Connection) -> tuple[UserSession, UserSummary, list[Membership]] | None:
+        def look(
+            connection: Connection,
+        ) -> tuple[UserSession, UserSummary, list[Membership], Membership | None, Account | None] | None:
             found = self.find(connection, token)
             if found is None:
                 return None
             [summary] = stored_users.summarise(connection, [found[1]])
-            return found[0], summary, stored_users.memberships_of(connection, [found[1].user_id])
+            memberships = stored_users.memberships_of(connection, [found[1].user_id])
+            chosen = next((held for held in memberships if held.account_id == account_id), None)
+            chosen = chosen or next(iter(memberships), None)
+            account = None if chosen is None else find_account(connection, chosen.account_id)
+            return found[0], summary, memberships, chosen, account
 
-        looked = await self._database.read(look)
+        looked = await self._database.read_briefly(look)
         if looked is None:
             raise session_ended()
-        session, summary, memberships = looked
+        session, summary, memberships, chosen, account = looked
         new_token = await self._note_use(session, token)
-        chosen = next((held for held in memberships if held.account_id == account_id), None)
-        chosen = chosen or next(iter(memberships), None)
         access = Access(
             user_id=summary.user.user_id,
             session_id=session.session_id,
@@ -159,9 +166,9 @@ class Sessions:
             role=chosen.role if chosen else AccountRole.NONE,
             is_operator=for_operators and summary.user.is_operator,
             authenticated_at_us=session.authenticated_at_us,
-            expires_at_us=self.now_us() + LIFETIME_US,
+            expires_at_us=expiry_us(self.now_us()),
         )
-        return Resolved(summary, session, memberships, access, signer.sign(access), new_token)
+        return Resolved(summary, session, memberships, account, access, signer.sign(access), new_token)
 
     async def _note_use(self, session: UserSession, token: str) -> str:
         """Records the use, at most once a minute. Returns a new token where one is due."""
@@ -219,7 +226,7 @@ class Sessions:
                 authenticated_at_us=min(access.authenticated_at_us, session.authenticated_at_us),
             )
 
-        return await self._database.read(look)
+        return await self._database.read_briefly(look)
 
     def _digests(self, token: str) -> list[bytes]:
         return self._peppers.digests_of_code(codes.SESSION, token)

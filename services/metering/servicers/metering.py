@@ -259,7 +259,8 @@ def _by_operator(operation_id: str) -> str:
 
 
 async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:
-    return await database.read(lambda connection: read_balances(connection, account_ids))
+    read = database.read_briefly if len(account_ids) == 1 else database.read
+    return await read(lambda connection: read_balances(connection, account_ids))
 
 
 def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:

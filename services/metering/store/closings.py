@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.closings import AccountClosing, AccountSums, Closing
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
@@ -201,9 +202,12 @@ class RetentionState(NamedTuple):
     usage_summed_before_us: int
 
 
+_RETENTION: Final = CompiledQuery(sa.select(*(retention.c[name] for name in RetentionState._fields)))
+
+
 def read_retention(connection: sa.Connection) -> RetentionState:
-    columns = [retention.c[name] for name in RetentionState._fields]
-    return RetentionState(*connection.execute(sa.select(*columns)).one())
+    [row] = _RETENTION.all(connection)
+    return RetentionState(*row)
 
 
 def _by_bytes(connection: sa.Connection) -> sa.ColumnElement[str]:

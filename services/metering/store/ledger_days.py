@@ -2,10 +2,12 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.records import DAY_US, Entry
 from services.metering.store.closings import read_opening
 from services.metering.store.credits import IS_RARE
@@ -16,6 +18,7 @@ _BOOKINGS: Final = ("grant", "adjustment")
 _ACCOUNT_ID: Final = sa.bindparam("account_id", type_=sa.Text)
 _START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
 _END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
+_IS_RARE_OF_ACCOUNT: Final = sa.and_(ledger.c.account_id == _ACCOUNT_ID, IS_RARE)
 
 Offsets = Sequence[tuple[int, int]]
 
@@ -86,13 +89,13 @@ def _late_hours() -> sa.Select[Any]:
 def read_class_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
     """Returns the counters of all keys together, the oldest first."""
     period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
-    return [ClassHour(*row) for row in connection.execute(_CLASS_HOURS, period)]
+    return [ClassHour(*row) for row in _CLASS_HOURS.all(connection, **period)]
 
 
 def read_late_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
     """Returns the part of the counters that later charges of requests are."""
     period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
-    return [ClassHour(*row) for row in connection.execute(_LATE_HOURS, period)]
+    return [ClassHour(*row) for row in _LATE_HOURS.all(connection, **period)]
 
 
 def read_day_sums(
@@ -173,29 +176,15 @@ def read_opening_balance(connection: sa.Connection, account_id: str, start_us: i
 def read_rare_since(connection: sa.Connection, account_id: str, start_us: int) -> int:
     """Returns what an account's entries other than charges sum up to from an hour on; less late charges that count in
     those hours, which counters have."""
-    is_own, nanos = sa.and_(ledger.c.account_id == account_id, IS_RARE), ledger.c.customer_nanos
-    queries = (
-        sa.select(_total(nanos)).where(is_own, ledger.c.recorded_at_us >= start_us),
-        sa.select(_total(-nanos)).where(is_own, ledger.c.kind == "late_charge", ledger.c.hour_us >= start_us),
-    )
-    return sum(connection.execute(query).scalar_one() for query in queries)
+    [(rare_nanos,)] = _RARE_SINCE.all(connection, account_id=account_id, start_us=start_us)
+    [(late_nanos,)] = _LATE_SINCE.all(connection, account_id=account_id, start_us=start_us)
+    return int(rare_nanos + late_nanos)
 
 
 def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, most: int) -> list[Any]:
     """Returns grants and adjustments as pairs of id and entry, the oldest first."""
-    query = (
-        sa.select(ledger)
-        .where(
-            ledger.c.account_id == account_id,
-            IS_RARE,
-            ledger.c.kind.in_(_BOOKINGS),
-            ledger.c.recorded_at_us >= start_us,
-            ledger.c.recorded_at_us < end_us,
-        )
-        .order_by(ledger.c.recorded_at_us, ledger.c.entry_id)
-        .limit(most)
-    )
-    return [(entry_id, Entry(*fields)) for entry_id, *fields in connection.execute(query)]
+    rows = _BOOKED.all(connection, account_id=account_id, start_us=start_us, end_us=end_us, most=most)
+    return [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
 
 
 def _rare_sums(
@@ -207,17 +196,21 @@ def _rare_sums(
     time: sa.ColumnElement[int],
 ) -> list[Any]:
     """Returns rows of day, kind, what customers got and what was lost, for entries other than charges."""
-    query = (
+    return _rare_query(tuple(offsets), time).all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
+
+
+@lru_cache(maxsize=64)
+def _rare_query(offsets: tuple[tuple[int, int], ...], time: sa.ColumnElement[int]) -> CompiledQuery:
+    return CompiledQuery(
         sa.select(
             bucket_start(time, DAY_US, offsets),
             ledger.c.kind,
             _total(ledger.c.customer_nanos),
             _total(ledger.c.loss_nanos),
         )
-        .where(ledger.c.account_id == account_id, IS_RARE, time >= start_us, time < end_us)
+        .where(_IS_RARE_OF_ACCOUNT, time >= _START_US, time < _END_US)
         .group_by(sa.text("1"), ledger.c.kind)
     )
-    return list(connection.execute(query))
 
 
 def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
@@ -226,5 +219,24 @@ def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 
 
 # Built once: to build them takes longer than to run them.
-_CLASS_HOURS: Final = _class_hours()
-_LATE_HOURS: Final = _late_hours()
+_CLASS_HOURS: Final = CompiledQuery(_class_hours())
+_LATE_HOURS: Final = CompiledQuery(_late_hours())
+_RARE_SINCE: Final = CompiledQuery(
+    sa.select(_total(ledger.c.customer_nanos)).where(_IS_RARE_OF_ACCOUNT, ledger.c.recorded_at_us >= _START_US)
+)
+_LATE_SINCE: Final = CompiledQuery(
+    sa.select(_total(-ledger.c.customer_nanos)).where(
+        _IS_RARE_OF_ACCOUNT, ledger.c.kind == "late_charge", ledger.c.hour_us >= _START_US
+    )
+)
+_BOOKED: Final = CompiledQuery(
+    sa.select(ledger)
+    .where(
+        _IS_RARE_OF_ACCOUNT,
+        sa.or_(*(ledger.c.kind == kind for kind in _BOOKINGS)),
+        ledger.c.recorded_at_us >= _START_US,
+        ledger.c.recorded_at_us < _END_US,
+    )
+    .order_by(ledger.c.recorded_at_us, ledger.c.entry_id)
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
+)

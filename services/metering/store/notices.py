@@ -7,6 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.chassis.database.database import read_now_us
 from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.notices import AccountNotice
@@ -19,6 +20,10 @@ from services.metering.store.tables import accounts, notices
 KEPT_US: Final = 40 * DAY_US
 
 ADD_NOTICES: Final = insert_rows(notices, AccountNotice.__struct_fields__, "ON CONFLICT (notice_id) DO NOTHING")
+
+_THRESHOLD: Final = CompiledQuery(
+    sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == sa.bindparam("account_id"))
+)
 
 
 def list_pending(connection: sa.Connection, most: int) -> list[AccountNotice]:
@@ -40,9 +45,8 @@ def acknowledge(connection: sa.Connection, notice_ids: Sequence[str]) -> None:
 
 def read_threshold(connection: sa.Connection, account_id: str) -> int | None:
     """Returns the account's own threshold; None: it has none."""
-    query = sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == account_id)
-    threshold_nanos: int | None = connection.execute(query).scalar_one_or_none()
-    return threshold_nanos
+    row = _THRESHOLD.first(connection, account_id=account_id)
+    return None if row is None else row.low_balance_nanos
 
 
 def set_threshold(

@@ -1,6 +1,7 @@
 """Reads balances, usage, single requests, and overdue holds."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -8,6 +9,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import now_us_expression, read_now_us
 from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
+from services.metering.store.sets import Lookup, select_all
 from services.metering.store.tables import accounts, holds, ledger, usage_hours
 
 # Below either database's limit of parameters per statement.
@@ -15,6 +17,7 @@ _IDS_AT_ONCE: Final = 10_000
 
 # A literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+_BALANCES: Final = Lookup(select_all(accounts), "account_id")
 
 
 def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[AccountBalance]:
@@ -22,8 +25,7 @@ def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list
     found: dict[str, AccountBalance] = {}
     for start in range(0, len(account_ids), _IDS_AT_ONCE):
         some = account_ids[start : start + _IDS_AT_ONCE]
-        rows = connection.execute(sa.select(accounts).where(accounts.c.account_id.in_(some)))
-        found |= {row.account_id: AccountBalance(*row) for row in rows}
+        found |= {row[0]: AccountBalance(*row) for row in _BALANCES.run(connection, some)}
     return [found.get(account_id) or AccountBalance(account_id) for account_id in account_ids]
 
 
@@ -61,6 +63,18 @@ def read_usage(
 ) -> list[tuple[Any, ...]]:
     """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
     the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
+    query = _usage_query(bucket_us, tuple(offsets), by_key=by_key, by_class=by_class, of_keys=bool(key_ids))
+    values: dict[str, Any] = {"account_id": account_id, "start_us": start_us, "end_us": end_us, "rows_most": rows_most}
+    if key_ids:
+        values["key_ids"] = list(key_ids)
+    return [tuple(row) for row in connection.execute(query, values)]
+
+
+# To build it takes longer than to run it.
+@lru_cache(maxsize=64)
+def _usage_query(
+    bucket_us: int, offsets: tuple[tuple[int, int], ...], *, by_key: bool, by_class: bool, of_keys: bool
+) -> sa.Select[Any]:
     hour_us = usage_hours.c.hour_us
     start = bucket_start(hour_us, bucket_us, offsets) if bucket_us else _literal(0)
     groups = [
@@ -73,14 +87,16 @@ def read_usage(
     sums = [sa.cast(sa.func.sum(usage_hours.c[name]), sa.BigInteger).label(name) for name in names]
     query = (
         sa.select(*groups, *sums)
-        .where(usage_hours.c.account_id == account_id, hour_us >= start_us, hour_us < end_us)
+        .where(
+            usage_hours.c.account_id == sa.bindparam("account_id"),
+            hour_us >= sa.bindparam("start_us"),
+            hour_us < sa.bindparam("end_us"),
+        )
         .group_by(sa.text("1"), sa.text("2"), sa.text("3"))
         .order_by(sa.text("1"), sa.text("2"), sa.text("3"))
-        .limit(rows_most)
+        .limit(sa.bindparam("rows_most"))
     )
-    if key_ids:
-        query = query.where(usage_hours.c.key_id.in_(key_ids))
-    return [tuple(row) for row in connection.execute(query)]
+    return query.where(usage_hours.c.key_id.in_(sa.bindparam("key_ids", expanding=True))) if of_keys else query
 
 
 def read_request(connection: sa.Connection, account_id: str, request_id: str) -> Hold | None:

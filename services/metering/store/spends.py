@@ -6,6 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import astuple, replace
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
@@ -25,6 +26,12 @@ from services.metering.store.sets import Lookup, Row, insert_rows, select_all, u
 from services.metering.store.tables import holds, spends, usage_hours
 
 _READ: Final = Lookup(select_all(spends), "spend_id")
+_LIST: Final = CompiledQuery(
+    sa.select(spends)
+    .where(spends.c.account_id == sa.bindparam("account_id"))
+    .order_by(spends.c.key_id)
+    .limit(sa.bindparam("most"))
+)
 _READ_OF_ACCOUNTS: Final = Lookup(select_all(spends), "account_id")
 INSERT_SPENDS: Final = insert_rows(spends, Spend.__struct_fields__)
 _CHANGES: Final = tuple(name for name in Spend.__struct_fields__ if name not in ("spend_id", "account_id", "key_id"))
@@ -165,10 +172,11 @@ def changed_row(found: Spend, spend: Spend) -> Row:
 def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[str], most: int) -> list[Spend]:
     """Returns the account's own first, then its keys', with what those share that have replaced others; only those of
     `key_ids`, if any are given."""
-    query = sa.select(spends).where(spends.c.account_id == account_id)
     if key_ids:
-        query = query.where(spends.c.key_id.in_([WHOLE_ACCOUNT, *key_ids]))
-    found = [Spend(*row) for row in connection.execute(query.order_by(spends.c.key_id).limit(most))]
+        rows = _READ.run(connection, {spend_id(account_id, key_id) for key_id in (WHOLE_ACCOUNT, *key_ids)})
+        found = sorted((Spend(*row) for row in rows), key=lambda spend: spend.key_id)[:most]
+    else:
+        found = [Spend(*row) for row in _LIST.all(connection, account_id=account_id, most=most)]
     by_id = {spend.spend_id: spend for spend in found}
     by_id |= {spend.spend_id: spend for spend in _read_shared(connection, by_id)}
     return [replace(by_id[each.shared_spend_id or each.spend_id], key_id=each.key_id) for each in found]

@@ -4,10 +4,12 @@ The order is that of the entries' ids: an account's entries are written under it
 id. A period is a range of ids, which a search finds by the times of entries.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
 from services.metering.store.closings import OpeningBalance, read_open_period, read_opening, read_retention
@@ -30,6 +32,26 @@ _LAST_TIME: Final = (
     .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
     .order_by(ledger.c.entry_id.desc())
     .limit(1)
+)
+_CHARGED: Final = (
+    sa.select(ledger.c.entry_id, ledger.c.request_id, *holds.c, *_PRICE)
+    .select_from(ledger.outerjoin(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ENTRY_PRICE))
+    .where(
+        ledger.c.account_id == sa.bindparam("account_id"),
+        ledger.c.entry_id > sa.bindparam("after_id"),
+        ledger.c.entry_id <= sa.bindparam("last_id"),
+        sa.or_(*(ledger.c.kind == kind for kind in CHARGES)),
+        # A later charge of the same request counts none.
+        ledger.c.requests == 1,
+    )
+    .order_by(ledger.c.entry_id.desc())
+    .limit(sa.bindparam("most"))
+)
+_ALL_CHARGED: Final = CompiledQuery(_CHARGED)
+_PRICE_VERSIONS: Final = CompiledQuery(
+    sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
+    .join(prices, prices.c.version == price_versions.c.version)
+    .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
 )
 
 
@@ -168,24 +190,12 @@ def read_charged(
     connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int, chosen: RequestFilter
 ) -> list[ChargedRequest]:
     """Returns the charged requests whose first charge has an id in the range, the last first."""
-    query = (
-        sa.select(ledger.c.entry_id, ledger.c.request_id, *holds.c, *_PRICE)
-        .select_from(
-            ledger.outerjoin(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ENTRY_PRICE)
-        )
-        .where(
-            ledger.c.account_id == account_id,
-            ledger.c.entry_id > after_id,
-            ledger.c.entry_id <= last_id,
-            ledger.c.kind.in_(CHARGES),
-            # A later charge of the same request counts none.
-            ledger.c.requests == 1,
-            *_chosen(ledger, chosen),
-        )
-        .order_by(ledger.c.entry_id.desc())
-        .limit(most)
-    )
-    rows = connection.execute(query).all()
+    values = {"account_id": account_id, "after_id": after_id, "last_id": last_id, "most": most}
+    rows: Sequence[Any]
+    if any(chosen):
+        rows = connection.execute(_CHARGED.where(*_chosen(ledger, chosen)), values).all()
+    else:
+        rows = _ALL_CHARGED.all(connection, **values)
     # Of requests whose holds were pruned.
     pruned = read_requests_of_entries(connection, account_id, [row[1] for row in rows if row[2] is None])
     return [
@@ -247,13 +257,8 @@ def read_receipt(connection: sa.Connection, account_id: str, request_id: str) ->
 
 def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
     """Returns all versions, the newest first."""
-    query = (
-        sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
-        .join(prices, prices.c.version == price_versions.c.version)
-        .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
-    )
     found: dict[int, StoredPrices] = {}
-    for version, effective_from_us, class_id, *amounts in connection.execute(query):
+    for version, effective_from_us, class_id, *amounts in _PRICE_VERSIONS.all(connection):
         stored = found.setdefault(version, StoredPrices(version, effective_from_us, {}))
         stored.prices[class_id] = Price(*amounts)
     return list(found.values())

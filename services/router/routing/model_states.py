@@ -142,6 +142,7 @@ class ModelStates:
     def replace(self, routes: Routes) -> None:
         """Applies new routes to new chats. The state of an unchanged model is kept."""
         self.characters = routes.characters
+        self.bundled_classes = routes.bundled_classes
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }

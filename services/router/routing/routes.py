@@ -76,6 +76,15 @@ class Routes:
         """Returns whether the bundled model must be started."""
         return any(provider.kind == "local" for provider in self.providers.values())
 
+    @property
+    def bundled_classes(self) -> frozenset[str]:
+        """Returns the classes that the bundled model answers, unless it fails."""
+        return frozenset(
+            class_id
+            for class_id, targets in self.classes.items()
+            if targets and self.providers[targets[0].provider].kind == "local"
+        )
+
 
 def load_routes(
     path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ, timeouts: Timeouts = DEFAULT_TIMEOUTS

@@ -62,6 +62,11 @@ def _become_viewer(fakes: Fakes) -> None:
     fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
 
 
+def _answer_with_the_bundled_model(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.bundled_classes = {"mezzo", "forte", "fortissimo"}
+
+
 def _narrow(fakes: Fakes) -> None:
     fakes.fill()
     fakes.allowed_classes = ["mezzo", "fortissimo"]
@@ -142,6 +147,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Fakes.fill),
     "identify": ("/keys/identify", Fakes.fill),
     "playground": ("/playground", Fakes.fill),
+    "playground-bundled": ("/playground", _answer_with_the_bundled_model),
     "playground-viewer": ("/playground", _become_viewer),
     "usage": ("/usage", Fakes.fill),
     "usage-by-member": ("/usage?by=member&period=90", Fakes.fill),

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 
 from console.operator.status import build
-from console.process_status import ProcessState, Sample, parse_metrics
+from console.process_status import Metrics, ProcessState, Sample
 from tests.console.fake_operator_services import METRICS
 from tests.console.harness import ConsoleHarness
 
@@ -12,7 +12,7 @@ NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
 
 def state(name: str, text: str = "", version: str = "0.1.0", missing: str = "") -> ProcessState:
-    return ProcessState(name, f"{name}:9090", True, missing, version, parse_metrics(text))
+    return ProcessState(name, f"{name}:9090", True, missing, version, Metrics(text))
 
 
 def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: str) -> None:
@@ -81,6 +81,7 @@ def test_a_ledger_that_was_not_audited_yet_is_not_called_consistent() -> None:
 
 def test_metrics_are_read_as_they_are_written() -> None:
     text = '# HELP a_b Words.\n# TYPE a_b counter\na_b{c="d\\"e\\\\f",g="h i"} 2.5\nplain NaN\nbroken\n'
-    first, second = parse_metrics(text)
-    assert first == Sample("a_b", {"c": 'd"e\\f', "g": "h i"}, 2.5)
-    assert second.name == "plain"
+    metrics = Metrics(text)
+    assert metrics.find("a_b") == [Sample("a_b", {"c": 'd"e\\f', "g": "h i"}, 2.5)]
+    assert [sample.name for sample in metrics.find("plain")] == ["plain"]
+    assert metrics.find("broken") == metrics.find("#") == metrics.find("missing") == []

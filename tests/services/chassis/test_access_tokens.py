@@ -3,7 +3,16 @@ from dataclasses import replace
 import pytest
 
 from protos.type.v1 import access_token_pb2 as pb
-from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
+from services.chassis.access_tokens import (
+    KNOWN_TOKENS_MOST,
+    LIFETIME_US,
+    SIGNED_EVERY_US,
+    Access,
+    AccessTokenSigner,
+    AccessTokenVerifier,
+    AccountRole,
+    expiry_us,
+)
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import RULES, check_account
 from services.chassis.settings import SettingsError
@@ -22,6 +31,27 @@ def reason_of(token: bytes, now_us: int = 0, verifier: AccessTokenVerifier = VER
 
 def test_claims_arrive_as_they_were_signed() -> None:
     assert VERIFIER.verify(SIGNER.sign(ACCESS), ACCESS.expires_at_us - 1) == ACCESS
+
+
+@pytest.mark.parametrize("now_us", [0, 1, SIGNED_EVERY_US - 1, 7 * SIGNED_EVERY_US, 7 * SIGNED_EVERY_US + 1])
+def test_a_token_lives_for_a_minute_at_most(now_us: int) -> None:
+    assert LIFETIME_US - SIGNED_EVERY_US < expiry_us(now_us) - now_us <= LIFETIME_US
+
+
+def test_pages_that_are_opened_one_after_another_have_one_token() -> None:
+    signer = AccessTokenSigner("11" * 32)
+    tokens = {
+        signer.sign(replace(ACCESS, expires_at_us=expiry_us(now_us))) for now_us in range(0, 14_000_000, 1_000_000)
+    }
+    assert len(tokens) == 1
+    assert signer.sign(replace(ACCESS, expires_at_us=expiry_us(SIGNED_EVERY_US))) not in tokens
+
+
+def test_a_signer_keeps_so_many_tokens() -> None:
+    signer = AccessTokenSigner("11" * 32)
+    for number in range(KNOWN_TOKENS_MOST + 5):
+        signer.sign(replace(ACCESS, authenticated_at_us=number))
+    assert len(signer._signed) == KNOWN_TOKENS_MOST
 
 
 def test_a_token_is_refused_once_it_has_expired() -> None:

@@ -1,6 +1,7 @@
 """Stores the audit log: a chain in which each event has the code of the one before it."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -10,6 +11,8 @@ from services.auth.users.records import AuditEvent, AuditStart, Outcome
 from services.auth.users.store.tables import audit_events, audit_head, recorded_changes
 
 _BATCH: Final = 1_000
+# Above every number of an event.
+_NO_END: Final = 2**63 - 1
 
 
 def append_event(
@@ -110,9 +113,16 @@ def list_events(
 ) -> list[AuditEvent]:
     """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
     may be the part before the dot."""
-    query = sa.select(audit_events).order_by(audit_events.c.event_no.desc()).limit(limit)
-    if before is not None:
-        query = query.where(audit_events.c.event_no < before)
+    query = _events_query(account_id, user_id, action)
+    rows = connection.execute(query, {"before": _NO_END if before is None else before, "limit": limit})
+    return [_to_event(row) for row in rows]
+
+
+# To build it takes longer than to run it.
+@lru_cache(maxsize=256)
+def _events_query(account_id: str, user_id: str, action: str) -> sa.Select[Any]:
+    query = sa.select(audit_events).order_by(audit_events.c.event_no.desc()).limit(sa.bindparam("limit"))
+    query = query.where(audit_events.c.event_no < sa.bindparam("before"))
     if account_id:
         query = query.where(audit_events.c.account_id == account_id)
     if user_id:
@@ -120,7 +130,7 @@ def list_events(
     if action:
         is_kind = audit_events.c.action.startswith(f"{action}.", autoescape=True)
         query = query.where(sa.or_(audit_events.c.action == action, is_kind))
-    return [_to_event(row) for row in connection.execute(query)]
+    return query
 
 
 def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:

@@ -5,13 +5,20 @@ lets one have it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.users.records import Challenge, ChallengeKind, Invitation
 from services.auth.users.store.tables import challenges, invitations, recovery_codes, sign_in_links
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.compiled_query import CompiledQuery
+
+_INVITATIONS: Final = CompiledQuery(
+    sa.select(invitations)
+    .where(invitations.c.account_id == sa.bindparam("account_id"), invitations.c.expires_at_us > sa.bindparam("now_us"))
+    .order_by(invitations.c.created_at_us, invitations.c.invitation_id)
+)
 
 
 def put_link(connection: sa.Connection, user_id: str, digest: bytes, expires_at_us: int) -> None:
@@ -95,12 +102,7 @@ def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int
 
 
 def list_invitations(connection: sa.Connection, account_id: str, now_us: int) -> list[Invitation]:
-    query = (
-        sa.select(invitations)
-        .where(invitations.c.account_id == account_id, invitations.c.expires_at_us > now_us)
-        .order_by(invitations.c.created_at_us, invitations.c.invitation_id)
-    )
-    return [_to_invitation(row) for row in connection.execute(query)]
+    return [_to_invitation(row) for row in _INVITATIONS.all(connection, account_id=account_id, now_us=now_us)]
 
 
 def cancel_invitations(connection: sa.Connection, account_id: str, *conditions: sa.ColumnElement[bool]) -> list[str]:

@@ -1,12 +1,22 @@
 """Stores passwords, authenticator apps and identities of OpenID Connect issuers."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.users.records import OidcIdentity, Password, Totp
 from services.auth.users.store.tables import oidc_identities, passwords, totp
+from services.chassis.database.compiled_query import CompiledQuery
+
+_USER_ID: Final[sa.BindParameter[str]] = sa.bindparam("user_id")
+_PASSWORD: Final = CompiledQuery(sa.select(passwords).where(passwords.c.user_id == _USER_ID))
+_TOTP: Final = CompiledQuery(sa.select(totp).where(totp.c.user_id == _USER_ID))
+_IDENTITIES: Final = CompiledQuery(
+    sa.select(oidc_identities)
+    .where(oidc_identities.c.user_id == _USER_ID)
+    .order_by(oidc_identities.c.created_at_us, oidc_identities.c.identity_id)
+)
 
 
 def put_password(connection: sa.Connection, password: Password) -> None:
@@ -16,8 +26,8 @@ def put_password(connection: sa.Connection, password: Password) -> None:
 
 
 def find_password(connection: sa.Connection, user_id: str) -> Password | None:
-    row = connection.execute(sa.select(passwords).where(passwords.c.user_id == user_id)).one_or_none()
-    return None if row is None else Password(**row._mapping)
+    row = _PASSWORD.first(connection, user_id=user_id)
+    return None if row is None else Password(**row._asdict())
 
 
 def remove_password(connection: sa.Connection, user_id: str) -> bool:
@@ -34,8 +44,8 @@ def put_totp(connection: sa.Connection, app: Totp) -> None:
 
 
 def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
-    row = connection.execute(sa.select(totp).where(totp.c.user_id == user_id)).one_or_none()
-    return None if row is None else Totp(**row._mapping)
+    row = _TOTP.first(connection, user_id=user_id)
+    return None if row is None else Totp(**row._asdict())
 
 
 def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
@@ -55,9 +65,7 @@ def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcI
 
 
 def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentity]:
-    query = sa.select(oidc_identities).where(oidc_identities.c.user_id == user_id)
-    query = query.order_by(oidc_identities.c.created_at_us, oidc_identities.c.identity_id)
-    return [_to_identity(row) for row in connection.execute(query)]
+    return [OidcIdentity(**row._asdict()) for row in _IDENTITIES.all(connection, user_id=user_id)]
 
 
 def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:

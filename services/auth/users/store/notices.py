@@ -12,11 +12,18 @@ from services.auth.store.tables import accounts, keys
 from services.auth.users.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
 from services.auth.users.store.tables import memberships, users
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.compiled_query import CompiledQuery
 
 # Looked at for each claim, so that one recipient with many due notices does not hold up the others.
 _CANDIDATES_MOST: Final = 400
 _PENDING: Final[sa.ColumnElement[str]] = sa.literal_column("'pending'")
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
+
+_ACCOUNT_ID: Final[sa.BindParameter[str]] = sa.bindparam("account_id")
+_WEBHOOKS: Final = CompiledQuery(
+    sa.select(webhooks).where(webhooks.c.account_id == _ACCOUNT_ID).order_by(webhooks.c.created_at_us)
+)
+_MUTED: Final = CompiledQuery(sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == _ACCOUNT_ID))
 
 
 def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
@@ -109,6 +116,8 @@ def list_notices(
         query = query.where(notices.c.notice_id.in_(failed))
     query = query.order_by(notices.c.created_at_us.desc(), notices.c.notice_id).limit(limit)
     found = [to_notice(row) for row in connection.execute(query)]
+    if not found:
+        return []
     by_notice: dict[str, list[Delivery]] = {notice.notice_id: [] for notice in found}
     rows = connection.execute(
         sa.select(notice_deliveries)
@@ -157,8 +166,7 @@ def forget_before(connection: sa.Connection, created_before_us: int, most: int) 
 
 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:
-    query = sa.select(webhooks).where(webhooks.c.account_id == account_id)
-    return [_to_webhook(row) for row in connection.execute(query.order_by(webhooks.c.created_at_us))]
+    return [_to_webhook(row) for row in _WEBHOOKS.all(connection, account_id=account_id)]
 
 
 def find_webhook(connection: sa.Connection, webhook_id: str) -> Webhook | None:
@@ -189,8 +197,7 @@ def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) 
 
 
 def muted_kinds(connection: sa.Connection, account_id: str) -> set[str]:
-    query = sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == account_id)
-    return set(connection.execute(query).scalars())
+    return {row.kind for row in _MUTED.all(connection, account_id=account_id)}
 
 
 def set_muted_kinds(connection: sa.Connection, account_id: str, kinds: Collection[str]) -> None:

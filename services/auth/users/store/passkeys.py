@@ -1,12 +1,19 @@
 """Stores passkeys."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.users.records import Passkey
 from services.auth.users.store.tables import passkeys
+from services.chassis.database.compiled_query import CompiledQuery
+
+_LIST: Final = CompiledQuery(
+    sa.select(passkeys)
+    .where(passkeys.c.user_id == sa.bindparam("user_id"))
+    .order_by(passkeys.c.created_at_us, passkeys.c.passkey_id)
+)
 
 
 def add_passkey(connection: sa.Connection, passkey: Passkey) -> None:
@@ -21,9 +28,7 @@ def find_by_credential(connection: sa.Connection, credential_id: bytes, *, locks
 
 
 def list_passkeys(connection: sa.Connection, user_id: str) -> list[Passkey]:
-    query = sa.select(passkeys).where(passkeys.c.user_id == user_id)
-    query = query.order_by(passkeys.c.created_at_us, passkeys.c.passkey_id)
-    return [_to_passkey(row) for row in connection.execute(query)]
+    return [Passkey(**row._asdict()) for row in _LIST.all(connection, user_id=user_id)]
 
 
 def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool) -> None:

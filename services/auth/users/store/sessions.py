@@ -9,6 +9,7 @@ from services.auth.store.playground import end_tokens
 from services.auth.store.tables import playground_tokens
 from services.auth.users.records import SignInMethod, UserSession
 from services.auth.users.store.tables import sessions
+from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
@@ -32,13 +33,19 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     )
 
 
-_DIGESTS: Final[sa.BindParameter[Any]] = sa.bindparam("digests", expanding=True)
-# Built once: every page of a console runs it.
-_BY_DIGESTS: Final = sa.select(sessions).where(
+# Every page of a console runs them.
+_DIGEST: Final[sa.BindParameter[Any]] = sa.bindparam("digest", type_=sa.LargeBinary)
+_BY_DIGEST: Final = sa.select(sessions).where(
     sa.or_(
-        sessions.c.digest.in_(_DIGESTS),
-        sa.and_(sessions.c.previous_digest.in_(_DIGESTS), sessions.c.previous_until_us > sa.bindparam("now_us")),
+        sessions.c.digest == _DIGEST,
+        sa.and_(sessions.c.previous_digest == _DIGEST, sessions.c.previous_until_us > sa.bindparam("now_us")),
     )
+)
+_BY_ID: Final = sa.select(sessions).where(sessions.c.session_id == sa.bindparam("session_id"))
+_FIND_BY_DIGEST: Final = CompiledQuery(_BY_DIGEST)
+_FIND_BY_ID: Final = CompiledQuery(_BY_ID)
+_LIST: Final = CompiledQuery(
+    sa.select(sessions).where(sessions.c.user_id == sa.bindparam("user_id")).order_by(sessions.c.created_at_us.desc())
 )
 
 
@@ -46,20 +53,27 @@ def find_session(
     connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
 ) -> UserSession | None:
     """Finds a session by the digests of its token, or of the one that was just replaced."""
-    query = _BY_DIGESTS.with_for_update() if locks else _BY_DIGESTS
-    row = connection.execute(query, {"digests": digests, "now_us": now_us}).one_or_none()
-    return None if row is None else _to_session(row)
+    for digest in digests:
+        values = {"digest": digest, "now_us": now_us}
+        if locks:
+            row = connection.execute(_BY_DIGEST.with_for_update(), values).one_or_none()
+        else:
+            row = _FIND_BY_DIGEST.first(connection, **values)
+        if row is not None:
+            return _to_session(row)
+    return None
 
 
 def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
-    query = sa.select(sessions).where(sessions.c.session_id == session_id)
-    row = connection.execute(query.with_for_update() if locks else query).one_or_none()
+    if locks:
+        row = connection.execute(_BY_ID.with_for_update(), {"session_id": session_id}).one_or_none()
+    else:
+        row = _FIND_BY_ID.first(connection, session_id=session_id)
     return None if row is None else _to_session(row)
 
 
 def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
-    query = sa.select(sessions).where(sessions.c.user_id == user_id).order_by(sessions.c.created_at_us.desc())
-    return [_to_session(row) for row in connection.execute(query)]
+    return [_to_session(row) for row in _LIST.all(connection, user_id=user_id)]
 
 
 def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:

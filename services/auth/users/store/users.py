@@ -1,6 +1,6 @@
 """Stores users, and which accounts they belong to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from services.auth.users.store.tables import (
     users,
 )
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.compiled_query import CompiledQuery
 
 # Of UserSummary, in its order. A password counts with its authenticator app.
 _WAYS: Final = (
@@ -29,8 +30,31 @@ _WAYS: Final = (
 )
 
 # Built once: every page of a console runs them, and to build them takes longer than to run them.
-_USER: Final = sa.select(users).where(users.c.user_id == sa.bindparam("user_id"))
+_ONE: Final[sa.BindParameter[Any]] = sa.bindparam("user_id")
+_USER: Final = sa.select(users).where(users.c.user_id == _ONE)
+_FIND_USER: Final = CompiledQuery(_USER)
+_COUNT_WAYS_OF_ONE: Final = CompiledQuery(
+    sa.select(
+        *(
+            sa.select(sa.func.count()).where(way.c.user_id == _ONE).scalar_subquery().label(f"way_{number}")
+            for number, way in enumerate(_WAYS)
+        )
+    )
+)
+_FIND_ROLE: Final = CompiledQuery(
+    sa.select(memberships.c.role).where(
+        memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
+    )
+)
+_MEMBERS: Final = CompiledQuery(
+    sa.select(users, memberships.c.role, memberships.c.joined_at_us)
+    .join(memberships, memberships.c.user_id == users.c.user_id)
+    .where(memberships.c.account_id == sa.bindparam("account_id"))
+    .order_by(memberships.c.joined_at_us, users.c.user_id)
+    .limit(sa.bindparam("limit"))
+)
 _SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
+_NAMES: Final = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(_SOME))
 _COUNT_WAYS: Final = sa.union_all(
     *(
         sa.select(sa.literal(number), way.c.user_id, sa.func.count())
@@ -42,9 +66,10 @@ _COUNT_WAYS: Final = sa.union_all(
 _MEMBERSHIPS: Final = (
     sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
     .join(accounts, accounts.c.account_id == memberships.c.account_id)
-    .where(memberships.c.user_id.in_(_SOME))
     .order_by(memberships.c.joined_at_us, memberships.c.account_id)
 )
+_MEMBERSHIPS_OF_SOME: Final = _MEMBERSHIPS.where(memberships.c.user_id.in_(_SOME))
+_MEMBERSHIPS_OF_ONE: Final = CompiledQuery(_MEMBERSHIPS.where(memberships.c.user_id == _ONE))
 
 
 def add_user(connection: sa.Connection, user: User) -> None:
@@ -60,8 +85,10 @@ def add_user(connection: sa.Connection, user: User) -> None:
 
 
 def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
-    query = _USER.with_for_update() if locks else _USER
-    row = connection.execute(query, {"user_id": user_id}).one_or_none()
+    if locks:
+        row = connection.execute(_USER.with_for_update(), {"user_id": user_id}).one_or_none()
+    else:
+        row = _FIND_USER.first(connection, user_id=user_id)
     return None if row is None else to_user(row)
 
 
@@ -118,6 +145,8 @@ def lock_operators(connection: sa.Connection) -> list[str]:
 
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
     """Counts how each of them can sign in."""
+    if len(found) == 1:
+        return [UserSummary(found[0], *_COUNT_WAYS_OF_ONE.all(connection, user_id=found[0].user_id)[0])]
     user_ids = [user.user_id for user in found]
     counts = {(row[0], row[1]): row[2] for row in connection.execute(_COUNT_WAYS, {"user_ids": user_ids})}
     return [
@@ -126,12 +155,23 @@ def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSumm
 
 
 def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
-    query = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(set(user_ids)))
-    return {row.user_id: row.name for row in connection.execute(query)}
+    # Empty: the command line.
+    wanted = set(user_ids) - {""}
+    rows: Iterable[Any] = []
+    if len(wanted) == 1:
+        rows = _FIND_USER.all(connection, user_id=wanted.pop())
+    elif wanted:
+        rows = connection.execute(_NAMES, {"user_ids": list(wanted)})
+    return {row.user_id: row.name for row in rows}
 
 
 def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
     """Lists the accounts of users, the oldest membership first."""
+    rows: Iterable[Any]
+    if len(user_ids) == 1:
+        rows = _MEMBERSHIPS_OF_ONE.all(connection, user_id=user_ids[0])
+    else:
+        rows = connection.execute(_MEMBERSHIPS_OF_SOME, {"user_ids": user_ids})
     return [
         Membership(
             account_id=row.account_id,
@@ -141,26 +181,17 @@ def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[M
             joined_at_us=row.joined_at_us,
             is_suspended=row.suspended_at_us is not None,
         )
-        for row in connection.execute(_MEMBERSHIPS, {"user_ids": user_ids})
+        for row in rows
     ]
 
 
 def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
-    query = sa.select(memberships.c.role).where(
-        memberships.c.account_id == account_id, memberships.c.user_id == user_id
-    )
-    return AccountRole(connection.execute(query).scalar() or 0)
+    row = _FIND_ROLE.first(connection, account_id=account_id, user_id=user_id)
+    return AccountRole.NONE if row is None else AccountRole(row.role)
 
 
 def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
-    query = (
-        sa.select(users, memberships.c.role, memberships.c.joined_at_us)
-        .join(memberships, memberships.c.user_id == users.c.user_id)
-        .where(memberships.c.account_id == account_id)
-        .order_by(memberships.c.joined_at_us, users.c.user_id)
-        .limit(limit)
-    )
-    rows = connection.execute(query).all()
+    rows = _MEMBERS.all(connection, account_id=account_id, limit=limit)
     summaries = summarise(connection, [to_user(row) for row in rows])
     return [
         Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)

@@ -216,6 +216,7 @@ def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
     routes = load_routes()
     assert set(routes.classes) == set(CLASSES)
     assert routes.uses_local_model
+    assert routes.bundled_classes == set(routes.classes)
 
 
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
@@ -224,6 +225,7 @@ def test_example_routes_are_good_and_need_no_bundled_model() -> None:
     routes = load_routes(example, dict.fromkeys(names, "secret"))
     assert {route.kind for route in routes.providers.values()} == {"openai", "anthropic", "gemini"}
     assert not routes.uses_local_model
+    assert not routes.bundled_classes
 
 
 def test_bundled_model_is_not_needed_where_nothing_leads_to_it(routes_file: Path) -> None:
