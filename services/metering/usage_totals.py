@@ -44,7 +44,8 @@ class UsageTotals:
         now_us = read_now_us(connection)
         over_us = now_us - now_us % HOUR_US - OVER_AFTER_US
         # The hours of months before it are summed up, or their late charges are pruned.
-        retained_us = max(read_retention(connection)[:2])
+        retention = read_retention(connection)
+        retained_us = max(retention.ledger_pruned_before_us, retention.usage_marked_before_us)
         first_us = max(start_us, over_us - KEPT_FOR_US, retained_us)
         if first_us >= min(end_us, over_us):
             yield from ledger_days.read_class_hours(connection, account_id, start_us, end_us)

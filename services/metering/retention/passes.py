@@ -61,12 +61,14 @@ class Retention:
         log: Log,
         *,
         pause_s: float = PAUSE_S,
+        read_most: int = READ_MOST,
     ) -> None:
         self._database = database
         self._policy = policy
         self._interval_s = interval_s
         self._log = log
         self._pause_s = pause_s
+        self._read_most = read_most
         self._holder = uuid4().hex
         self._leased_at_s = 0.0
         self._holds_done_at_s: float | None = None
@@ -185,7 +187,7 @@ class Retention:
         digest = EntriesDigest(LEDGER_COLUMNS)
 
         def read(connection: Any) -> int | None:
-            rows = closing_store.read_month_entries(connection, entries, READ_MOST)
+            rows = closing_store.read_month_entries(connection, entries, self._read_most)
             if not rows:
                 return None
             text = digest.add(rows)

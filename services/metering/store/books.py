@@ -171,9 +171,9 @@ _PUT_CLAIM: Final = sa.text(
     " WHERE claim.request_id = :found_request"
 ).execution_options(preserve_rowcount=True)
 _INSERT_ACCOUNTS: Final = insert_rows(accounts, AccountBalance.__struct_fields__)
-_UPDATE_ACCOUNTS: Final = update_rows(
-    accounts, "account_id", ["balance_nanos", "held_nanos", "has_spend_limits"], found=["balance_nanos", "held_nanos"]
-)
+_ACCOUNT_CHANGES: Final = ("balance_nanos", "held_nanos", "has_spend_limits")
+_UPDATE_ACCOUNTS: Final = update_rows(accounts, "account_id", _ACCOUNT_CHANGES, found=["balance_nanos", "held_nanos"])
+_changes_of_account: Final = attrgetter("account_id", *_ACCOUNT_CHANGES)
 _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
 # The other columns of a hold never change.
 _HOLD_CHANGES: Final = (
@@ -323,7 +323,7 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     ]
     _put(connection, _INSERT_ACCOUNTS, new_accounts)
     changed_accounts = [
-        (*astuple(account)[:-1], found.balance_nanos, found.held_nanos)
+        (*_changes_of_account(account), found.balance_nanos, found.held_nanos)
         for found in books.found_accounts.values()
         if (account := books.accounts[found.account_id]) != found
     ]

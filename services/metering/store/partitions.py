@@ -5,7 +5,7 @@ partitions do not conflict with.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -36,11 +36,14 @@ def partition_name(month: CalendarMonth) -> str:
     return f"ledger_{str(month).replace('-', '_')}"
 
 
-def create_partition(connection: Any, month: CalendarMonth) -> None:
-    """Creates and attaches the partition of a month, in the caller's transaction."""
+def create_partition(connection: Any, month: CalendarMonth, fill: Callable[[str], None] | None = None) -> None:
+    """Creates and attaches the partition of a month, in the caller's transaction. `fill` may write to the table, whose
+    name it gets, before it has indexes."""
     name = partition_name(month)
+    connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE ledger INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+    if fill is not None:
+        fill(name)
     for statement in (
-        f"CREATE TABLE {name} (LIKE ledger INCLUDING DEFAULTS INCLUDING CONSTRAINTS)",
         f"ALTER TABLE {name} ADD PRIMARY KEY (entry_id)",
         f"CREATE UNIQUE INDEX {name}_books_once ON {name} (kind, request_id)",
         f"CREATE INDEX {name}_by_account ON {name} (account_id, entry_id)",

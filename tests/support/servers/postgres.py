@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -25,8 +25,9 @@ NOBODY = 65534
 class Postgres:
     """One server on a unix socket in a temporary folder. `durable` is for measurements: tests do without disk syncs."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self._durable = durable
+        self._settings = settings or {}
         self._numbers = count(1)
         self._user_id = NOBODY if os.geteuid() == 0 else None
 
@@ -40,6 +41,7 @@ class Postgres:
         settings = {"listen_addresses": "", "unix_socket_directories": str(self._folder), "max_connections": "200"}
         if not self._durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+        settings |= self._settings
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
         self._process = self._start([binaries / "postgres", "-D", self._folder / "data", *options])
         self._wait_until_ready()

@@ -48,21 +48,24 @@ def test_index_that_an_interrupted_build_left_is_built_again(database: Database)
     assert validity_of(database) == [True]
 
 
+def migrations_up_to(last: int, folder: Path) -> Path:
+    """Copies the first scripts of metering; later ones change the same tables."""
+    (folder / "versions").mkdir(parents=True)
+    for script in sorted((MIGRATIONS / "versions").glob("v*.py"))[:last]:
+        (folder / "versions" / script.name).write_bytes(script.read_bytes())
+    (folder / "env.py").write_bytes((MIGRATIONS / "env.py").read_bytes())
+    return folder
+
+
 def test_migration_finds_the_index_of_an_existing_ledger_built(postgres_url: str, tmp_path: Path) -> None:
     database = Database(postgres_url, "metering")
-    before = tmp_path / "versions"
-    before.mkdir()
-    for script in (MIGRATIONS / "versions").glob("v000[1-5]_*.py"):
-        (before / script.name).write_bytes(script.read_bytes())
-    (tmp_path / "env.py").write_bytes((MIGRATIONS / "env.py").read_bytes())
-    database.migrate(tmp_path)
+    database.migrate(migrations_up_to(5, tmp_path / "before"))
     statements: list[str] = []
     sa.event.listen(database.engine, "before_cursor_execute", lambda c, cursor, text, *_: statements.append(text))
-    database.migrate(MIGRATIONS)
+    database.migrate(migrations_up_to(6, tmp_path / "after"))
     database.close()
     built = [text for text in statements if "INDEX" in text and "ledger_by_account" in text]
-    # Later ones divide the ledger into partitions.
-    assert built[:2] == [
+    assert built == [
         "CREATE INDEX CONCURRENTLY ledger_by_account ON ledger (account_id, entry_id)",
         "CREATE INDEX IF NOT EXISTS ledger_by_account ON ledger (account_id, entry_id)",
     ]
