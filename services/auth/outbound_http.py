@@ -24,7 +24,7 @@ _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 Resolve = Callable[[str, int], list[str]]
 
 
-class Failure(StrEnum):
+class RequestFailure(StrEnum):
     """Says why there is no response: nothing of what the other end sent."""
 
     HOST_UNKNOWN = "the host name is not known"
@@ -37,7 +37,7 @@ class Failure(StrEnum):
 
 
 class RequestFailed(Exception):
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: RequestFailure) -> None:
         super().__init__(failure.value)
         self.failure = failure
 
@@ -96,7 +96,7 @@ class OutboundHttp:
             # Whoever sends a byte now and then would hold the thread.
             attempt.abort()
             running.add_done_callback(lambda future: future.cancelled() or future.exception())
-            raise RequestFailed(Failure.TIMEOUT) from None
+            raise RequestFailed(RequestFailure.TIMEOUT) from None
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -120,10 +120,10 @@ class OutboundHttp:
         try:
             addresses = self._resolve(host, port)
         except OSError:
-            raise RequestFailed(Failure.HOST_UNKNOWN) from None
+            raise RequestFailed(RequestFailure.HOST_UNKNOWN) from None
         if not addresses or not (self.allows_private or all(map(is_public, addresses))):
             # A host that is both here and there is not trusted at all.
-            raise RequestFailed(Failure.NOT_PUBLIC)
+            raise RequestFailed(RequestFailure.NOT_PUBLIC)
         return addresses
 
     def _connect_to_any(self, addresses: Sequence[str], port: int) -> socket.socket:
@@ -160,16 +160,16 @@ class _Attempt:
         try:
             self._socket = self._client.connect(self._parts)
             if self._is_aborted:
-                raise RequestFailed(Failure.TIMEOUT)
+                raise RequestFailed(RequestFailure.TIMEOUT)
             return self._exchange(self._socket)
         except ssl.SSLError:
-            raise RequestFailed(Failure.TLS) from None
+            raise RequestFailed(RequestFailure.TLS) from None
         except TimeoutError:
-            raise RequestFailed(Failure.TIMEOUT) from None
+            raise RequestFailed(RequestFailure.TIMEOUT) from None
         except OSError:
-            raise RequestFailed(Failure.CONNECTION) from None
+            raise RequestFailed(RequestFailure.CONNECTION) from None
         except http.client.HTTPException:
-            raise RequestFailed(Failure.NOT_HTTP) from None
+            raise RequestFailed(RequestFailure.NOT_HTTP) from None
         finally:
             if self._socket is not None:
                 self._socket.close()
@@ -193,5 +193,5 @@ class _Attempt:
         with connection.getresponse() as response:
             content = response.read(most + 1) if most else b""
             if len(content) > most:
-                raise RequestFailed(Failure.TOO_LARGE)
+                raise RequestFailed(RequestFailure.TOO_LARGE)
             return response.status, content

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.auth.outbound_http import Failure, OutboundHttp, RequestFailed, is_public
+from services.auth.outbound_http import OutboundHttp, RequestFailed, RequestFailure, is_public
 
 CONTENT = b"x" * 1_000
 
@@ -55,7 +55,7 @@ async def test_the_content_is_read_up_to_the_limit(port: int) -> None:
     assert await get(url, "127.0.0.1") == (200, CONTENT)
     with pytest.raises(RequestFailed) as failed:
         await get(url, "127.0.0.1", response_bytes_most=999)
-    assert failed.value.failure is Failure.TOO_LARGE
+    assert failed.value.failure is RequestFailure.TOO_LARGE
 
 
 async def test_where_only_the_status_is_wanted_nothing_is_read(port: int) -> None:
@@ -68,7 +68,7 @@ async def test_a_host_of_which_one_address_answers_is_reached(port: int) -> None
     assert status == 200
     with pytest.raises(RequestFailed) as failed:
         await get(f"http://issuer.example.ca:{port}/", "127.0.0.2", "127.0.0.3")
-    assert failed.value.failure is Failure.CONNECTION
+    assert failed.value.failure is RequestFailure.CONNECTION
 
 
 @pytest.mark.parametrize(
