@@ -134,6 +134,10 @@ screenshots: .venv/dev ## Take pictures of the console's pages, in build/screens
 console-figures: .venv/dev ## Measure the console's pages: weight, first paint, CPU time, memory, revocation (a minute)
 	@$(BIN)/python -m bench.console
 
+.PHONY: first-answer
+first-answer: .venv/dev ## Time a newcomer's way from `legato up` to the first words of an answer in the playground
+	@$(BIN)/python -m bench.console.first_answer
+
 LIGHTHOUSE := lighthouse@13.5.0
 
 .PHONY: lighthouse

@@ -20,11 +20,6 @@ from tests.console.harness import COOKIE, ConsoleHarness
 
 COMMAND: Final = Path(__file__).parents[3] / "build/lighthouse/node_modules/lighthouse/cli/index.js"
 CATEGORIES: Final = ("performance", "accessibility", "best-practices")
-PAGES: Final = (
-    "overview", "keys", "key-new", "usage", "requests", "receipt", "credit", "playground", "memory", "documents",
-    "security", "settings",
-)  # fmt: skip
-OPERATOR_PAGES: Final = ("status", "accounts", "routes", "ledger")
 SESSION: Final = "the-visitor"
 TIMEOUT_S: Final = 300
 
@@ -37,10 +32,20 @@ def main(names: list[str]) -> None:
         browser = launch(play, [f"--remote-debugging-port={port}"])
         sys.stdout.write("| Page | Performance | Accessibility | Best practices | Blocking time | Layout shift |\n")
         sys.stdout.write("|---|---|---|---|---|---|\n")
-        for name in names or (*PAGES, *(f"operator-{each}" for each in OPERATOR_PAGES)):
+        for name in names or _every_page():
             _show(name, _judge(console, port, name))
         browser.close()
         console.stop()
+
+
+def _every_page() -> list[str]:
+    """Returns the first state of each address."""
+    paths = {f"operator-{name}": path for name, (path, _) in OPERATOR_STATES.items()}
+    paths |= {name: path for name, (path, _) in STATES.items()}
+    first: dict[str, str] = {}
+    for name, path in paths.items():
+        first.setdefault(path.partition("?")[0], name)
+    return list(first.values())
 
 
 def _judge(console: ConsoleHarness, port: int, name: str) -> Any:
