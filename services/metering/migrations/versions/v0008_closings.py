@@ -133,10 +133,9 @@ def prepare_concurrently(connection: Any) -> None:
 
 
 def _proved_bound_us(connection: Any) -> int | None:
-    definition = connection.exec_driver_sql(
-        "SELECT pg_get_constraintdef(oid) FROM pg_constraint"
-        f" WHERE conrelid = to_regclass('ledger') AND conname = '{BOUND_CHECK}' AND convalidated"  # noqa: S608 - ours
-    ).scalar()
+    its_own = f"conrelid = to_regclass('ledger') AND conname = '{BOUND_CHECK}' AND convalidated"
+    query = f"SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE {its_own}"  # noqa: S608 - ours
+    definition = connection.exec_driver_sql(query).scalar()
     return None if definition is None else int(re.findall(r"\d+", definition)[0])
 
 
