@@ -17,6 +17,7 @@ from services.metering.retention.closed_months import find_chain_violations
 from services.metering.store import checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.store.reports import HoldCounts, count_holds
+from services.metering.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
 
 # The first ones are what a reader needs.
 LINES_MOST: Final = 1000
@@ -40,8 +41,37 @@ CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
     (checks.spends_against_usage, "account {0}, key {1!r}: what its spend limits count differs from its usage"),
     (checks.wrong_costs, "request {0}: booked at {1} nanos, its tokens cost {2}"),
 )
+# Those that decide on each request by itself.
+_OF_REQUESTS: Final = frozenset(
+    {
+        checks.repeated_entries,
+        checks.repeated_counts,
+        checks.holds_against_ledger,
+        checks.entries_on_other_terms,
+        checks.charged_voids,
+        checks.unbooked_settlements,
+        checks.overcharged_requests,
+        checks.entries_without_price,
+        checks.wrong_costs,
+    }
+)
+
+
+class _Check(NamedTuple):
+    line: str
+    whole: Any
+    # If each request is decided on by itself: the check of suspects, and that of entries without a request.
+    of_suspects: Any = None
+    of_credits: Any = None
+
+
 # Built once: that takes longer than to run them on a small ledger.
-_FULL_AUDIT: Final = tuple((check(ALL_ROWS), line) for check, line in CHECKS)
+_FULL_AUDIT: Final = tuple(
+    _Check(line, check(ALL_ROWS), check(SUSPECT_ROWS), check(CREDIT_ROWS) if check is checks.repeated_entries else None)
+    if check in _OF_REQUESTS
+    else _Check(line, check(ALL_ROWS))
+    for check, line in CHECKS
+)
 
 
 async def audit(database: Database) -> list[str]:
@@ -53,8 +83,21 @@ def find_violations(connection: Any) -> list[str]:
     """Verifies the chain of closings, and audits everything since the last one."""
     checks.expect_full_tables(connection)
     scope = checks.read_scope(connection)
-    found = chain(find_chain_violations(connection), _violations(connection, _FULL_AUDIT, scope.parameters))
+    found = chain(find_chain_violations(connection), _open_violations(connection, scope))
     return list(islice(found, LINES_MOST))
+
+
+def _open_violations(connection: Any, scope: checks.AuditScope) -> Iterator[str]:
+    suspects = find_suspects(connection, scope)
+    for line, whole, of_suspects, of_credits in _FULL_AUDIT:
+        if suspects is None or of_suspects is None:
+            yield from _violations(connection, [(whole, line)], scope.parameters)
+            continue
+        if of_credits is not None:
+            yield from _violations(connection, [(of_credits, line)], scope.parameters)
+        for parameters in portions(suspects, scope):
+            with by_request(connection):
+                yield from _violations(connection, [(of_suspects, line)], parameters)
 
 
 def find_violations_of(connection: Any, account_id: str) -> list[str]:

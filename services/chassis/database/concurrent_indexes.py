@@ -2,11 +2,12 @@
 
 Migrations run in one transaction, in which PostgreSQL builds an index under a lock that every write waits for: minutes,
 for a large table. So a script may name indexes as `BUILT_CONCURRENTLY`: they are built before the transaction, and the
-script itself creates those that are still missing, which is all of them for a new database.
+script itself creates those that are still missing, which is all of them for a new database. What else would read a
+large table under such a lock, a script may do in `prepare_concurrently`, which must find out what is left to do.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import sqlalchemy as sa
@@ -22,8 +23,14 @@ _IS_VALID: Final = sa.text(
 )
 
 
-def build_concurrently(engine: sa.Engine, schema: str, indexes: Iterable[Indexes]) -> None:
-    """Builds the indexes whose tables exist. Replicas that start at the same time take turns."""
+def build_concurrently(
+    engine: sa.Engine,
+    schema: str,
+    indexes: Iterable[Indexes],
+    preparations: Iterable[Callable[[sa.Connection], None]] = (),
+) -> None:
+    """Builds the indexes whose tables exist, and runs preparations, each statement in a transaction of its own.
+    Replicas that start at the same time take turns."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         # Not a waiting lock: PostgreSQL would wait for the transaction that waits for it, and deadlock.
         lock = sa.text("SELECT pg_try_advisory_lock(hashtext(:name))").bindparams(name=f"legato:{schema}:indexes")
@@ -35,6 +42,8 @@ def build_concurrently(engine: sa.Engine, schema: str, indexes: Iterable[Indexes
                 for name, (table, columns) in some.items():
                     if table in tables:
                         _build(connection, schema, name, f"{table} ({columns})")
+            for prepare in preparations:
+                prepare(connection)
         finally:
             connection.execute(sa.text("SELECT pg_advisory_unlock_all()"))
 

@@ -287,9 +287,12 @@ class Database:
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         if not self.is_sqlite:
             with _outage_reasons(), self._translated_outages(writes=True):
-                scripts = ScriptDirectory.from_config(config).walk_revisions()
-                found = [getattr(script.module, "BUILT_CONCURRENTLY", {}) for script in scripts]
-                build_concurrently(self.engine, self.schema, found)
+                modules = [script.module for script in ScriptDirectory.from_config(config).walk_revisions()]
+                indexes = [getattr(module, "BUILT_CONCURRENTLY", {}) for module in modules]
+                preparing = [
+                    module.prepare_concurrently for module in modules if hasattr(module, "prepare_concurrently")
+                ]
+                build_concurrently(self.engine, self.schema, indexes, preparing)
         with _outage_reasons(), self._translated_outages(writes=True), self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")

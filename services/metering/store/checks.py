@@ -27,6 +27,8 @@ from services.metering.store.tables import (
 
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512
+# Of PostgreSQL, for each step of a query.
+AUDIT_WORK_MEM: Final = "32MB"
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
@@ -49,38 +51,36 @@ class BookRows(NamedTuple):
 
 
 # The state is a literal, so that every plan can use the partial index of live holds.
-_IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
 # The period that is audited, as `AuditScope.parameters` has it.
-_OPEN_US: Final = sa.bindparam("open_us", type_=sa.BigInteger)
-_IS_OPEN: Final = sa.and_(
-    ledger.c.recorded_at_us >= _OPEN_US, ledger.c.entry_id > sa.bindparam("after_id", type_=sa.BigInteger)
+OPEN_US: Final = sa.bindparam("open_us", type_=sa.BigInteger)
+IS_OPEN: Final = sa.and_(
+    ledger.c.recorded_at_us >= OPEN_US, ledger.c.entry_id > sa.bindparam("after_id", type_=sa.BigInteger)
 )
-_PRUNED_IDS: Final = sa.bindparam("pruned_ids", expanding=True, type_=sa.Text)
+PRUNED_IDS: Final = sa.bindparam("pruned_ids", expanding=True, type_=sa.Text)
 _CROSSING_IDS: Final = sa.bindparam("crossing_ids", expanding=True, type_=sa.Text)
-_WAS_CHARGED_BEFORE: Final = sa.and_(
+WAS_CHARGED_BEFORE: Final = sa.and_(
     ledger.c.kind == sa.literal_column("'charge'"),
     ledger.c.request_id.in_(_CROSSING_IDS),
-    ledger.c.recorded_at_us < _OPEN_US,
+    ledger.c.recorded_at_us < OPEN_US,
 )
-_IS_AUDITED: Final = sa.and_(
-    sa.or_(_IS_LIVE, holds.c.resolved_at_us >= _OPEN_US), holds.c.request_id.not_in(_PRUNED_IDS)
-)
+IS_AUDITED: Final = sa.and_(sa.or_(IS_LIVE, holds.c.resolved_at_us >= OPEN_US), holds.c.request_id.not_in(PRUNED_IDS))
 _IS_OPENING: Final = account_closings.c.month_us == sa.bindparam("closed_month_us", type_=sa.BigInteger)
-_IS_OPEN_HOUR: Final = usage_hours.c.hour_us >= _OPEN_US
+_IS_OPEN_HOUR: Final = usage_hours.c.hour_us >= OPEN_US
 
 
 def _booked(entries: sa.Select[Any]) -> sa.Subquery:
-    known = entries.where(ledger.c.request_id.not_in(_PRUNED_IDS))
-    return sa.union_all(known, sa.select(ledger).where(_WAS_CHARGED_BEFORE)).subquery()
+    known = entries.where(ledger.c.request_id.not_in(PRUNED_IDS))
+    return sa.union_all(known, sa.select(ledger).where(WAS_CHARGED_BEFORE)).subquery()
 
 
-_OPEN_ENTRIES: Final = sa.select(ledger).where(_IS_OPEN)
+_OPEN_ENTRIES: Final = sa.select(ledger).where(IS_OPEN)
 ALL_ROWS: Final = BookRows(
     accounts,
     sa.select(account_closings).where(_IS_OPENING).subquery(),
-    sa.select(holds).where(_IS_AUDITED).subquery(),
-    sa.select(holds).where(_IS_LIVE).subquery(),
+    sa.select(holds).where(IS_AUDITED).subquery(),
+    sa.select(holds).where(IS_LIVE).subquery(),
     claims,
     _OPEN_ENTRIES.subquery(),
     _booked(_OPEN_ENTRIES),
@@ -97,15 +97,15 @@ def rows_of_account(account_id: str) -> BookRows:
         sa.select(table).where(table.c.account_id == account_id)
         for table in (accounts, account_closings, claims, ledger, usage_hours, spends)
     )
-    its_entries = its_ledger.where(_IS_OPEN)
-    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(BILLED), _IS_OPEN)
+    its_entries = its_ledger.where(IS_OPEN)
+    is_billed = sa.and_(ledger.c.account_id == account_id, ledger.c.kind.in_(BILLED), IS_OPEN)
     is_crossing = sa.and_(holds.c.request_id.in_(_CROSSING_IDS), holds.c.account_id == account_id)
     is_booked = sa.or_(holds.c.request_id.in_(sa.select(ledger.c.request_id).where(is_billed)), is_crossing)
-    booked = sa.select(holds).where(is_booked, holds.c.request_id.not_in(_PRUNED_IDS))
-    live = sa.select(holds).where(_IS_LIVE, holds.c.account_id == account_id)
+    booked = sa.select(holds).where(is_booked, holds.c.request_id.not_in(PRUNED_IDS))
+    live = sa.select(holds).where(IS_LIVE, holds.c.account_id == account_id)
     has_entry = sa.exists().where(is_billed, ledger.c.request_id == holds.c.request_id)
-    known = its_entries.where(ledger.c.request_id.not_in(_PRUNED_IDS))
-    before = its_ledger.where(_WAS_CHARGED_BEFORE)
+    known = its_entries.where(ledger.c.request_id.not_in(PRUNED_IDS))
+    before = its_ledger.where(WAS_CHARGED_BEFORE)
     return BookRows(
         its_accounts.subquery(),
         its_openings.where(_IS_OPENING).subquery(),
@@ -165,7 +165,7 @@ def _is_billed(entries: sa.FromClause) -> sa.ColumnElement[bool]:
     return entries.c.kind.in_(BILLED)
 
 
-def _is_its_price(entries: sa.FromClause) -> sa.ColumnElement[bool]:
+def is_its_price(entries: sa.FromClause) -> sa.ColumnElement[bool]:
     return sa.and_(prices.c.version == entries.c.price_version, prices.c.class_id == entries.c.class_id)
 
 
@@ -255,9 +255,9 @@ def unbooked_settlements(rows: BookRows) -> sa.Select[Any]:
     """Returns settled requests without any charge entry, not even of zero."""
     hold = rows.holds.c
     # Not a range of ids: SQLite is to find each by its request.
-    is_recent = ledger.c.recorded_at_us >= _OPEN_US
+    is_recent = ledger.c.recorded_at_us >= OPEN_US
     is_booked = sa.exists().where(ledger.c.request_id == hold.request_id, _is_charge(ledger), is_recent)
-    is_of_period = sa.or_(hold.counted_hour_us.is_(None), hold.counted_hour_us >= _OPEN_US)
+    is_of_period = sa.or_(hold.counted_hour_us.is_(None), hold.counted_hour_us >= OPEN_US)
     query = sa.select(hold.request_id).where(hold.state == "settled", is_of_period, ~is_booked)
     return query.order_by(hold.request_id)
 
@@ -282,7 +282,7 @@ def counters_against_ledger(rows: BookRows) -> sa.Select[Any]:
         sa.select(*(counter[name] for name in (*keys, *names)), counter.cost_nanos, counter.loss_nanos),
         sa.select(
             *(entry[name] for name in keys), *(-entry[name] for name in names), entry.customer_nanos, entry.loss_nanos
-        ).where(_is_charge(rows.ledger), entry.hour_us >= _OPEN_US),
+        ).where(_is_charge(rows.ledger), entry.hour_us >= OPEN_US),
     ).subquery()
     differ = sa.or_(*(sa.func.sum(both.c[name]) != 0 for name in (*names, "cost_nanos", "loss_nanos")))
     columns = [both.c[name] for name in keys]
@@ -306,21 +306,14 @@ def entries_without_price(rows: BookRows) -> sa.Select[Any]:
     entry = rows.booked.c
     return (
         sa.select(entry.kind, entry.request_id, entry.class_id, entry.price_version)
-        .outerjoin(prices, _is_its_price(rows.booked))
+        .outerjoin(prices, is_its_price(rows.booked))
         .where(_is_billed(rows.booked), prices.c.version.is_(None))
         .order_by(entry.request_id)
     )
 
 
-def wrong_costs(rows: BookRows) -> sa.Select[Any]:
-    """Returns request, its booked amount, and the cost of its tokens by the price of its version, where they differ.
-    Prices are split at a million: whole products would overflow the integers."""
-    entry = rows.booked.c
-    prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
-        # PostgreSQL sums integers to decimals.
-        sa.cast(sa.func.sum(entry[name]), sa.BigInteger)
-        for name in (*_TOKENS, "revenue_nanos")
-    )
+def cost_expression(prompt_tokens: Any, cached_tokens: Any, completion_tokens: Any) -> sa.ColumnElement[int]:
+    """Builds the cost of tokens. Prices are split at a million: whole products would overflow the integers."""
     parts = (
         (prompt_tokens - cached_tokens, prices.c.input_nanos_per_million),
         (cached_tokens, prices.c.cached_input_nanos_per_million),
@@ -328,11 +321,22 @@ def wrong_costs(rows: BookRows) -> sa.Select[Any]:
     )
     whole_nanos = sum((tokens * (price // MILLION) for tokens, price in parts), start=sa.literal(0, sa.BigInteger))
     millionths = sum((tokens * (price % MILLION) for tokens, price in parts), start=sa.literal(0, sa.BigInteger))
-    cost_nanos = whole_nanos + (millionths + (MILLION - 1)) // MILLION
+    return whole_nanos + (millionths + (MILLION - 1)) // MILLION
+
+
+def wrong_costs(rows: BookRows) -> sa.Select[Any]:
+    """Returns request, its booked amount, and the cost of its tokens by the price of its version, where they differ."""
+    entry = rows.booked.c
+    prompt_tokens, cached_tokens, completion_tokens, booked_nanos = (
+        # PostgreSQL sums integers to decimals.
+        sa.cast(sa.func.sum(entry[name]), sa.BigInteger)
+        for name in (*_TOKENS, "revenue_nanos")
+    )
+    cost_nanos = cost_expression(prompt_tokens, cached_tokens, completion_tokens)
     price_columns = [column for column in prices.c if column is not prices.c.class_id]
     return (
         sa.select(entry.request_id, booked_nanos, cost_nanos)
-        .join(prices, _is_its_price(rows.booked))
+        .join(prices, is_its_price(rows.booked))
         .where(_is_billed(rows.booked))
         .group_by(entry.request_id, entry.class_id, *price_columns)
         .having(booked_nanos != cost_nanos)
@@ -379,9 +383,10 @@ def spends_against_usage(rows: BookRows) -> sa.Select[Any]:
 
 def expect_full_tables(connection: sa.Connection) -> None:
     """Disables nested loops in PostgreSQL, whose statistics may predate most rows: with them an audit of 20,000 chats
-    took 10 s, and less than a second without."""
+    took 10 s, and less than a second without. With its default of memory it would write what it joins to disk."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql("SET LOCAL enable_nestloop = off")
+        connection.exec_driver_sql(f"SET LOCAL work_mem = '{AUDIT_WORK_MEM}'")
 
 
 def stream(connection: sa.Connection, check: sa.Select[Any], parameters: dict[str, Any]) -> Iterator[sa.Row[Any]]:

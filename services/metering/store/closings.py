@@ -138,6 +138,10 @@ def read_month_entries(connection: sa.Connection, entries: EntryRange, most: int
     driver: Any = connection.connection.driver_connection
     cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(binary=True)
     month = entries.month
+    if connection.dialect.name == "postgresql":
+        # A new partition has no statistics yet: each portion would be searched for in all of it.
+        names = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
+        cursor.execute("SELECT " + ", ".join(f"set_config('{name}', 'off', true)" for name in names))
     cursor.execute(
         f"SELECT {_COLUMNS} FROM ledger WHERE entry_id > {entries.after_id} AND entry_id <= {entries.last_id}"
         f" AND recorded_at_us >= {month.start_us} AND recorded_at_us < {month.ends_us} ORDER BY entry_id LIMIT {most}"

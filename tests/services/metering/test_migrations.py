@@ -101,5 +101,44 @@ async def test_ledger_of_postgresql_becomes_the_first_partition_and_goes_on(post
     assert await audit(database) == []
     with database.transaction(writes=False) as connection:
         names = [partition.name for partition in list_partitions(connection)]
-    assert (names[0], len(names)) == ("ledger_first", 4)
+    # The first has this month and the next.
+    assert (names[0], len(names)) == ("ledger_first", 3)
+    database.close()
+
+
+def test_ledger_of_postgresql_is_attached_without_being_read_while_writes_wait(postgres_url: str) -> None:
+    database = Database(postgres_url, "metering")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("CREATE SCHEMA metering")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0007")
+        connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
+        # What an earlier attempt left: the month that it was made in is over.
+        left = "ADD CONSTRAINT ledger_is_of_first_partition CHECK (recorded_at_us < 100)"
+        connection.exec_driver_sql(f"ALTER TABLE ledger {left}")
+    database.engine.dispose()
+    said: list[tuple[str, str]] = []
+    statements: list[str] = []
+
+    @sa.event.listens_for(database.engine, "connect")
+    def listen(connection: Any, record: Any) -> None:
+        record.driver_connection.execute("SET client_min_messages = debug1")
+        record.driver_connection.commit()
+        record.driver_connection.add_notice_handler(
+            lambda notice: said.append((statements[-1], notice.message_primary))
+        )
+
+    sa.event.listen(database.engine, "before_cursor_execute", lambda c, cursor, text, *_: statements.append(text))
+    database.migrate(MIGRATIONS)
+    [attach] = [text for text in statements if "ATTACH PARTITION ledger_first" in text]
+    # Otherwise it says that it verifies the table.
+    implied = 'partition constraint for table "ledger_first" is implied by existing constraints'
+    assert [message for text, message in said if text == attach and "ledger_first" in message] == [implied]
+    validate = next(number for number, text in enumerate(statements) if "VALIDATE CONSTRAINT" in text)
+    assert validate < next(number for number, text in enumerate(statements) if "RENAME TO ledger_first" in text)
+    with database.transaction(writes=False) as connection:
+        checks = connection.exec_driver_sql("SELECT count(*) FROM pg_constraint WHERE conname LIKE '%%first_partition'")
+        assert checks.scalar_one() == 0
     database.close()

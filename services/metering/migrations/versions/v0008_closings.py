@@ -1,11 +1,14 @@
 """Creates closings of months and the state of retention; PostgreSQL's ledger becomes partitioned by month.
 
-The table of today becomes the first partition, with all of its rows and indexes: nothing is copied. What a unique index
+The table of today becomes the first partition, with all of its rows and indexes: nothing is copied, and nothing is read
+while writes wait: a check that was validated before proves that all rows are within its bounds. What a unique index
 cannot guard across partitions (one entry of each kind for a request) is guarded within each, and by the hold's state.
 SQLite's ledger stays one table, whose rows may be deleted once their month was marked as pruned.
 """
 
+import re
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,6 +25,8 @@ revision = "0008"
 down_revision = "0007"
 
 MONTHS_AHEAD = 3
+# The check that proves the bounds of the first partition, until it is one.
+BOUND_CHECK = "ledger_is_of_first_partition"
 MONTH_SUMS = (
     "entries", "granted_nanos", "adjusted_nanos", "charged_nanos", "loss_nanos",
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens",
@@ -112,10 +117,34 @@ def _guard_postgresql() -> None:
     )
 
 
+def prepare_concurrently(connection: Any) -> None:
+    """Has PostgreSQL verify, while writes go on, that all entries were recorded before the end of next month: also if
+    this month ends before the migration runs, no entry is refused."""
+    is_table = "SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('ledger')"
+    this_month, next_month = months_from(datetime.now(UTC), 2)
+    if not connection.exec_driver_sql(is_table).scalar() or (_proved_bound_us(connection) or 0) >= this_month.ends_us:
+        return
+    for statement in (
+        f"ALTER TABLE ledger DROP CONSTRAINT IF EXISTS {BOUND_CHECK}",
+        f"ALTER TABLE ledger ADD CONSTRAINT {BOUND_CHECK} CHECK (recorded_at_us < {next_month.ends_us}) NOT VALID",
+        f"ALTER TABLE ledger VALIDATE CONSTRAINT {BOUND_CHECK}",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+def _proved_bound_us(connection: Any) -> int | None:
+    its_own = f"conrelid = to_regclass('ledger') AND conname = '{BOUND_CHECK}' AND convalidated"
+    query = f"SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE {its_own}"  # noqa: S608 - ours
+    definition = connection.exec_driver_sql(query).scalar()
+    return None if definition is None else int(re.findall(r"\d+", definition)[0])
+
+
 def _partition() -> None:
     connection = op.get_bind()
     first = FIRST_PARTITION
     this_month, *months = months_from(datetime.now(UTC), 1 + MONTHS_AHEAD)
+    # Of a new database the table is empty.
+    bound_us = max(_proved_bound_us(connection) or 0, this_month.ends_us)
     last_id = connection.exec_driver_sql("SELECT coalesce(max(entry_id), 0) FROM ledger").scalar_one()
     for statement in (
         f"ALTER TABLE ledger RENAME TO {first}",
@@ -126,9 +155,11 @@ def _partition() -> None:
         ),
         f"CREATE SEQUENCE ledger_entry_id_seq START {last_id + 1}",
         f"CREATE TABLE ledger (LIKE {first} INCLUDING CONSTRAINTS) PARTITION BY RANGE (recorded_at_us)",
+        f"ALTER TABLE ledger DROP CONSTRAINT IF EXISTS {BOUND_CHECK}",
         "ALTER TABLE ledger ALTER COLUMN entry_id SET DEFAULT nextval('ledger_entry_id_seq')",
         "ALTER SEQUENCE ledger_entry_id_seq OWNED BY ledger.entry_id",
-        f"ALTER TABLE ledger ATTACH PARTITION {first} FOR VALUES FROM (MINVALUE) TO ({this_month.ends_us})",
+        f"ALTER TABLE ledger ATTACH PARTITION {first} FOR VALUES FROM (MINVALUE) TO ({bound_us})",
+        f"ALTER TABLE {first} DROP CONSTRAINT IF EXISTS {BOUND_CHECK}",
         # Of the first partition the existing ones are used.
         "CREATE INDEX ledger_by_account ON ledger (account_id, entry_id)",
         f"CREATE INDEX ledger_credits_by_account ON ledger ({RARE_BY_ACCOUNT}",
@@ -137,4 +168,5 @@ def _partition() -> None:
         connection.exec_driver_sql(statement)
     guard_partition(connection, "ledger")
     for month in months:
-        create_partition(connection, month)
+        if month.start_us >= bound_us:
+            create_partition(connection, month)
