@@ -119,7 +119,8 @@ class OutboundHttp:
     def _addresses_of(self, host: str, port: int) -> Sequence[str]:
         try:
             addresses = self._resolve(host, port)
-        except OSError:
+        except (OSError, UnicodeError):
+            # A label that is empty or too long cannot even be asked for.
             raise RequestFailed(RequestFailure.HOST_UNKNOWN) from None
         if not addresses or not (self.allows_private or all(map(is_public, addresses))):
             # A host that is both here and there is not trusted at all.
@@ -184,7 +185,8 @@ class _Attempt:
 
     def _exchange(self, connected: socket.socket) -> tuple[int, bytes]:
         parts, most = self._parts, self._client.response_bytes_most
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        # With any port: without one, the last part of an IPv6 address would be taken for it.
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 443)
         connection.sock = connected
         # Without the port that the scheme implies.
         headers = {"host": parts.netloc, "connection": "close", **self._headers}

@@ -1,4 +1,4 @@
-"""What somebody changed in an account, other than by chatting and paying: a record for the audit log."""
+"""A record for the audit log: somebody changed an account, other than by chatting and paying."""
 
 from typing import Final, Literal, NamedTuple, TypeVar
 
