@@ -6,8 +6,8 @@ Its row names that of the other key, which counts for both. Few rows do.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0011"
+down_revision = "0010"
 
 
 def upgrade() -> None:
