@@ -330,7 +330,7 @@ class SpendBook:
                         self._past[past] += charged_nanos
 
     def limits_of(self, account_id: str, key_id: str) -> SpendLimits:
-        spend = self.spends.get(spend_id(account_id, key_id))
+        spend = self.spends.get(self._subject_id(account_id, key_id))
         return SpendLimits() if spend is None else spend.limits
 
     def set_limits(self, operation: SetSpendLimits) -> Spend:
