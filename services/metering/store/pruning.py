@@ -23,6 +23,10 @@ _CREDIT_COLUMNS: Final = tuple(column.name for column in pruned_credits.c)
 _KEEP_CREDITS: Final = insert_rows(pruned_credits, _CREDIT_COLUMNS, "ON CONFLICT (kind, request_id) DO NOTHING")
 
 
+# Before the first pass.
+NOBODY: Final = ""
+
+
 def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
     """Takes the lease, or renews it; returns whether the holder has it."""
     now_us = read_now_us(connection)
@@ -36,7 +40,7 @@ def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
 def has_lease(connection: sa.Connection, holder: str) -> bool:
     """Returns whether nobody else has taken the lease. Nobody can, until the caller's transaction ends: what it writes
     is not what another process is writing as well."""
-    return bool(connection.scalar(sa.select(retention.c.lease_holder).with_for_update()) == holder)
+    return connection.scalar(sa.select(retention.c.lease_holder).with_for_update()) in (holder, NOBODY)
 
 
 def mark(connection: sa.Connection, name: str, before_us: int) -> None:
