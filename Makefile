@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do. Who has none left
 # takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
 TEST_PROCESSES ?= 4
-CHECK_PROCESSES ?= 2
+CHECK_PROCESSES ?= 4
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 COVERAGE := --cov --cov-report= --cov-fail-under=0
 STUBBED := $(shell find protos -name '*.proto')

@@ -38,12 +38,15 @@ TESTS = Path(__file__).parent
 # The slowest first, so that no worker is left alone with them at the end.
 LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
+UNTRACED_FOLDERS = SERVICE_FOLDERS | {"contracts", "support"}
+BROWSER_FOLDER = TESTS / "console" / "browser"
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
     "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
+IS_TRACED = pytest.StashKey[bool]()
 COVERAGE = pytest.StashKey[Coverage]()
 
 
@@ -61,21 +64,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    # Tests in these folders run the product in other processes, which are not measured; and what ran on SQLite need not
-    # be measured once more on PostgreSQL.
-    is_elsewhere = item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS
-    # An example of Hypothesis runs the same lines as a hundred others, and each line of Hypothesis itself.
-    has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    is_repeated = has_examples or _is_on_postgresql(item) or item.get_closest_marker("untraced")
-    is_traced = not (is_elsewhere or is_repeated)
-    item.session.stash[COVERAGE].measure(on=is_traced)
+    item.session.stash[COVERAGE].measure(on=item.stash[IS_TRACED])
     return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Saves the unit lane the import of folders that have no part in it."""
-    if config.getoption("markexpr").startswith("unit") and collection_path.parent == TESTS:
-        return collection_path.name in SERVICE_FOLDERS or None
+    if config.getoption("markexpr").startswith("unit"):
+        is_apart = collection_path.parent == TESTS and collection_path.name in SERVICE_FOLDERS
+        return is_apart or collection_path == BROWSER_FOLDER or None
     return None
 
 
@@ -85,12 +82,31 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    traced: set[tuple[Path, str]] = set()
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        function = (item.path, item.originalname)
+        # Most lines of a test's first case are those of its others.
+        item.stash[IS_TRACED] = function not in traced and _is_worth_tracing(item)
+        if item.stash[IS_TRACED]:
+            traced.add(function)
     items.sort(key=lambda item: LANES.index(item.stash[LANE]))
+
+
+def _is_worth_tracing(item: pytest.Function) -> bool:
+    """Decides if a test's lines are worth the time: traced, Python runs at less than half its speed.
+
+    Tests of the service run the product in other processes, which are not traced. What ran on SQLite need not be traced
+    once more on PostgreSQL; an example of Hypothesis runs the lines of the others, and each line of Hypothesis itself.
+    """
+    has_examples = getattr(item.obj, "is_hypothesis_test", False)
+    is_repeated = has_examples or _is_on_postgresql(item) or item.get_closest_marker("untraced")
+    return item.path.relative_to(TESTS).parts[0] not in UNTRACED_FOLDERS and not is_repeated
 
 
 def _lane_of(item: pytest.Item) -> str:
     assert isinstance(item, pytest.Function)
-    if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS:
+    if item.path.relative_to(TESTS).parts[0] in SERVICE_FOLDERS or item.path.is_relative_to(BROWSER_FOLDER):
         return "service"
     if _is_on_postgresql(item):
         # Asked for by name while the test is set up, so it is not among the fixtures.

@@ -50,8 +50,9 @@ class Campaign:
     dice: random.Random
     # Play rounds with this seed only.
     replay: int | None = None
-    # Of each kind, however many it would have.
+    # Of each kind, however many it would have; and of all kinds at once.
     most_harnesses: int = 100
+    most_at_once: int = 100
     tallies: dict[str, Tally] = field(default_factory=dict)
     # Of every violation.
     stories: list[str] = field(default_factory=list)
@@ -60,6 +61,7 @@ class Campaign:
         self.tallies = {point.name: Tally(point.name, self.kills) for point in self.points}
         self._progress = Progress(self.title, self.kills * len(self.points))
         queues = self._share_out()
+        self._places = asyncio.Semaphore(self.most_at_once)
         try:
             async with asyncio.TaskGroup() as workers:
                 for kind in self.kinds:
@@ -85,7 +87,7 @@ class Campaign:
 
     async def _work(self, kind: Kind, queue: "deque[tuple[Point, int]]") -> None:
         while queue:
-            async with Provider() as provider:
+            async with self._places, Provider() as provider:
                 harness = kind.build(provider)
                 try:
                     await harness.start()

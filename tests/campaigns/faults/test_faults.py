@@ -31,7 +31,8 @@ async def test_whatever_is_killed_no_request_is_lost_doubled_or_stuck(forks: For
     drawn = set(random.sample(range(len(POINTS)), len(POINTS) // POINTS_PER_DRAWN))
     points = [point for number, point in enumerate(POINTS) if number in drawn]
     plan = campaign.forked(forks, points, 1, random.Random(), postgres_server.create_database)
-    plan.most_harnesses = 1
+    # Each is four to six processes, and other tests run beside them.
+    plan.most_harnesses, plan.most_at_once = 1, 3
     kinds_for = plan.kinds_for
     # Months end on both stores; on PostgreSQL, with two meterings.
     plan.kinds_for = lambda point: [name for name in kinds_for(point) if name != campaign.POSTGRES_MONTHS]

@@ -337,7 +337,7 @@ class Machine(RuleBasedStateMachine):
         if [] not in found:
             self._fail("\n".join(found[0]))
         self._model = possible[found.index([])]
-        if violations := [*broken_bounds(self._rows), *self._replicas.audit()]:
+        if violations := [*broken_bounds(self._rows), *self._replicas.audit_now_and_then()]:
             self._fail("\n".join(violations))
 
 

@@ -32,6 +32,10 @@ RARE = (
     "prompt_charged_of_a_request_that_is_over",
     "one_more_at_once_than_allowed",
     "sweep_that_frees_the_key",
+    "extend_that_shrinks",
+    "days_that_never_end",
+    "extend_as_a_delta",
+    "rotation_that_renews_limits",
 )
 
 

@@ -69,6 +69,7 @@ def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_
             machine = Machine(replicas)
             machine.come_together(0, [operation])
             machine.repeat(1, 1)
+        assert replicas.audit() == []
 
 
 FreshReplicas = Callable[[], AbstractContextManager[Replicas]]
@@ -112,3 +113,4 @@ def tell_stories(numbers: range, fresh_replicas: FreshReplicas) -> None:
 
         for number in numbers:
             tell_story(number, begin)
+        assert replicas.audit() == []
