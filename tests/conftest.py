@@ -46,7 +46,6 @@ FIXTURES = {
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
-IS_TRACED = pytest.StashKey[bool]()
 COVERAGE = pytest.StashKey[Coverage]()
 
 
@@ -64,7 +63,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    item.session.stash[COVERAGE].measure(on=item.stash[IS_TRACED])
+    item.session.stash[COVERAGE].measure(on=_is_worth_tracing(item))
     return (yield)
 
 
@@ -82,24 +81,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    traced: set[tuple[Path, str]] = set()
-    for item in items:
-        assert isinstance(item, pytest.Function)
-        function = (item.path, item.originalname)
-        # Most lines of a test's first case are those of its others.
-        item.stash[IS_TRACED] = function not in traced and _is_worth_tracing(item)
-        if item.stash[IS_TRACED]:
-            traced.add(function)
     items.sort(key=lambda item: LANES.index(item.stash[LANE]))
 
 
-def _is_worth_tracing(item: pytest.Function) -> bool:
+def _is_worth_tracing(item: pytest.Item) -> bool:
     """Decides if a test's lines are worth the time: traced, Python runs at less than half its speed.
 
     Tests of the service run the product in other processes, which are not traced. What ran on SQLite need not be traced
     once more on PostgreSQL; an example of Hypothesis runs the lines of the others, and each line of Hypothesis itself.
     """
-    has_examples = getattr(item.obj, "is_hypothesis_test", False)
+    has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
     is_repeated = has_examples or _is_on_postgresql(item) or item.get_closest_marker("untraced")
     return item.path.relative_to(TESTS).parts[0] not in UNTRACED_FOLDERS and not is_repeated
 
