@@ -98,7 +98,7 @@ check: lint ## Run lint and the unit tests: no database, no service (a minute)
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
+test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (a quarter of an hour)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
