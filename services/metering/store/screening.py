@@ -24,6 +24,7 @@ from services.metering.store.checks import (
     cost_expression,
     is_its_price,
     stream,
+    unindexed_kind,
 )
 from services.metering.store.tables import holds, ledger, prices
 
@@ -78,10 +79,9 @@ def _suspicious_holds() -> sa.Select[Any]:
 
 _SUSPICIOUS_HOLDS: Final = _suspicious_holds()
 _SETTLED: Final = sa.select(sa.func.count()).where(IS_AUDITED, _IS_OF_PERIOD, holds.c.state == "settled")
-_CHARGED: Final = sa.select(sa.func.count()).where(IS_OPEN, ledger.c.kind == _CHARGE)
-_OTHERWISE_BILLED: Final = (
-    sa.select(ledger.c.request_id).where(IS_OPEN, ledger.c.kind.in_(BILLED), ledger.c.kind != _CHARGE).distinct()
-)
+_KIND: Final = unindexed_kind(ledger)
+_CHARGED: Final = sa.select(sa.func.count()).where(IS_OPEN, _KIND == _CHARGE)
+_OTHERWISE_BILLED: Final = sa.select(ledger.c.request_id).where(IS_OPEN, _KIND.in_(BILLED), _KIND != _CHARGE).distinct()
 
 
 def find_suspects(connection: sa.Connection, scope: AuditScope) -> list[str] | None:

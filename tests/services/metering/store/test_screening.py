@@ -1,5 +1,7 @@
 """Suspects of the audit are few, and enough."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -68,3 +70,26 @@ async def test_all_requests_are_checked_if_there_are_too_many_suspects(
     monkeypatch.setattr(screening, "SUSPECTS_MOST", 1)
     assert suspects_of(kept) is None
     assert await audit(kept) == found
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+async def test_entries_of_closed_months_are_not_read(kept: Database) -> None:
+    """SQLite would prefer the index of kind and request, which has all entries there ever were."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        asked.append((statement, parameters))
+
+    sa.event.listen(kept.engine, "before_cursor_execute", note)
+    assert await audit(kept) == []
+    sa.event.remove(kept.engine, "before_cursor_execute", note)
+    with kept.transaction(writes=False) as connection:
+        cursor = connection.connection.cursor()
+        plans = [
+            cursor.execute(f"EXPLAIN QUERY PLAN {each}", values).fetchall()
+            for each, values in asked
+            if "ledger" in each
+        ]
+    steps = [step for plan in plans for *_, step in plan if "ledger" in step]
+    assert [step for step in steps if step.endswith("(kind=?)")] == []
+    assert "SEARCH ledger USING INTEGER PRIMARY KEY (rowid>?)" in steps
