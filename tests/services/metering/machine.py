@@ -28,7 +28,8 @@ from services.metering.ledger.records import (
 )
 from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering import strategies
-from tests.services.metering.model import Model, Refusal
+from tests.services.metering.model import Model
+from tests.services.metering.model_records import Refusal
 from tests.services.metering.replicas import CLOCK, VERSIONS, Replicas
 from tests.services.metering.rows import broken_bounds, differences
 from tests.services.metering.samples import KEY

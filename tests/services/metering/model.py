@@ -5,11 +5,11 @@ anew whenever somebody asks, so there is nothing here that could be updated twic
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
 from services.chassis.errors import Reason
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
@@ -17,10 +17,8 @@ from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     AccountBalance,
     Adjust,
-    Basis,
     Checkpoint,
     Checkpointed,
-    End,
     Extend,
     Extended,
     Grant,
@@ -32,7 +30,6 @@ from services.metering.ledger.records import (
     ReturnPayment,
     Settle,
     Settled,
-    State,
     Sweep,
     Swept,
     Void,
@@ -40,51 +37,9 @@ from services.metering.ledger.records import (
 )
 from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering.model_periods import Limit, begin_of, by_period, end_of, is_in, time_of
+from tests.services.metering.model_records import Claim, Refusal, Request
 
 HOUR_US = 3_600_000_000
-
-
-class Refusal(NamedTuple):
-    reason: Reason
-    # Tokens were served that nobody reserved: somebody must look.
-    alarms: bool = False
-    original_request_id: str | None = None
-    # Of a spend limit.
-    retry_after_s: float | None = None
-
-
-@dataclass
-class Request:
-    account_id: str
-    key_id: str
-    class_id: str
-    state: State = "held"
-    price_version: int = 0
-    amount_nanos: int = 0
-    overdue: bool = False
-    # The last checkpoint while it is held; what was billed, or lost, afterwards.
-    usage: Usage = field(default_factory=Usage)
-    # The hours in which usage counts its charge and its late charge.
-    counted_hour_us: int | None = None
-    late_hour_us: int | None = None
-    charge_nanos: int = 0
-    late_charge_nanos: int = 0
-    loss_nanos: int = 0
-    loss_bound_nanos: int = 0
-    basis: Basis | None = None
-    end: End | None = None
-
-    @property
-    def charged_nanos(self) -> int:
-        return self.charge_nanos + self.late_charge_nanos
-
-
-@dataclass
-class Claim:
-    request_id: str
-    body_digest: bytes
-    # Made more than a day ago.
-    old: bool = False
 
 
 class Model:

@@ -27,7 +27,7 @@ from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import retention
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
-from tests.services.metering.model import Refusal
+from tests.services.metering.model_records import Refusal
 from tests.services.metering.rows import Rows, read_rows
 from tests.services.metering.samples import LIFE_S, PRICES
 

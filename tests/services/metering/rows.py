@@ -9,7 +9,8 @@ from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
 from services.metering.ledger.spend import Spend, SpendLimits
 from services.metering.store.closings import read_retention
 from services.metering.store.tables import accounts, claims, holds, ledger, spends, usage_hours
-from tests.services.metering.model import Model, Request
+from tests.services.metering.model import Model
+from tests.services.metering.model_records import Request
 
 _COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos")
 _QUERIES = [

@@ -10,7 +10,7 @@ import pytest
 
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.machine import Machine
-from tests.services.metering.model import Refusal
+from tests.services.metering.model_records import Refusal
 from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.services.metering.seeded_bugs import LIMITS, RACES, RULES, STORE, Patch
