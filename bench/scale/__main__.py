@@ -11,7 +11,7 @@ from bench.chats import AnswersWrong
 from bench.children import CompilerMissing
 from bench.figures import present
 from bench.report import Progress, Row
-from bench.scale import chunks, flatness, months, streams, workers
+from bench.scale import capacity, chunks, flatness, months, streams, workers
 from bench.targets import ChargesWrong
 
 SECONDS: Final = 3.0
@@ -24,6 +24,7 @@ class Section(NamedTuple):
 
 
 SECTIONS: Final = {
+    "capacity": Section(capacity.steps(), capacity.measure, capacity.verdict),
     "workers": Section(workers.steps(), workers.measure, workers.verdict),
     "streams": Section(streams.steps(), streams.measure, streams.verdict),
     "chunks": Section(chunks.steps(), chunks.measure, chunks.verdict),
@@ -39,7 +40,7 @@ SECTIONS: Final = {
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def scale(seconds: float, only: tuple[str, ...], json_file: Path | None) -> None:
-    """Measure more processes, more streams, longer streams, more accounts, keys and entries, and closed months."""
+    """Measure a core's capacity; more processes, streams, chunks, accounts, keys and entries; and closed months."""
     sections = [SECTIONS[name] for name in only or SECTIONS]
     progress = Progress(sys.stderr, steps=sum(section.steps for section in sections))
     rows, said = [], []

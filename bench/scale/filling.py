@@ -6,7 +6,7 @@ The database derives everything that the audit compares from the holds. The serv
 import asyncio
 import io
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -128,11 +128,15 @@ def _fill_months(database: Database, size: Size, dialect: _Dialect) -> None:
     _run(database, _prepare_months(size, dialect), dialect._replace(afterwards=()))
     months = past_months(size.months)
     retention = Retention(database, RetentionPolicy(), 0, Log("filling", io.StringIO()), pause_s=0, read_most=5_000)
-    # SQLite has one writer; PostgreSQL fills the next months while one is closed.
-    with ThreadPoolExecutor(1 if database.is_sqlite else FILLERS) as fillers:
-        filled = [fillers.submit(_fill_month, database, size, number, month) for number, month in enumerate(months)]
-        for month, each in zip(months, filled, strict=True):
-            each.result()
+    with ThreadPoolExecutor(FILLERS) as fillers:
+
+        def begin(number: int) -> Future[None]:
+            return fillers.submit(_fill_month, database, size, number, months[number])
+
+        # PostgreSQL fills the next months while one is closed. SQLite has one writer, for which closing would wait.
+        filled = [] if database.is_sqlite else [begin(number) for number in range(len(months))]
+        for number, month in enumerate(months):
+            (begin(number) if database.is_sqlite else filled[number]).result()
             # Without an audit: it would miss the holds that were pruned.
             asyncio.run(retention.close_month(month))
     # Closed months are not read any more, and need no statistics.

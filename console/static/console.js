@@ -17,15 +17,16 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-const language = document.documentElement.lang || undefined;
+// Times are written like the days that the server writes: 17 Nov 2026.
+const language = document.documentElement.lang;
+const locale = language.startsWith("en") ? "en-GB" : language;
 const day = { month: "short", day: "numeric" };
 const clock = { hour: "numeric", minute: "2-digit" };
 const thisYear = new Date().getFullYear();
 // The year is told where it is not this one, except of days, which are deadlines and beginnings.
 function inWords(date, to) {
   const year = to === "day" || date.getFullYear() !== thisYear ? { year: "numeric" } : {};
-  const words = new Intl.DateTimeFormat(language, { ...day, ...year, ...(to === "day" ? {} : clock) }).format(date);
-  return words.replace(/ (?=[ap]\.?m)/i, "\u00a0");
+  return new Intl.DateTimeFormat(locale, { ...day, ...year, ...(to === "day" ? {} : clock) }).format(date);
 }
 for (const time of document.querySelectorAll("time[data-to]")) {
   const date = new Date(time.dateTime);

@@ -7,7 +7,7 @@ import pytest
 
 from bench.measurements.beside_relay import MANY
 from bench.report import Row
-from bench.scale import chunks, flatness, streams, workers
+from bench.scale import capacity, chunks, flatness, streams, workers
 from bench.scale.filling import Size, fill
 from bench.scale.flatness import Cost
 from bench.scale.streams import slow_streams
@@ -75,6 +75,31 @@ def test_costs_of_all_processes_of_a_kind_are_added_up() -> None:
     assert row.case == "2 edges, 1 router"
     assert row.figures["edge"] == pytest.approx(0.4)
     assert row.figures["CPU ms a chat"] == pytest.approx(0.7)
+
+
+def test_every_process_has_the_same_number_of_slow_streams() -> None:
+    assert [workers.load_of(workers.SLOW, Crew(*crew)).in_flight for crew in ((1, 1), (4, 1), (2, 4))] == [20, 80, 80]
+    assert workers.load_of(MANY, Crew(4, 4)) == MANY
+
+
+@pytest.mark.parametrize(("router_s", "kept"), [(0.19, True), (0.22, False)])
+def test_cost_of_a_chunk_is_promised_to_stay_flat_with_more_processes(router_s: float, kept: bool) -> None:
+    first = [run_of(chunks=1000, edge=0.1, router=0.1)]
+    runs = [run_of(chunks=1000, edge=0.04, router=router_s)]
+    rows = [
+        workers.row_of(workers.SLOW, Crew(1, 1), first, first),
+        workers.row_of(workers.SLOW, Crew(4, 4), runs, first),
+    ]
+    assert workers.verdict(rows).endswith("kept." if kept else "BROKEN.")
+
+
+@pytest.mark.parametrize(("edge_s", "kept"), [(0.07, True), (0.09, False)])
+def test_planned_streams_fit_the_planned_part_of_a_core(edge_s: float, kept: bool) -> None:
+    (case, rate) = next(iter(capacity.CASES.items()))
+    # A thousand chunks, of the thousands that all streams have per second.
+    row = capacity.row_of(case, rate, run_of(chunks=1000, edge=edge_s, router=0.01))
+    assert row.figures["edge cores"] == pytest.approx(edge_s * case.in_flight * rate / 1000)
+    assert capacity.verdict([row]).endswith("kept." if kept else "BROKEN.")
 
 
 def test_medians_among_few_and_among_many_are_held_against_each_other() -> None:
