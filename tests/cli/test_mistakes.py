@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.up import UpSettings
+from cli.commands.service.up import UpSettings
 from cli.mistakes import mistakes_in_settings, strange_names
 
 

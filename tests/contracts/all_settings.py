@@ -2,8 +2,8 @@
 
 import msgspec
 
-from cli.commands.migrate import MigrateSettings
-from cli.commands.up import UpSettings
+from cli.commands.service.migrate import MigrateSettings
+from cli.commands.service.up import UpSettings
 from cli.mistakes import kinds_of_settings
 
 ALL_SETTINGS: tuple[type[msgspec.Struct], ...] = (*kinds_of_settings(), MigrateSettings, UpSettings)

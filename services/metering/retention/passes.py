@@ -30,10 +30,10 @@ from services.metering.ledger.months import CalendarMonth, RetentionPolicy, mont
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWriter, read_archive
 from services.metering.retention.closed_months import entry_violations
-from services.metering.store import closings as closing_store
-from services.metering.store import partitions, pruning
 from services.metering.store.checks import few_pages
-from services.metering.store.closings import LEDGER_COLUMNS, EntryRange
+from services.metering.store.retention import closings as closing_store
+from services.metering.store.retention import partitions, pruning
+from services.metering.store.retention.closings import LEDGER_COLUMNS, EntryRange
 
 # Small enough for batches in between not to be delayed noticeably: a portion is read, or written, in milliseconds.
 READ_MOST: Final = 500

@@ -24,8 +24,8 @@ from services.metering.ledger.spend import Spend, SpendRoom
 from services.metering.retention import passes
 from services.metering.retention.passes import Retention
 from services.metering.servicers import payments as booking_servicer
-from services.metering.store import pruning
-from services.metering.store.closings import EntryRange
+from services.metering.store.retention import pruning
+from services.metering.store.retention.closings import EntryRange
 from services.router.answers.grants import TokenAllowance
 from tests.campaigns.faults.harnesses.book_clock import move_times
 

@@ -22,13 +22,13 @@ from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
 from services.metering.ledger.spend import Spend, next_month_us
 from services.metering.retention.passes import Retention
-from services.metering.store.partitions import create_partitions_ahead
 from services.metering.store.prices import adopt_prices
+from services.metering.store.retention.partitions import create_partitions_ahead
 from services.metering.store.tables import retention
 from services.metering.sweeper import Sweeper
 from tests.services.metering.conftest import MIGRATIONS
-from tests.services.metering.model_records import Refusal
-from tests.services.metering.rows import Rows, read_rows
+from tests.services.metering.model.records import Refusal
+from tests.services.metering.model.rows import Rows, read_rows
 from tests.services.metering.samples import LIFE_S, PRICES
 
 DEARER: Final = {"forte": Price(4_000_000, 4_000_000, 20_000_000), "mezzo": Price(150_000, 30_000, 250_000)}
