@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from services.chassis.database.database import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store import ledger_days
 from services.metering.store.ledger_days import ClassHour

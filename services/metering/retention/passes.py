@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log

@@ -10,7 +10,8 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.chassis.database.database import NOW_US, Database
+from services.chassis.database.clock import NOW_US
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.ledger.months import CalendarMonth
 from services.metering.store.books import ADD_TO_COUNTERS, COUNTED
 from services.metering.store.sets import insert_rows

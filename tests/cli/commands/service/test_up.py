@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.service.up import UpSettings, grounding_key_for
 from cli.supervision.data_folder import sockets_folder
+from cli.supervision.settings import UpSettings, grounding_key_for
 from tests.cli.service import LEGATO, ONE_OF_EACH, ROUTES, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]

@@ -9,8 +9,8 @@ from protos.router.v1.router_pb2 import Finished
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, work_on
+from services.router.answers.upstream import begin_question, end_question
 from services.router.providers.base import Failure, ProviderError
-from services.router.spans import begin_question, end_question
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import Reply, Upstream
