@@ -2,7 +2,7 @@
 
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import HOUR_US, Settled, Swept
-from tests.services.metering.paper import LIFE_US, START_US, Ledger
+from tests.services.metering.ledger.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import extend, grant, reserve, settle, sweep, void
 
 

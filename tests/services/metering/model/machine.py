@@ -30,8 +30,8 @@ from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, S
 from tests.services.metering.model import strategies
 from tests.services.metering.model.model import Model
 from tests.services.metering.model.records import Refusal
+from tests.services.metering.model.replicas import CLOCK, VERSIONS, Replicas
 from tests.services.metering.model.rows import broken_bounds, differences
-from tests.services.metering.replicas import CLOCK, VERSIONS, Replicas
 from tests.services.metering.samples import KEY
 
 _examples: Final = count(1)

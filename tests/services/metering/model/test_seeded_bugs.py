@@ -11,9 +11,9 @@ import pytest
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model.machine import Machine
 from tests.services.metering.model.records import Refusal
+from tests.services.metering.model.replicas import Replicas
 from tests.services.metering.model.seeded_bugs import LIMITS, RACES, RULES, STORE, Patch
 from tests.services.metering.model.stories import tell_story
-from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.support.servers.migrated import migrated_sqlite
 

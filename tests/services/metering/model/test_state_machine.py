@@ -18,9 +18,9 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import Checkpoint, Extend, Operation, Reserve, Settle, Sweep, Void
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model.machine import Machine
+from tests.services.metering.model.replicas import Replicas
 from tests.services.metering.model.stories import STORY_STEPS, tell_story
 from tests.services.metering.model.strategies import Named
-from tests.services.metering.replicas import Replicas
 from tests.services.metering.samples import KEY
 from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 
