@@ -124,7 +124,7 @@ properties: .venv/dev ## Try the properties that Hypothesis checks on a thousand
 
 .PHONY: seeded-bugs
 seeded-bugs: .venv/dev ## Check that the tests of the ledger catch every seeded bug (two minutes)
-	@$(BIN)/pytest -q -n 2 tests/services/metering/test_seeded_bugs.py
+	@$(BIN)/pytest -q -n 2 tests/services/metering/model/test_seeded_bugs.py
 
 .PHONY: screenshots
 screenshots: .venv/dev ## Take pictures of the console's pages, in build/screenshots. Options: make screenshots ARGS="keys overview"
@@ -195,7 +195,7 @@ compose-test: .venv/dev ## Build the images, start docker-compose.yml with docke
 
 .PHONY: kube-test
 kube-test: .venv/dev ## Run the Kubernetes manifests with podman, and test the service
-	@$(BIN)/python -m tests.deploy.kube
+	@$(BIN)/python -m tests.deploy.kubernetes.kube
 
 # $(call write_lock,NAME,SOURCES)
 UPGRADE ?= --upgrade

@@ -12,28 +12,28 @@ from cli.options import shared_options
 MISUSE = 2
 INTERRUPTED = 130
 
-# Each module has a command of the same name.
+# Each command with its package in cli/commands, which has a module of its name, and its help.
 COMMANDS = {
-    "up": "Start the whole service and keep it running.",
-    "status": "List the service's processes.",
-    "accounts": "Create, list and change accounts.",
-    "keys": "Create, list and revoke API keys.",
-    "users": "Invite and disable the users of the web console.",
-    "console": "Create a link that signs in to the web console.",
-    "credits": "Grant and adjust credit, and show balances.",
-    "limits": "Show and set how much an account or a key may spend.",
-    "notices": "Show and set what an account's owners are told, and how.",
-    "memory": "Manage the notes for an account's chats.",
-    "attachments": "Manage the documents for an account's chats.",
-    "usage": "Show an account's usage.",
-    "requests": "Show the receipts of an account's requests.",
-    "prices": "Show the prices.",
-    "routes": "Check and reload the routes, and show the state of their models.",
-    "maintenance": "Refuse new chats for a while, on every edge.",
-    "certs": "Create certificates for services on TCP.",
-    "audit": "Check that the ledger is consistent.",
-    "migrate": "Migrate the databases.",
-    "version": "Print the version.",
+    "up": ("service", "Start the whole service and keep it running."),
+    "status": ("service", "List the service's processes."),
+    "accounts": ("account", "Create, list and change accounts."),
+    "keys": ("account", "Create, list and revoke API keys."),
+    "users": ("account", "Invite and disable the users of the web console."),
+    "console": ("account", "Create a link that signs in to the web console."),
+    "credits": ("ledger", "Grant and adjust credit, and show balances."),
+    "limits": ("account", "Show and set how much an account or a key may spend."),
+    "notices": ("account", "Show and set what an account's owners are told, and how."),
+    "memory": ("account", "Manage the notes for an account's chats."),
+    "attachments": ("account", "Manage the documents for an account's chats."),
+    "usage": ("ledger", "Show an account's usage."),
+    "requests": ("ledger", "Show the receipts of an account's requests."),
+    "prices": ("ledger", "Show the prices."),
+    "routes": ("service", "Check and reload the routes, and show the state of their models."),
+    "maintenance": ("service", "Refuse new chats for a while, on every edge."),
+    "certs": ("service", "Create certificates for services on TCP."),
+    "audit": ("ledger", "Check that the ledger is consistent."),
+    "migrate": ("service", "Migrate the databases."),
+    "version": ("service", "Print the version."),
 }
 
 
@@ -44,12 +44,13 @@ class LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"cli.commands.{cmd_name}"), cmd_name)
+        package, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f"cli.commands.{package}.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
     def main(
         self,

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from cli.commands.accounts import create_account, every_account
-from cli.commands.console import first_link
-from cli.commands.keys import create_key
+from cli.commands.account.accounts import create_account, every_account
+from cli.commands.account.console import first_link
+from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 

@@ -7,17 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.operator import accounts as operator_accounts
-from console.operator import audit_log as operator_audit_log
-from console.operator import dead_letters as operator_dead_letters
-from console.operator import keys as operator_keys
-from console.operator import ledger as operator_ledger
-from console.operator import routes as operator_routes
-from console.operator import status as operator_status
-from console.operator import users as operator_users
-from console.pages import (
-    account_settings,
-    credentials,
+from console.pages.account import (
     credit,
     documents,
     keys,
@@ -28,12 +18,19 @@ from console.pages import (
     playground,
     preview,
     requests,
-    security,
-    sign_in,
     spending,
-    sso,
     usage,
 )
+from console.pages.account import settings as account_settings
+from console.pages.operator import accounts as operator_accounts
+from console.pages.operator import audit_log as operator_audit_log
+from console.pages.operator import dead_letters as operator_dead_letters
+from console.pages.operator import keys as operator_keys
+from console.pages.operator import ledger as operator_ledger
+from console.pages.operator import routes as operator_routes
+from console.pages.operator import status as operator_status
+from console.pages.operator import users as operator_users
+from console.pages.user import credentials, security, sign_in, sso
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 

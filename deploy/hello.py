@@ -10,9 +10,9 @@ import urllib.request
 
 import click
 
-from cli.commands.accounts import create_account, every_account
-from cli.commands.console import first_link
-from cli.commands.users import console_origin
+from cli.commands.account.accounts import create_account, every_account
+from cli.commands.account.console import first_link
+from cli.commands.account.users import console_origin
 from cli.connection import running_services
 from cli.settings import CommandSettings, read_settings
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli.authority import AUTHORITY, issue, make_authority
-from cli.commands.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
+from cli.commands.service.certs import AUTHORITY_DAYS, CERTIFICATE_DAYS
 from services.chassis.access_tokens import AccessTokenSigner
 
 # The user id of the service's image.

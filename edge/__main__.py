@@ -12,13 +12,12 @@ from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
 from services.chassis.process import memory
-from services.chassis.process.run import run
+from services.chassis.process.run import run, tracing_to
 from services.chassis.rpc.server import HealthServer, on_second_signal, private_listen, stop_asked
 from services.chassis.settings import SettingsError, load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry
-from services.chassis.telemetry.tracing import tracing_to
 from services.chassis.timing.deadlines import SystemClock
 
 

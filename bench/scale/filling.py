@@ -17,7 +17,7 @@ from services.metering.ledger.months import CalendarMonth, RetentionPolicy, mont
 from services.metering.ledger.prices import Usage, read_prices
 from services.metering.ledger.records import HOUR_US
 from services.metering.retention.passes import Retention
-from services.metering.store.partitions import FIRST_PARTITION, create_partition
+from services.metering.store.retention.partitions import FIRST_PARTITION, create_partition
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
 GRANT_NANOS: Final = 10**12

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from console.words import TRANSLATIONS
+from console.display.words import TRANSLATIONS
 
 _ = TRANSLATIONS.gettext
 

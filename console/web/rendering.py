@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import Response
 
-from console import words
+from console.display import words
 from console.web.assets import Assets
 from services.chassis.money import NANOS_PER_DOLLAR, format_usd
 

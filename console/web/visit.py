@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
+from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import Services
 from console.web.notices import Notice, notice_in
 from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
-from console.words import browser_of, time_of
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.errors import LegatoError, Reason

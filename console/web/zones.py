@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.words import TRANSLATIONS, time_of
+from console.display.words import TRANSLATIONS, time_of
 
 _ = TRANSLATIONS.gettext
 

@@ -11,8 +11,7 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from edge.access.known_keys import MaintenanceMode, PrincipalCache
-from edge.access.used_networks import KeyNetwork, UsedNetworks
+from edge.access.known_keys import KeyNetwork, MaintenanceMode, PrincipalCache, UsedNetworks
 from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log

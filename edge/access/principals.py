@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
-from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys
-from edge.access.used_networks import UsedNetworks
+from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys, UsedNetworks
 from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal
 from edge.wire.requests import Addresses
 from protos.auth.v1 import auth_pb2 as pb

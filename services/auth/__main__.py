@@ -9,7 +9,8 @@ from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
 from services.auth.users.audit_retention import AuditRetention
-from services.chassis.database.database import DatabaseClock, open_database
+from services.chassis.database.clock import DatabaseClock
+from services.chassis.database.database import open_database
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates

@@ -7,41 +7,41 @@ from pathlib import Path
 from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
 from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
-from services.auth.maintenance_servicer import register_maintenance_admin
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.loop import NoticeLoop
 from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.notices.networks import KeyNetworks
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.service import Notices
-from services.auth.notices.servicer import register_notices
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
 from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
-from services.auth.servicer import register_account_admin, register_auth, register_key_admin
+from services.auth.servicers.accounts import register_account
+from services.auth.servicers.auth import register_account_admin, register_auth, register_key_admin
+from services.auth.servicers.credentials import register_credentials
+from services.auth.servicers.maintenance import register_maintenance_admin
+from services.auth.servicers.notices import register_notices
+from services.auth.servicers.users import register_users
 from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
 from services.auth.users.account_keys import AccountKeys
-from services.auth.users.account_servicer import register_account
 from services.auth.users.audit import AuditLog
-from services.auth.users.credential_servicer import register_credentials
 from services.auth.users.encryption import EmailCipher, parse_encryption_key
 from services.auth.users.mail import Mail
 from services.auth.users.members import Members
-from services.auth.users.oidc import OidcClient, OidcIssuer
-from services.auth.users.oidc_sign_in import OidcSignIn
-from services.auth.users.own_user import OwnUser
-from services.auth.users.passkeys import Passkeys
-from services.auth.users.password_sign_in import PasswordSignIn
 from services.auth.users.playground import PlaygroundTokens
-from services.auth.users.servicer import register_users
 from services.auth.users.sessions import Sessions
-from services.auth.users.sign_in import SignIn
+from services.auth.users.sign_in.oidc import OidcClient, OidcIssuer
+from services.auth.users.sign_in.oidc_sign_in import OidcSignIn
+from services.auth.users.sign_in.own_user import OwnUser
+from services.auth.users.sign_in.passkeys import Passkeys
+from services.auth.users.sign_in.password_sign_in import PasswordSignIn
+from services.auth.users.sign_in.sign_in import SignIn
+from services.auth.users.sign_in.totp import parse_cipher
 from services.auth.users.smtp import MailSender
 from services.auth.users.store import Connection
 from services.auth.users.store.encrypted import encrypt_anew, use_cipher
 from services.auth.users.store.notice_tables import notices, webhooks
 from services.auth.users.store.tables import invitations, users
-from services.auth.users.totp import parse_cipher
 from services.auth.users.user_admin import UserAdmin
 from services.auth.uses import KeyUses
 from services.auth.verifier import Verifier

@@ -9,7 +9,7 @@ from pathlib import Path
 from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.database.database import open_database
 from services.chassis.process import memory
-from services.chassis.process.run import run
+from services.chassis.process.run import run, tracing_to
 from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
@@ -17,7 +17,6 @@ from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate, show_exchanges
-from services.chassis.telemetry.tracing import tracing_to
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import HOUR_US
 from services.metering.local_days import LocalDays, find_local_days

@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from services.chassis.database.database import read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store import ledger_days
-from services.metering.store.closings import read_retention
 from services.metering.store.ledger_days import ClassHour
+from services.metering.store.retention.closings import read_retention
 
 # A transaction that charges in an hour has committed by the end of the next one.
 OVER_AFTER_US: Final = HOUR_US

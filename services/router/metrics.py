@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
+from services.router.answers.upstream import OPERATION
 from services.router.completion import Completions
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
-from services.router.spans import OPERATION
 
 # OpenTelemetry's names: the router is the client and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.up import UpSettings
 from cli.mistakes import mistakes_in_settings, strange_names
+from cli.supervision.settings import UpSettings
 
 
 def mistakes(**environ: str) -> list[str]:

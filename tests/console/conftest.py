@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.fake_services import CODE, INVITATION
+from tests.console.fakes.services import CODE, INVITATION
 from tests.console.harness import ConsoleHarness
 
 # Whatever tests did with the console; the names of users' addresses are those of the fakes.

@@ -29,9 +29,9 @@ from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry
 from services.chassis.timing.deadlines import SystemClock
-from tests.console.fake_operator_services import PROCESSES, ProcessMetrics
-from tests.console.fake_servers import register
-from tests.console.fake_services import Fakes
+from tests.console.fakes.operator_services import PROCESSES, ProcessMetrics
+from tests.console.fakes.servers import register
+from tests.console.fakes.services import Fakes
 
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from cli.commands.migrate import MigrateSettings
-from cli.commands.up import UpSettings
+from cli.commands.service.migrate import MigrateSettings
 from cli.mistakes import kinds_of_settings
+from cli.supervision.settings import UpSettings
 
 ALL_SETTINGS: tuple[type[msgspec.Struct], ...] = (*kinds_of_settings(), MigrateSettings, UpSettings)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from services.router.grounding.search import SearxSearch
-from tests.support.searx_server import SearxMissing, SearxServer
+from tests.support.outside.searx_server import SearxMissing, SearxServer
 
 
 @pytest.fixture(scope="module")

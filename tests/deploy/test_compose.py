@@ -21,8 +21,8 @@ from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
 from tests.deploy.compose import BASES
 from tests.deploy.engine import REGISTRY, STAND_INS, qualified
-from tests.deploy.kustomize import add_component, render
-from tests.deploy.policies import containers
+from tests.deploy.kubernetes.kustomize import add_component, render
+from tests.deploy.kubernetes.policies import containers
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")

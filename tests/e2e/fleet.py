@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.commands.accounts import create_account
-from cli.commands.keys import create_key
+from cli.commands.account.accounts import create_account
+from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.health import is_listening
 from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE

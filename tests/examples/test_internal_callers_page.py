@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from cli.commands.accounts import balance_of, create_account
-from cli.commands.keys import create_key
+from cli.commands.account.accounts import balance_of, create_account
+from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, running_services
 from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel

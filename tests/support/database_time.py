@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from services.chassis.database.database import NOW_US
+from services.chassis.database.clock import NOW_US
 
 _DAY_S: Final = 24 * 3600
 

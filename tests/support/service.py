@@ -22,9 +22,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from cli.commands.accounts import balance_of, create_account
-from cli.commands.keys import create_key
-from cli.commands.usage import list_usage
+from cli.commands.account.accounts import balance_of, create_account
+from cli.commands.account.keys import create_key
+from cli.commands.ledger.usage import list_usage
 from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.data_folder import read_processes
 from cli.supervision.health import HealthProbe

@@ -6,7 +6,8 @@ last write is done: alone, an item is sent at once; under load, batches form by 
 wait for each other some milliseconds; with many calls in flight a client pauses as long after a message.
 """
 
-from services.chassis.exchange.client import ClientCall, ExchangeBroken, ExchangeClient
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.client import ExchangeBroken, ExchangeClient
 from services.chassis.exchange.methods import CallSpans, CallStream, StreamMethod, UnaryMethod
 from services.chassis.exchange.rpc import RpcCall, serve_stream
 from services.chassis.exchange.server import ExchangeServer

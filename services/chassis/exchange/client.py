@@ -1,9 +1,8 @@
-"""The client side of an exchange."""
+"""The client side of an exchange: one stream for all calls, opened again whenever it breaks."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -13,9 +12,8 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
+from services.chassis.exchange.calls import ClientCall, ResponseT, UnaryCall
 from services.chassis.exchange.outbox import (
-    MESSAGE_OVERHEAD_BYTES,
-    WINDOW_BYTES,
     Opening,
     Outbox,
     PartialPayloads,
@@ -26,178 +24,7 @@ from services.chassis.exchange.outbox import (
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.deadlines import Deadlines, Timed
-
-ResponseT = TypeVar("ResponseT", bound=Message)
-
-# Handles a response without waiting, and returns True; or declines it.
-Consume = Callable[[ResponseT], bool]
-
-
-# How much is received before its credit is returned.
-_CREDIT_BYTES: Final = WINDOW_BYTES // 4
-
-
-class UnaryCall(Timed, Generic[ResponseT]):
-    """A call with one response. If the caller leaves, the response still arrives and is discarded."""
-
-    __slots__ = ("_exchange", "_response_type", "answer", "call_id")
-
-    def __init__(self, exchange: "ExchangeClient", deadlines: Deadlines, response_type: type[ResponseT]) -> None:
-        super().__init__(deadlines)
-        self.call_id = 0
-        self.answer: asyncio.Future[ResponseT] = deadlines.loop.create_future()
-        self._exchange = exchange
-        self._response_type = response_type
-
-    def on_passed(self) -> None:
-        self._exchange.give_up(self.call_id)
-
-    def arrive(self, payload: bytes) -> None:
-        """Ignores messages: a unary call's only response comes with its end."""
-
-    arrive_packed = arrive
-
-    def complete(self, payload: bytes) -> None:
-        self.clear()
-        if self.answer.done():
-            return
-        try:
-            self.answer.set_result(self._response_type.FromString(payload))
-        except DecodeError:
-            # Raised here it would end the exchange, and all other calls with it.
-            self.answer.set_exception(internal_error())
-
-    def fail(self, error: LegatoError) -> None:
-        self.clear()
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-
-class CallTransport(Protocol):
-    """The interface of an exchange to its calls."""
-
-    def send(self, call_id: int, payload: bytes) -> None: ...
-
-    def credit(self, call_id: int, credit_bytes: int) -> None: ...
-
-    def forget(self, call_id: int) -> None: ...
-
-
-class ClientCall(Generic[ResponseT]):
-    """A streaming call on an exchange, for one reader."""
-
-    def __init__(
-        self,
-        exchange: CallTransport,
-        response_type: type[ResponseT],
-        unpack: Callable[[bytes], ResponseT] | None = None,
-    ) -> None:
-        """`unpack` parses a payload in its packed form, which begins with a zero byte."""
-        self.call_id = 0
-        self._exchange = exchange
-        self._response_type = response_type
-        self._unpack = unpack
-        self._inbox: deque[bytes] = deque()
-        self._ended = False
-        self._error: LegatoError | None = None
-        self._arrived: asyncio.Future[None] | None = None
-        # Set only while the reader waits.
-        self._consume: Consume[ResponseT] | None = None
-        self._consume_packed: Callable[[bytes], bool] | None = None
-        self._taken_bytes = 0
-
-    async def receive(
-        self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
-    ) -> ResponseT | None:
-        """Returns the next response, or None at the end; raises the other side's error, after all that it had sent.
-
-        `consume` is offered each response first, at once when it arrives: one that it consumes wakes nobody. From the
-        first that it declines, responses wait for the reader. `consume_packed` is offered those that arrive packed; it
-        takes the payload."""
-        while True:
-            while self._inbox:
-                payload = self._inbox.popleft()
-                self._return_credit(payload)
-                response = self._parse(payload)
-                if consume is None or not consume(response):
-                    return response
-            if self._error is not None:
-                raise self._error
-            if self._ended:
-                return None
-            self._arrived = asyncio.get_running_loop().create_future()
-            self._consume, self._consume_packed = consume, consume_packed
-            try:
-                await self._arrived
-            finally:
-                self._consume = self._consume_packed = None
-
-    def send(self, request: Message) -> None:
-        self._exchange.send(self.call_id, request.SerializeToString())
-
-    def cancel(self) -> None:
-        self._exchange.forget(self.call_id)
-
-    def arrive(self, payload: bytes) -> None:
-        if self._consume is None or not self._consumed(payload, self._consume):
-            self._inbox.append(payload)
-            self._wake()
-
-    def arrive_packed(self, payload: bytes) -> None:
-        consume = self._consume_packed
-        try:
-            is_consumed = consume is not None and consume(payload)
-        except Exception:
-            # As in `_consumed`.
-            is_consumed = False
-        if not is_consumed:
-            self._inbox.append(payload)
-            self._wake()
-            return
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= _CREDIT_BYTES:
-            self._give_credit()
-
-    def complete(self, payload: bytes) -> None:
-        if payload:
-            self._inbox.append(payload)
-        self._ended = True
-        self._wake()
-
-    def fail(self, error: LegatoError) -> None:
-        self._error = error
-        self._wake()
-
-    def _consumed(self, payload: bytes, consume: Consume[ResponseT]) -> bool:
-        try:
-            is_consumed = consume(self._parse(payload))
-        except Exception:
-            # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
-            return False
-        if is_consumed:
-            self._return_credit(payload)
-        return is_consumed
-
-    def _return_credit(self, payload: bytes) -> None:
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= _CREDIT_BYTES:
-            self._give_credit()
-
-    def _give_credit(self) -> None:
-        self._exchange.credit(self.call_id, self._taken_bytes)
-        self._taken_bytes = 0
-
-    def _parse(self, payload: bytes) -> ResponseT:
-        if self._unpack is not None and payload[:1] == b"\0":
-            return self._unpack(payload)
-        return self._response_type.FromString(payload)
-
-    def _wake(self) -> None:
-        self._consume = self._consume_packed = None
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
-
+from services.chassis.timing.deadlines import Deadlines
 
 # Interval of heartbeats, and how many of ours may go unanswered before the other side counts as lost. Heartbeats are
 # counted rather than time, so that our own stall is not taken for the other side's silence.

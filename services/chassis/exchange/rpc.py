@@ -10,7 +10,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from services.chassis.exchange.client import Consume, ExchangeBroken
+from services.chassis.exchange.calls import Consume
+from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.exchange.methods import StreamMethod, traced
 from services.chassis.rpc.channel import from_rpc_error, was_lost
 from services.chassis.telemetry.tracing import Span

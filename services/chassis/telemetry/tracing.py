@@ -10,14 +10,11 @@ own constants. `otlp.py` exports the spans.
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from enum import IntEnum
 from typing import Final
 
-from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, counters_of
 from services.chassis.timing.deadlines import Clock
 
 Value = str | int | float | bool | list[str]
@@ -132,30 +129,3 @@ def read_traceparent(header: str) -> tuple[str, str] | None:
     if match is None or match[1] == _NO_TRACE or match[2] == _NO_SPAN:
         return None
     return match[1], match[2]
-
-
-@contextmanager
-def tracing_to(
-    endpoint: str, service: str, clock: Clock, log: Log, registry: Registry, ratio: float = 1.0
-) -> Iterator[Tracer | None]:
-    """Starts exporting to the collector at `endpoint`, an address without the path; if it is empty nothing is
-    traced."""
-    if not endpoint:
-        yield None
-        return
-    # The exporter is imported only if it is used.
-    from services.chassis.telemetry.otlp import Exporter
-
-    exporter = Exporter(endpoint, service, log)
-    counters_of(
-        registry,
-        "legato_spans",
-        "Spans sent to the collector, and spans dropped.",
-        ["outcome"],
-        lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
-    )
-    exporter.start()
-    try:
-        yield Tracer(clock, exporter.put, ratio)
-    finally:
-        exporter.close()

@@ -14,7 +14,7 @@ import msgspec
 
 from services.metering.ledger.closings import EntriesDigest
 from services.metering.ledger.months import CalendarMonth, month_of
-from services.metering.store.closings import LEDGER_COLUMNS
+from services.metering.store.retention.closings import LEDGER_COLUMNS
 
 # Fast, and within some percent of the smallest.
 LEVEL: Final = 6

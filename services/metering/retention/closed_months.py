@@ -13,8 +13,8 @@ from services.metering.ledger.closings import (
     close_account,
 )
 from services.metering.ledger.months import CalendarMonth
-from services.metering.store import closings as store
-from services.metering.store.closings import LEDGER_COLUMNS
+from services.metering.store.retention import closings as store
+from services.metering.store.retention.closings import LEDGER_COLUMNS
 
 ROWS_AT_ONCE: Final = 1_000
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log
@@ -30,10 +31,10 @@ from services.metering.ledger.months import CalendarMonth, RetentionPolicy, mont
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWriter, read_archive
 from services.metering.retention.closed_months import entry_violations
-from services.metering.store import closings as closing_store
-from services.metering.store import partitions, pruning
 from services.metering.store.checks import few_pages
-from services.metering.store.closings import LEDGER_COLUMNS, EntryRange
+from services.metering.store.retention import closings as closing_store
+from services.metering.store.retention import partitions, pruning
+from services.metering.store.retention.closings import LEDGER_COLUMNS, EntryRange
 
 # Small enough for batches in between not to be delayed noticeably: a portion is read, or written, in milliseconds.
 READ_MOST: Final = 500

@@ -8,7 +8,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1 import spend_limits_pb2_grpc
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.batch import Writer
 from services.metering.ledger.spend import (

@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
-from services.chassis.database.database import LockTimeout, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import LockTimeout
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.books import BatchState, CounterKey, LiveKey

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import MILLION
 from services.metering.ledger.records import BILLED, CHARGES
-from services.metering.store.closings import OpenPeriod, read_open_period, read_retention
+from services.metering.store.retention.closings import OpenPeriod, read_open_period, read_retention
 from services.metering.store.tables import (
     account_closings,
     accounts,

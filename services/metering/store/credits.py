@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
-from services.metering.store.closings import OpeningBalance, read_opening, read_retention
+from services.metering.store.retention.closings import OpeningBalance, read_opening, read_retention
 from services.metering.store.tables import ledger, usage_hours
 
 # A literal, so that every plan can use the partial index of such entries. The time is always positive: it makes SQLite

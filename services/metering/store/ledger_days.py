@@ -9,9 +9,9 @@ import sqlalchemy as sa
 
 from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.records import DAY_US, Entry
-from services.metering.store.closings import read_opening
 from services.metering.store.credits import IS_RARE
 from services.metering.store.reports import bucket_start
+from services.metering.store.retention.closings import read_opening
 from services.metering.store.tables import ledger, usage_hours
 
 _BOOKINGS: Final = ("grant", "adjustment")

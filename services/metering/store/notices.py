@@ -7,8 +7,8 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from services.chassis.database.clock import read_now_us
 from services.chassis.database.compiled_query import CompiledQuery
-from services.chassis.database.database import read_now_us
 from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.records import DAY_US, AccountBalance

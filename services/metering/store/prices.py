@@ -6,8 +6,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from services.chassis.database.clock import read_now_us
 from services.chassis.database.compiled_query import CompiledQuery
-from services.chassis.database.database import read_now_us
 from services.metering.ledger.prices import Price, PriceFile, Prices, ScheduledPrices, ScheduledVersion
 from services.metering.store.tables import price_versions, prices
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.database import now_us_expression, read_now_us
+from services.chassis.database.clock import now_us_expression, read_now_us
 from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
 from services.metering.store.sets import Lookup, select_all
 from services.metering.store.tables import accounts, holds, ledger, usage_hours

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
-from services.metering.store.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.credits import IS_RARE
 from services.metering.store.reports import read_balances, read_request, read_requests_of_entries
+from services.metering.store.retention.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
 
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.

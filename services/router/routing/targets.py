@@ -12,14 +12,13 @@ from services.chassis.model_classes import CLASSES
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
-from services.router.answers.upstream import Upstream, begin
+from services.router.answers.upstream import Upstream, begin, begin_question, end_question
 from services.router.prompts.prompt import CountedPrompt, Prompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
 from services.router.settings import MOST_ATTEMPTS
-from services.router.spans import begin_question, end_question
 
 
 class NotAccepted(LegatoError):

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cli.commands.accounts import balance_of, create_account
-from cli.commands.keys import create_key
+from cli.commands.account.accounts import balance_of, create_account
+from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients

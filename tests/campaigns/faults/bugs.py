@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from edge.billing import journal as journal_file
-from edge.billing.hold import ChatHold
+from edge.billing.hold import ChatHold, HoldGrowth
 from edge.billing.journal import OPEN, SEAL, Journal, JournalFile, Slot
 from edge.billing.metering import ANSWER_TIMEOUT_S, Metering, Settlement, Settlements, resolution
-from edge.chat.chat import Chat, HoldGrowth
+from edge.chat.chat import Chat
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.database import database
+from services.chassis.database import clock
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
@@ -24,8 +24,8 @@ from services.metering.ledger.spend import Spend, SpendRoom
 from services.metering.retention import passes
 from services.metering.retention.passes import Retention
 from services.metering.servicers import payments as booking_servicer
-from services.metering.store import pruning
-from services.metering.store.closings import EntryRange
+from services.metering.store.retention import pruning
+from services.metering.store.retention.closings import EntryRange
 from services.router.answers.grants import TokenAllowance
 from tests.campaigns.faults.harnesses.book_clock import move_times
 
@@ -304,6 +304,6 @@ MISFORTUNES: Final = dict(
         _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
         _bug("a router that never asks for more", (TokenAllowance, "cover_output", _never_ask_for_more)),
         # Only where a file says how far the clock is ahead. Holds are then pruned in every pass, and not every 6 hours.
-        _bug(MOVED_CLOCK, (database, "NOW_US", move_times), (passes, "HOLDS_EVERY_S", lambda _: 0.0)),
+        _bug(MOVED_CLOCK, (clock, "NOW_US", move_times), (passes, "HOLDS_EVERY_S", lambda _: 0.0)),
     ]
 )

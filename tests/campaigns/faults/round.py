@@ -13,13 +13,13 @@ from services.metering.ledger.prices import Price, Usage, read_prices
 from services.metering.ledger.spend import PERIODS
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
+from tests.campaigns.faults.books.judge import Circumstances, Kind, Violation, judge
+from tests.campaigns.faults.books.ledger import Account, first_request_id
 from tests.campaigns.faults.chat import Chat, Customer
 from tests.campaigns.faults.client import converse
 from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.harnesses.parts import WHOLE
 from tests.campaigns.faults.harnesses.reaper import Reaper, looks
-from tests.campaigns.faults.judge import Circumstances, Kind, Violation, judge
-from tests.campaigns.faults.ledger import Account, first_request_id
 from tests.campaigns.faults.points import Point
 from tests.support.service import WAIT_TIMEOUT_S
 

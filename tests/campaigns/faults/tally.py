@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.campaigns.faults.judge import Violation
+from tests.campaigns.faults.books.judge import Violation
 from tests.campaigns.faults.round import Outcome
 
 COLUMNS = ("point", "kills", "lost", "doubled", "stuck", "audit", "errors", "requests", "free", "late", "missed")

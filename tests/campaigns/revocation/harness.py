@@ -20,8 +20,8 @@ from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServic
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_channel
+from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
-from tests.campaigns.faults.ledger import LedgerReader
 from tests.support.fault_proxy import FaultProxy
 from tests.support.service import NEVER_SATURATED, ROUTES
 

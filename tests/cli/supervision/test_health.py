@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.status import describe
+from cli.commands.service.status import describe
 from cli.supervision.health import LATE_S, LEAST_MISSES, HealthProbe, Responsiveness
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

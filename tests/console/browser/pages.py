@@ -12,10 +12,10 @@ from playwright.sync_api import Page
 from protos.payments.v1 import payments_pb2
 from protos.type.v1 import access_token_pb2
 from tests.console.browser.conftest import session_cookie
-from tests.console.fake_operator_services import METRICS
-from tests.console.fake_payments import CHECKOUT_ID
-from tests.console.fake_services import INVITATION, Fakes, not_answering
-from tests.console.fake_statements import request_id
+from tests.console.fakes.operator_services import METRICS
+from tests.console.fakes.payments import CHECKOUT_ID
+from tests.console.fakes.services import INVITATION, Fakes, not_answering
+from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
 
 KEY: Final = "/keys/key_0000000000000001"

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from services.auth.keys import ApiKey
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.fake_services import CODE, INVITATION, SECRET
+from tests.console.fakes.services import CODE, INVITATION, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
 
 expect.set_options(timeout=PATIENCE_MS)

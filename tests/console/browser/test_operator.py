@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, session_cookie
 from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_STATES
 from tests.console.browser.test_accessibility import assert_accessible
-from tests.console.fake_operator_services import METRICS
+from tests.console.fakes.operator_services import METRICS
 from tests.console.harness import ConsoleHarness
 
 

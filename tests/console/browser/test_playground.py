@@ -7,14 +7,14 @@ from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
-from console.pages.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
+from console.pages.account.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
 from console.web.assets import Assets
 from edge.billing import hold
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import usage_pb2
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.browser.test_accessibility import assert_accessible
-from tests.console.fake_services import PLAYGROUND_TOKEN
+from tests.console.fakes.services import PLAYGROUND_TOKEN
 from tests.console.harness import API_URL, ConsoleHarness
 
 expect.set_options(timeout=PATIENCE_MS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.conftest import OpenPage
-from tests.console.fake_statements import request_id
+from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
 
 

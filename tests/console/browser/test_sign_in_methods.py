@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.fake_credentials import PASSWORD
+from tests.console.fakes.credentials import PASSWORD
 from tests.console.harness import ConsoleHarness
 
 

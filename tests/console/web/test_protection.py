@@ -3,7 +3,7 @@
 import pytest
 
 from console.web.protection import Protection
-from tests.console.fake_services import CODE, PLAYGROUND_TOKEN, SECRET
+from tests.console.fakes.services import CODE, PLAYGROUND_TOKEN, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
 
 OURS = ["https://console.example.ca"]

@@ -13,15 +13,15 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
-from cli.commands.attachments import add_attachment
+from cli.commands.account.attachments import add_attachment
 from cli.connection import call_service
 from cli.output import Bar
 from protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat
 from tests.e2e.rules import read_rules
+from tests.support.outside.searx import Searx, SearxThread, page
 from tests.support.pdfs import make_pdf
-from tests.support.searx import Searx, SearxThread, page
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
 

@@ -25,7 +25,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 import protos
-from cli.commands.accounts import create_account
+from cli.commands.account.accounts import create_account
 from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1 import users_pb2 as pb

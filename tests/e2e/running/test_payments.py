@@ -10,8 +10,16 @@ import pytest
 
 from tests.cli.service import Up
 from tests.e2e.running.test_operator_console import PatientVisitor
+from tests.support.outside.stripe_server import (
+    CARD_NUMBER,
+    EMAIL,
+    SECRET_KEY,
+    WEBHOOK_SECRET,
+    StripeServer,
+    deliver,
+    sign,
+)
 from tests.support.service import wait_until
-from tests.support.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, StripeServer, deliver, sign
 
 # The account of `--welcome` begins with five dollars.
 FIRST_NANOS = 5 * 10**9

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cli.commands.migrate import MigrateSettings
+from cli.commands.service.migrate import MigrateSettings
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
 from services.chassis.residency import DataStore, keep_in_canada

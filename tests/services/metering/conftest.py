@@ -25,8 +25,8 @@ from services.metering.servicers.metering import (
     register_metering,
 )
 from services.metering.store.prices import adopt_prices
-from tests.services.metering.messages import Ask
 from tests.services.metering.samples import LIFE_S, PRICES
+from tests.services.metering.servicers.messages import Ask
 from tests.support.fakes import FakeClock
 from tests.support.servers.migrated import MigratedPostgres, migrated_sqlite
 

@@ -18,8 +18,8 @@ from services.metering.auditor import LOGGED_MOST, Auditor, audit, find_violatio
 from services.metering.batch import Writer
 from services.metering.ledger.books import LARGEST_BALANCE_NANOS
 from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices, Usage
-from services.metering.store.partitions import list_partitions
 from services.metering.store.prices import adopt_prices
+from services.metering.store.retention.partitions import list_partitions
 from services.metering.store.tables import ledger
 from tests.services.metering.samples import (
     ACCOUNT,

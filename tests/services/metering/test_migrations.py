@@ -11,8 +11,8 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.store.partitions import list_partitions
 from services.metering.store.prices import adopt_prices
+from services.metering.store.retention.partitions import list_partitions
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import LIFE_S, PRICES, ask, grant
 

@@ -12,8 +12,8 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from services.chassis.timing.deadlines import SystemClock
-from tests.services.metering.messages import delivery, grant, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, request_id
+from tests.services.metering.servicers.messages import delivery, grant, reserve, settle
 
 HOUR_S = 3600
 

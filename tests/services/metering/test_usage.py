@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Usage

@@ -22,8 +22,8 @@ from services.payments.servicer import PaymentServicer
 from services.payments.stripe_client import StripeClient
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import LIFE_S, PRICES
+from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign
 from tests.support.servers.migrated import migrated_sqlite
-from tests.support.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign
 
 ORIGIN: Final = "http://localhost:8081"
 CONTEXT: Final[Any] = None

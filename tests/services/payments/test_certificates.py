@@ -19,7 +19,7 @@ from services.payments.servicer import PaymentServicer, register_payments
 from services.payments.stripe_client import StripeClient
 from tests.services.payments.conftest import ORIGIN, Metering
 from tests.support.certificates import Authority
-from tests.support.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer, sign
+from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer, sign
 
 ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 FORGED = BookPaymentRequest(account_id=ACCOUNT, payment_id="stripe-forged", paid_nanos=1, reason="Card payment")

@@ -11,7 +11,7 @@ def test_no_other_process_and_no_command_loads_stripe() -> None:
 import importlib, sys
 for name in "{PROCESSES}".split(", "):
     importlib.import_module(name + ".__main__")
-import cli.commands.up, cli.mistakes
+import cli.commands.service.up, cli.mistakes
 cli.mistakes.kinds_of_settings()
 assert not {{"stripe", "requests", "urllib3"}} & set(sys.modules)
 import services.payments.__main__

@@ -11,7 +11,7 @@ from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import Adjust
 from tests.services.payments.conftest import CONTEXT, ORIGIN, Desk
-from tests.support.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, sign
+from tests.support.outside.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, sign
 
 ACCOUNT: Final = "acct_aaaaaaaaaaaaaaaa"
 CENT: Final = 10_000_000

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from services.metering.store.partitions import (
+from services.metering.store.retention.partitions import (
     FIRST_PARTITION,
     RARE_BY_ACCOUNT,
     create_partition,

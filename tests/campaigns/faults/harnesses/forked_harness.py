@@ -11,14 +11,14 @@ from pathlib import Path
 
 from cli.connection import ServiceStubs, running_services
 from services.chassis.process import failpoints
+from tests.campaigns.faults.books.card_payments import CardPayments
+from tests.campaigns.faults.books.closed_books import SETTINGS, Archives
+from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.bugs import MOVED_CLOCK
-from tests.campaigns.faults.card_payments import CardPayments
 from tests.campaigns.faults.client import Provider
-from tests.campaigns.faults.closed_books import SETTINGS, Archives
 from tests.campaigns.faults.harnesses.book_clock import VARIABLE, BookClock
 from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told
-from tests.campaigns.faults.ledger import LedgerReader
 from tests.support.service import NEVER_SATURATED, ROUTES
 
 START_TIMEOUT_S = 120.0

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from cli.commands.accounts import create_account
-from cli.commands.keys import create_key
+from cli.commands.account.accounts import create_account
+from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
 from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, Spend, SpendLimits
-from tests.campaigns.faults.card_payments import CardPayments
+from tests.campaigns.faults.books.card_payments import CardPayments
+from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.chat import Customer
 from tests.campaigns.faults.client import Provider
 from tests.campaigns.faults.harnesses.book_clock import BookClock
-from tests.campaigns.faults.ledger import LedgerReader
 
 # In memory where that is to be had: what is killed here is processes, not machines.
 FOLDER = next(folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK))

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from tests.campaigns.faults.books.ledger import Account
 from tests.campaigns.faults.chat import Chat, Tokens
 from tests.campaigns.faults.harnesses.harness import FaultHarness
-from tests.campaigns.faults.ledger import Account
 from tests.campaigns.faults.points import Point
 
 # Most rounds are over by then.

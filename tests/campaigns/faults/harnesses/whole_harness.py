@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cli.connection import ServiceStubs
 from services.chassis.process import failpoints
+from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.client import Provider
 from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.harnesses.zygote import with_bytecode
-from tests.campaigns.faults.ledger import LedgerReader
 from tests.support.service import Service
 
 SETTINGS = {

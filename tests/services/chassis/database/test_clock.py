@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.chassis.database import database as database_clock
-from services.chassis.database.database import Database, DatabaseClock, read_now_us
+from services.chassis.database import clock as database_clock
+from services.chassis.database.clock import DatabaseClock, read_now_us
+from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from tests.support.fakes import FakeClock
 

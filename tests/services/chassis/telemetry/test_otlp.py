@@ -2,11 +2,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from services.chassis.process.run import tracing_to
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry import otlp
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.chassis.telemetry.tracing import Tracer, tracing_to
+from services.chassis.telemetry.tracing import Tracer
 from tests.support.fakes import FakeClock
 from tests.support.servers.collector import Collector
 from tests.support.service import wait_until

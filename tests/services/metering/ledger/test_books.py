@@ -11,7 +11,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import LARGEST_BALANCE_NANOS
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import AccountBalance, Checkpoint, Extend, Operation, Settle
-from tests.services.metering.paper import LIFE_US, Ledger
+from tests.services.metering.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import ACCOUNT, PRICES, adjust, extend, grant, request_id, reserve, sweep, void
 
 # Few requests, so that what is said about them collides.

@@ -8,7 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.holds import UnmatchedSettlement
 from services.metering.ledger.prices import Prices, Usage
 from services.metering.ledger.records import Checkpointed, Extended, Operation, Reserved, Settled
-from tests.services.metering.paper import LIFE_US, START_US, Ledger
+from tests.services.metering.ledger.paper import LIFE_US, START_US, Ledger
 from tests.services.metering.samples import (
     PRICES,
     checkpoint,

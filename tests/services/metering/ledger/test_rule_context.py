@@ -15,7 +15,7 @@ from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import Operation, Reserved
 from services.metering.store.reports import read_balances
-from tests.services.metering.paper import Ledger
+from tests.services.metering.ledger.paper import Ledger
 from tests.services.metering.samples import (
     ACCOUNT,
     LIFE_S,

@@ -21,7 +21,7 @@ from services.metering.ledger.spend import (
     next_month_us,
     spend_id,
 )
-from tests.services.metering.paper import LIFE_US, Ledger
+from tests.services.metering.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import (
     ACCOUNT,
     KEY,

@@ -7,8 +7,8 @@ import pytest
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
-from tests.services.metering.messages import grant
 from tests.services.metering.samples import ACCOUNT
+from tests.services.metering.servicers.messages import grant
 
 
 async def test_grant_and_adjustment_count_once(admin: Any) -> None:

@@ -13,8 +13,8 @@ from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange import ExchangeClient
 from services.chassis.telemetry.log import Log
-from tests.services.metering.messages import Ask, delivery, grant, refusal_of, reserve, settle
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
+from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
 
 
 async def test_request_is_reserved_extended_and_settled(ask: Ask, admin: Any) -> None:

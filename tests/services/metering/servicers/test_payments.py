@@ -17,7 +17,7 @@ from services.metering.ledger.records import AccountBalance, Adjust, Entry, Rest
 from services.metering.servicers.payments import to_bookings
 from services.metering.store.books import write_operations
 from services.metering.store.tables import ledger
-from tests.services.metering.paper import Ledger
+from tests.services.metering.ledger.paper import Ledger
 from tests.services.metering.samples import ACCOUNT, LIFE_S, grant, reserve
 
 PAID_NANOS = 1_000

@@ -1,6 +1,7 @@
 """Versions of the price list, now and in the future."""
 
-from services.chassis.database.database import Database, read_now_us
+from services.chassis.database.clock import read_now_us
+from services.chassis.database.database import Database
 from services.metering.ledger.prices import Price, Prices, ScheduledPrices
 from services.metering.ledger.records import HOUR_US
 from services.metering.store.prices import adopt_prices, read_schedule

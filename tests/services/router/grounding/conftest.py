@@ -13,7 +13,7 @@ from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.sealing import Sealer
 from tests.services.router.grounding.harness import KEY, RouterGroundingHarness, running_harness
 from tests.support.fakes import FakeClock
-from tests.support.searx import Searx, page
+from tests.support.outside.searx import Searx, page
 from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Upstream
 

@@ -22,7 +22,7 @@ from services.router.grounding.search import SearxSearch
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
-from tests.support.searx import Searx
+from tests.support.outside.searx import Searx
 from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Upstream
 

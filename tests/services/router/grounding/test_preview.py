@@ -29,7 +29,7 @@ from services.router.grounding.servicer import GroundingAdminServicer, register_
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
 from tests.support.certificates import Authority
-from tests.support.searx import Searx
+from tests.support.outside.searx import Searx
 from tests.support.upstreams.openai import Reply, Upstream
 
 QUESTION = "How long is the warranty of the Zephyr?"

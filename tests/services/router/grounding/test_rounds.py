@@ -18,7 +18,7 @@ from services.router.providers.base import Timeouts
 from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering, searching
 from tests.services.router.harness import QUESTION, as_json, read, target
-from tests.support.searx import Searx, page
+from tests.support.outside.searx import Searx, page
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ import pytest
 from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchFailed, SearxSearch
 from tests.services.router.providers.certificates import make_certificate, server_context
 from tests.services.router.providers.servers import listening, read_request
-from tests.support.searx import Searx, page
+from tests.support.outside.searx import Searx, page
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from services.router.grounding.search_tool import NAME
 from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering
 from tests.services.router.harness import as_json, running_router, target
-from tests.support.searx import Searx
+from tests.support.outside.searx import Searx
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Reply, Upstream

@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.providers import base
 from services.router.providers.openai.provider import OpenAIProvider
-from services.router.routing.queue_watch import LONGEST_S
+from services.router.routing.saturation import LONGEST_BACKOFF_S
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE, RetryBudget
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
 from tests.support.upstreams.openai import Reply, Upstream
@@ -156,7 +156,7 @@ async def test_model_that_names_a_time_is_left_alone_while_another_serves(socket
 async def test_one_wrong_header_does_not_close_a_class_with_one_model(socket_folder: Path, log: Log) -> None:
     async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
         upstream.replies.append(Reply(status=429, headers={"retry-after": "3600"}))
-        assert (await refusal_of(router)).retry_after_s == LONGEST_S
+        assert (await refusal_of(router)).retry_after_s == LONGEST_BACKOFF_S
         answers = [await router.ask() for _ in range(3)]
         answers += await asyncio.gather(*(router.ask() for _ in range(10)))
         assert [answer.text for answer in answers] == ["Hello, world!"] * 13

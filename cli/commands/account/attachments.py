@@ -1,0 +1,119 @@
+"""`legato attachments`: the documents that an account's chats without tools may draw on."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import grpc
+
+from cli.commands.account.accounts import get_account
+from cli.connection import CallRefused, ServiceStubs, call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import Bar, rfc3339_of
+from protos.router.v1.grounding_pb2 import (
+    ATTACHMENT_STAGE_INDEXING,
+    ATTACHMENT_STAGE_READING,
+    ATTACHMENT_STAGE_RECEIVING,
+    AddAttachmentRequest,
+    Attachment,
+    DocumentKind,
+    ListAttachmentsRequest,
+    RemoveAttachmentRequest,
+)
+from services.chassis.rpc.channel import from_rpc_error
+
+PIECE_BYTES = 64 * 1024
+# The largest documents have some hundred thousand words to remove from the index, one by one.
+REMOVAL_TIMEOUT_S = 600.0
+COLUMNS = ["attachment_id", "name", "kind", "size_bytes", "pages", "passages", "created_at"]
+# The label of each stage, and the progress in percent at its beginning and end.
+STAGES = {
+    ATTACHMENT_STAGE_RECEIVING: ("sending", 0, 20),
+    ATTACHMENT_STAGE_READING: ("reading", 20, 60),
+    ATTACHMENT_STAGE_INDEXING: ("indexing", 60, 100),
+}
+
+
+@click.group()
+@shared_options
+def attachments() -> None:
+    """Manage the documents for an account's chats."""
+
+
+@attachments.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@takes_invocation
+def add(invocation: Invocation, account_id: str, file: Path) -> None:
+    """Add a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
+    get_account(invocation.services, account_id)
+    bar = Bar(sys.stderr)
+    try:
+        attachment = add_attachment(invocation.services, account_id, file, bar)
+    finally:
+        bar.clear()
+    invocation.show(_describe(attachment))
+
+
+@attachments.command("list")
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def list_(invocation: Invocation, account_id: str) -> None:
+    """List an account's documents. One without a name is damaged, or its key is lost."""
+    get_account(invocation.services, account_id)
+    request = ListAttachmentsRequest(account_id=account_id)
+    found = call_service(invocation.services.grounding.ListAttachments, request).attachments
+    invocation.show_list([_describe(attachment) for attachment in found], COLUMNS)
+
+
+@attachments.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("attachment_id", metavar="ATTACHMENT")
+@takes_invocation
+def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
+    """Delete a document. It is erased completely when the command returns."""
+    request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
+    remove_from = invocation.services.grounding.RemoveAttachment
+    call_service(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
+    invocation.show({"removed": attachment_id})
+
+
+def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar) -> Attachment:
+    try:
+        for response in services.grounding.AddAttachment(_pieces(account_id, file)):
+            if response.HasField("attachment"):
+                return response.attachment
+            what, begin, end = STAGES[response.progress.stage]
+            part = response.progress.done / max(1, response.progress.total)
+            bar.show(what, round(begin + (end - begin) * part), 100)
+    except grpc.RpcError as error:
+        refusal = from_rpc_error(error, "The router")
+        raise CallRefused(refusal.message, refusal.reason) from None
+    raise click.ClickException("the router closed the call without a result")
+
+
+def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
+    with file.open("rb") as opened:
+        # A file's name is bytes, and may not be valid text.
+        name = os.fsencode(file.name).decode(errors="replace")
+        # An empty document is sent as one empty piece.
+        head = AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
+        head.piece = opened.read(PIECE_BYTES)
+        yield head
+        while piece := opened.read(PIECE_BYTES):
+            yield AddAttachmentRequest(piece=piece)
+
+
+def _describe(attachment: Attachment) -> dict[str, Any]:
+    return {
+        "attachment_id": attachment.attachment_id,
+        "name": attachment.name or None,
+        "kind": DocumentKind.Name(attachment.kind).removeprefix("DOCUMENT_KIND_").lower(),
+        "size_bytes": attachment.size_bytes,
+        "pages": attachment.pages,
+        "passages": attachment.passages,
+        "created_at": rfc3339_of(attachment.create_time),
+    }

@@ -1,0 +1,46 @@
+"""`legato console`."""
+
+from typing import Any
+
+import click
+
+from cli.commands.account.accounts import every_account
+from cli.commands.account.users import console_origin, create_link, every_user
+from cli.connection import ServiceStubs, call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
+from protos.type.v1.access_token_pb2 import AccountRole
+
+FIRST_USER = "Operator"
+
+
+@click.group()
+@shared_options
+def console() -> None:
+    """Create a link that signs in to the web console."""
+
+
+@console.command("sign-in-link")
+@takes_invocation
+def sign_in_link(invocation: Invocation) -> None:
+    """Create a link that signs the first operator in, once within ten minutes.
+
+    If there is no user yet, it creates one: an operator, who owns the first account.
+    """
+    invocation.show(first_link(invocation.services, console_origin(invocation.data)))
+
+
+def first_link(services: ServiceStubs, origin: str) -> dict[str, Any]:
+    listed = [user for user, _ in every_user(services) if not user.HasField("disable_time")]
+    operator = next((user for user in listed if user.is_operator), None)
+    if operator is None and listed:
+        raise click.ClickException("No user is an operator: choose one with `legato users set-operator`.")
+    if operator is None:
+        account = next(every_account(services), None)
+        if account is None:
+            raise click.ClickException("There is no account yet: create one with `legato accounts create`.")
+        owner = AccountRole.ACCOUNT_ROLE_OWNER
+        request = CreateUserRequest(name=FIRST_USER, account_id=account.account_id, role=owner)
+        operator = call_service(services.users.CreateUser, request, repeatable=False).user
+        call_service(services.users.SetOperator, SetOperatorRequest(user_id=operator.user_id, is_operator=True))
+    return create_link(services, operator.user_id, origin)

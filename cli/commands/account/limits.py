@@ -1,0 +1,109 @@
+"""`legato limits`."""
+
+from typing import Any
+
+import click
+
+from cli.commands.account.accounts import get_account
+from cli.connection import ServiceStubs, call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from cli.values import USD, UsdAmount
+from protos.metering.v1.spend_limits_pb2 import ListSpendLimitsRequest, SetSpendLimitsRequest, Spend, SpendLimits
+from services.chassis.money import format_usd
+
+PERIODS = ("day", "month", "total")
+UNLIMITED = "none"
+COLUMNS = ["key_id", "period", "limit_usd", "spent_usd", "held_usd", "starts_anew"]
+
+
+class LimitAmount(UsdAmount):
+    """Dollars, or `none`, which is -1 here."""
+
+    name = "amount|none"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == UNLIMITED:
+            return -1
+        nanos = USD.convert(value, param, ctx)
+        if nanos < 0:
+            self.fail("a limit must not be negative.", param, ctx)
+        return nanos
+
+
+LIMIT = LimitAmount()
+
+
+@click.group()
+@shared_options
+def limits() -> None:
+    """Show and set how much an account or a key may spend."""
+
+
+@limits.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def show(invocation: Invocation, account_id: str) -> None:
+    """Show the spend limits of an account and of its keys, and what was spent."""
+    get_account(invocation.services, account_id)
+    request = ListSpendLimitsRequest(account_id=account_id)
+    spends = call_service(invocation.services.spend_limits.ListSpendLimits, request).spends
+    invocation.show_list([row for spend in spends for row in describe(spend)], COLUMNS)
+
+
+@limits.command("set")
+@click.argument("account_id", metavar="ID")
+@click.option("--key", "key_id", metavar="KEY", default="", help="Limit one key.  [default: the whole account]")
+@click.option("--day", type=LIMIT, help="Dollars a day, in UTC; `none` for no limit.")
+@click.option("--month", type=LIMIT, help="Dollars a calendar month, in UTC; `none` for no limit.")
+@click.option("--total", type=LIMIT, help="Dollars in all; `none` for no limit.")
+@takes_invocation
+def set_(
+    invocation: Invocation, account_id: str, key_id: str, day: int | None, month: int | None, total: int | None
+) -> None:
+    """Change spend limits: `legato limits set ID --key KEY --day 5.00 --month none`. The others stay as they are."""
+    if day is None and month is None and total is None:
+        raise click.UsageError("nothing to change: give --day, --month or --total.")
+    get_account(invocation.services, account_id)
+    kept = find_limits(invocation.services, account_id, key_id)
+    wanted = SpendLimits()
+    for name, given in zip(PERIODS, (day, month, total), strict=True):
+        field = f"{name}_nanos"
+        if given is None and kept.HasField(field):  # type: ignore[arg-type]
+            setattr(wanted, field, getattr(kept, field))
+        elif given is not None and given >= 0:
+            setattr(wanted, field, given)
+    request = SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=wanted)
+    spend = call_service(invocation.services.spend_limits.SetSpendLimits, request).spend
+    invocation.show_list(describe(spend), COLUMNS)
+
+
+def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> SpendLimits:
+    request = ListSpendLimitsRequest(account_id=account_id, key_ids=[key_id] if key_id else [])
+    spends = call_service(services.spend_limits.ListSpendLimits, request).spends
+    return next((spend.limits for spend in spends if spend.key_id == key_id), SpendLimits())
+
+
+def describe(spend: Spend) -> list[dict[str, Any]]:
+    """Returns a row for each period."""
+    ends = {"day": spend.day_end_time, "month": spend.month_end_time}
+    rows = []
+    for period in PERIODS:
+        field = f"{period}_nanos"
+        limit_nanos = getattr(spend.limits, field) if spend.limits.HasField(field) else None  # type: ignore[arg-type]
+        spent_nanos: int = getattr(spend, f"{period}_spent_nanos")
+        rows.append(
+            {
+                "account_id": spend.account_id,
+                "key_id": spend.key_id or None,
+                "period": period,
+                "limit_usd": None if limit_nanos is None else format_usd(limit_nanos),
+                "limit_nanos": limit_nanos,
+                "spent_usd": format_usd(spent_nanos),
+                "spent_nanos": spent_nanos,
+                "held_usd": format_usd(spend.held_nanos),
+                "held_nanos": spend.held_nanos,
+                "starts_anew": rfc3339_of(ends[period]) if period in ends else None,
+            }
+        )
+    return rows

@@ -1,0 +1,93 @@
+"""`legato memory`: the notes that an account's chats without tools are given."""
+
+import io
+import sys
+from typing import Any
+
+import click
+
+from cli.commands.account.accounts import get_account
+from cli.connection import call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.router.v1.grounding_pb2 import (
+    AddNoteRequest,
+    ListNotesRequest,
+    Note,
+    RemoveAllNotesRequest,
+    RemoveNoteRequest,
+    UpdateNoteRequest,
+)
+
+COLUMNS = ["note_id", "text", "created_at"]
+
+
+@click.group()
+@shared_options
+def memory() -> None:
+    """Manage the notes for an account's chats."""
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("text", required=False)
+@takes_invocation
+def add(invocation: Invocation, account_id: str, text: str | None) -> None:
+    """Add a note. Without TEXT it is read from stdin, which keeps it out of the process list."""
+    get_account(invocation.services, account_id)
+    request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
+    invocation.show(_describe(call_service(invocation.services.grounding.AddNote, request, repeatable=False).note))
+
+
+@memory.command("list")
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def list_(invocation: Invocation, account_id: str) -> None:
+    """List an account's notes. One without a text is damaged, or its key is lost."""
+    get_account(invocation.services, account_id)
+    notes = call_service(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
+    invocation.show_list([_describe(note) for note in notes], COLUMNS)
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("note_id", metavar="NOTE")
+@click.argument("text", required=False)
+@takes_invocation
+def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None) -> None:
+    """Replace the text of a note. Without TEXT it is read from stdin."""
+    given = _read_stdin() if text is None else text
+    request = UpdateNoteRequest(account_id=account_id, note_id=note_id, text=given)
+    invocation.show(_describe(call_service(invocation.services.grounding.UpdateNote, request, repeatable=False).note))
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("note_id", metavar="NOTE")
+@takes_invocation
+def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
+    """Delete a note. It is erased completely when the command returns."""
+    request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
+    call_service(invocation.services.grounding.RemoveNote, request, repeatable=False)
+    invocation.show({"removed": note_id})
+
+
+@memory.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def clear(invocation: Invocation, account_id: str) -> None:
+    """Delete all notes of an account."""
+    request = RemoveAllNotesRequest(account_id=account_id)
+    removed = call_service(invocation.services.grounding.RemoveAllNotes, request, repeatable=False).removed
+    invocation.show({"removed": removed})
+
+
+def _read_stdin() -> str:
+    try:
+        return io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8").read()
+    except UnicodeDecodeError:
+        raise click.UsageError("a note must be UTF-8 text.") from None
+
+
+def _describe(note: Note) -> dict[str, Any]:
+    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339_of(note.create_time)}

@@ -1,0 +1,191 @@
+"""`legato notices`."""
+
+from typing import Any
+
+import click
+
+from cli.commands.account.limits import LIMIT
+from cli.connection import call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of
+from protos.auth.v1 import notices_pb2 as pb
+from protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest
+from services.chassis.money import format_usd
+
+STATES = {
+    pb.DELIVERY_STATE_PENDING: "pending",
+    pb.DELIVERY_STATE_DELIVERED: "delivered",
+    pb.DELIVERY_STATE_FAILED: "failed",
+}
+COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "attempts", "failure", "delivery_id"]
+WEBHOOK_COLUMNS = ["webhook_id", "url", "created_at"]
+
+
+@click.group()
+@shared_options
+def notices() -> None:
+    """Show and set what an account's owners are told, and how."""
+
+
+@notices.command("list")
+@click.argument("account_id", metavar="ID")
+@click.option("--failed", is_flag=True, help="Only those that could not be delivered.")
+@click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True, help="The most notices to list.")
+@takes_invocation
+def list_(invocation: Invocation, account_id: str, failed: bool, limit: int) -> None:
+    """List notices and their deliveries, the newest first."""
+    request = pb.ListNoticesRequest(account_id=account_id, page_size=limit, only_failed=failed)
+    found = call_service(invocation.services.notices.ListNotices, request).notices
+    invocation.show_list([row for notice in found for row in describe(notice)], COLUMNS)
+
+
+@notices.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("delivery_id", metavar="DELIVERY")
+@takes_invocation
+def resend(invocation: Invocation, account_id: str, delivery_id: str) -> None:
+    """Try a delivery again, also one that was given up."""
+    request = pb.ResendNoticeRequest(account_id=account_id, delivery_id=delivery_id)
+    call_service(invocation.services.notices.ResendNotice, request)
+    invocation.show({"delivery_id": delivery_id, "state": "pending"})
+
+
+@notices.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def test(invocation: Invocation, account_id: str) -> None:
+    """Send a test notice to every webhook and owner."""
+    request = pb.SendTestNoticeRequest(account_id=account_id)
+    notice = call_service(invocation.services.notices.SendTestNotice, request, repeatable=False).notice
+    invocation.show_list(describe(notice), COLUMNS)
+
+
+@notices.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def show(invocation: Invocation, account_id: str) -> None:
+    """Show the webhooks, the threshold of a low balance, and what is not mailed."""
+    request = pb.GetNoticeSettingsRequest(account_id=account_id)
+    settings = call_service(invocation.services.notices.GetNoticeSettings, request).settings
+    threshold = GetLowBalanceRequest(account_id=account_id)
+    low = call_service(invocation.services.notice_thresholds.GetLowBalance, threshold).low_balance
+    invocation.show(
+        {
+            "account_id": account_id,
+            **describe_threshold(low),
+            "webhooks": [describe_webhook(webhook) for webhook in settings.webhooks],
+            "not_mailed": list(settings.muted_kinds),
+            "mails": settings.is_mail_offered,
+            "mailed_owners": settings.mail_recipients,
+        }
+    )
+
+
+@notices.command("set")
+@click.argument("account_id", metavar="ID")
+@click.option("--low-balance", type=LIMIT, help="Dollars; 0 for never, `none` for the service's default.")
+@click.option("--mute", multiple=True, metavar="KIND", help="Do not mail this kind; repeat for several.")
+@click.option("--unmute", multiple=True, metavar="KIND", help="Mail this kind again; repeat for several.")
+@takes_invocation
+def set_(
+    invocation: Invocation, account_id: str, low_balance: int | None, mute: tuple[str, ...], unmute: tuple[str, ...]
+) -> None:
+    """Change the threshold of a low balance, and what is mailed to owners."""
+    if low_balance is None and not mute and not unmute:
+        raise click.UsageError("nothing to change: give --low-balance, --mute or --unmute.")
+    stub = invocation.services.notices
+    settings = call_service(stub.GetNoticeSettings, pb.GetNoticeSettingsRequest(account_id=account_id)).settings
+    if mute or unmute:
+        muted = {*settings.muted_kinds, *mute} - set(unmute)
+        request = pb.SetMutedKindsRequest(account_id=account_id, muted_kinds=sorted(muted))
+        settings = call_service(stub.SetMutedKinds, request).settings
+    shown: dict[str, Any] = {"account_id": account_id, "not_mailed": list(settings.muted_kinds)}
+    if low_balance is not None:
+        threshold = SetLowBalanceRequest(
+            account_id=account_id, threshold_nanos=None if low_balance < 0 else low_balance
+        )
+        low = call_service(invocation.services.notice_thresholds.SetLowBalance, threshold).low_balance
+        shown |= describe_threshold(low)
+    invocation.show(shown)
+
+
+@notices.group()
+@shared_options
+def webhooks() -> None:
+    """Add, list and remove an account's webhooks."""
+
+
+@webhooks.command("list")
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def list_webhooks(invocation: Invocation, account_id: str) -> None:
+    """List the webhooks; their secrets are not shown again."""
+    request = pb.GetNoticeSettingsRequest(account_id=account_id)
+    settings = call_service(invocation.services.notices.GetNoticeSettings, request).settings
+    invocation.show_list([describe_webhook(webhook) for webhook in settings.webhooks], WEBHOOK_COLUMNS)
+
+
+@webhooks.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("url", metavar="URL")
+@takes_invocation
+def add(invocation: Invocation, account_id: str, url: str) -> None:
+    """Add a webhook. Its secret is shown now and never again."""
+    request = pb.AddWebhookRequest(account_id=account_id, url=url)
+    made = call_service(invocation.services.notices.AddWebhook, request, repeatable=False)
+    invocation.show({**describe_webhook(made.webhook), "secret": made.secret})
+
+
+@webhooks.command()
+@click.argument("account_id", metavar="ID")
+@click.argument("webhook_id", metavar="WEBHOOK")
+@takes_invocation
+def remove(invocation: Invocation, account_id: str, webhook_id: str) -> None:
+    """Remove a webhook, with what was not delivered to it."""
+    request = pb.RemoveWebhookRequest(account_id=account_id, webhook_id=webhook_id)
+    call_service(invocation.services.notices.RemoveWebhook, request, repeatable=False)
+    invocation.show({"webhook_id": webhook_id, "state": "removed"})
+
+
+def describe(notice: pb.Notice) -> list[dict[str, Any]]:
+    """Returns a row for each delivery, and one for a notice without any."""
+    own = {
+        "notice_id": notice.notice_id,
+        "created_at": rfc3339_of(notice.create_time),
+        "kind": notice.kind,
+        "key_id": notice.key_id or None,
+        "summary": notice.summary,
+    }
+    deliveries: list[pb.NoticeDelivery | None] = [*notice.deliveries] or [None]
+    return [{**own, **describe_delivery(delivery)} for delivery in deliveries]
+
+
+def describe_delivery(delivery: pb.NoticeDelivery | None) -> dict[str, Any]:
+    if delivery is None:
+        return dict.fromkeys(["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"])
+    has_next = delivery.HasField("next_attempt_time")
+    return {
+        "delivery_id": delivery.delivery_id,
+        "channel": delivery.channel,
+        "recipient": delivery.recipient or None,
+        "state": STATES.get(delivery.state, "unknown"),
+        "attempts": delivery.attempts,
+        "failure": delivery.failure or None,
+        "next_attempt_at": rfc3339_of(delivery.next_attempt_time) if has_next else None,
+    }
+
+
+def describe_webhook(webhook: pb.Webhook) -> dict[str, Any]:
+    return {
+        "webhook_id": webhook.webhook_id,
+        "url": webhook.url,
+        "created_at": rfc3339_of(webhook.create_time),
+    }
+
+
+def describe_threshold(low: LowBalance) -> dict[str, Any]:
+    return {
+        "low_balance_usd": format_usd(low.threshold_nanos),
+        "low_balance_nanos": low.threshold_nanos,
+        "low_balance_is_default": low.is_default,
+    }

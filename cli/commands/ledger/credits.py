@@ -1,0 +1,147 @@
+"""`legato credits`."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from cli.commands import bookings
+from cli.commands.account.accounts import balance_of, get_account
+from cli.commands.ledger.statements import STATEMENT_COLUMNS, describe_ledger_entry, list_entries, period_options
+from cli.connection import call_service
+from cli.options import Invocation, shared_options, takes_invocation
+from cli.output import rfc3339_of, show_json, show_table, stream_csv, stream_json
+from cli.values import USD
+from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
+from services.chassis.money import format_usd
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+PAGE_SIZE = 1_000
+KINDS: dict[int, str] = {
+    CreditKind.CREDIT_KIND_GRANT: "grant",
+    CreditKind.CREDIT_KIND_ADJUSTMENT: "adjustment",
+    CreditKind.CREDIT_KIND_CHARGES: "charges",
+}
+COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
+
+
+@click.group()
+@shared_options
+def credits() -> None:
+    """Grant and adjust credit, and show balances."""
+
+
+# An amount may begin with a minus, so unknown options are passed on as arguments.
+AMOUNTS_MAY_BE_NEGATIVE = {"ignore_unknown_options": True}
+
+
+def id_option(command: CommandT) -> CommandT:
+    help_text = "Idempotency id: repeats with the same id count once.  [default: a new one]"
+    return click.option("--id", "booking_id", help=help_text)(command)
+
+
+@credits.command("grant", context_settings=AMOUNTS_MAY_BE_NEGATIVE)
+@click.argument("account_id", metavar="ID")
+@click.argument("amount_nanos", metavar="AMOUNT", type=USD)
+@id_option
+@takes_invocation
+def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_id: str | None) -> None:
+    """Add credit, in dollars: `legato credits grant ID 5.00`."""
+    if amount_nanos <= 0:
+        raise click.BadParameter(
+            "a grant must be more than zero; to remove credit use `credits adjust`.", param_hint="AMOUNT"
+        )
+    # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
+    get_account(invocation.services, account_id)
+    invocation.show(describe(bookings.grant(invocation.services, account_id, amount_nanos, booking_id)))
+
+
+@credits.command(context_settings=AMOUNTS_MAY_BE_NEGATIVE)
+@click.argument("account_id", metavar="ID")
+@click.argument("amount_nanos", metavar="AMOUNT", type=USD)
+@click.option("--reason", required=True, help="The reason, recorded in the ledger.")
+@id_option
+@takes_invocation
+def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: str, booking_id: str | None) -> None:
+    """Correct a balance, up or down: `legato credits adjust ID -1.25 --reason "charged twice"`."""
+    if amount_nanos == 0:
+        raise click.BadParameter("an adjustment must not be zero.", param_hint="AMOUNT")
+    get_account(invocation.services, account_id)
+    invocation.show(describe(bookings.adjust(invocation.services, account_id, amount_nanos, reason, booking_id)))
+
+
+@credits.command()
+@click.argument("account_id", metavar="ID")
+@takes_invocation
+def balance(invocation: Invocation, account_id: str) -> None:
+    """Show an account's balance, and how much of it running requests hold."""
+    get_account(invocation.services, account_id)
+    invocation.show(describe(balance_of(invocation.services, account_id)))
+
+
+@credits.command()
+@click.argument("account_id", metavar="ID")
+@period_options
+@takes_invocation
+def statement(invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None) -> None:
+    """Print every entry of an account's ledger as CSV, oldest first, with the balance after each."""
+    get_account(invocation.services, account_id)
+    rows = (describe_ledger_entry(entry) for entry in list_entries(invocation.services, account_id, start, end))
+    if invocation.json:
+        stream_json(rows)
+    else:
+        stream_csv(STATEMENT_COLUMNS, rows)
+
+
+@credits.command("list")
+@click.argument("account_id", metavar="ID")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of entries.  [default: all]")
+@click.option("--page", "page_token", metavar="TOKEN", default="", help="Continue a truncated list: its next_page.")
+@takes_invocation
+def list_(invocation: Invocation, account_id: str, limit: int | None, page_token: str) -> None:
+    """List grants, adjustments and each day's charges, oldest first, with the balance after each."""
+    get_account(invocation.services, account_id)
+    entries: list[CreditEntry] = []
+    while True:
+        size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(entries))
+        request = ListCreditsRequest(account_id=account_id, page_size=size, page_token=page_token)
+        page = call_service(invocation.services.credits.ListCredits, request)
+        entries += page.entries
+        page_token = page.next_page_token
+        if not page_token or len(entries) == limit:
+            break
+    if invocation.json:
+        listed = [describe_entry(entry) for entry in entries]
+        show_json({"account_id": account_id, "entries": listed, "next_page": page_token or None})
+        return
+    show_table(COLUMNS, [[describe_entry(entry)[column] for column in COLUMNS] for entry in entries])
+    if page_token:
+        again = bookings.command_line("credits", "list", account_id, "--limit", str(limit), "--page", page_token)
+        click.echo(f"More entries: {again}", err=True)
+
+
+def describe_entry(entry: CreditEntry) -> dict[str, Any]:
+    is_day = entry.kind == CreditKind.CREDIT_KIND_CHARGES
+    time = rfc3339_of(entry.time)
+    return {
+        "time": time[: len("2026-11-15")] if is_day else time,
+        "kind": KINDS.get(entry.kind),
+        "amount_usd": format_usd(entry.amount_nanos),
+        "amount_nanos": entry.amount_nanos,
+        "balance_usd": format_usd(entry.balance_nanos),
+        "balance_nanos": entry.balance_nanos,
+        "id": entry.booking_id or None,
+        "reason": entry.reason or None,
+    }
+
+
+def describe(balance: Balance) -> dict[str, Any]:
+    return {
+        "account_id": balance.account_id,
+        "balance_usd": format_usd(balance.balance_nanos),
+        "balance_nanos": balance.balance_nanos,
+        "held_usd": format_usd(balance.held_nanos),
+        "held_nanos": balance.held_nanos,
+    }

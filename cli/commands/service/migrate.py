@@ -1,0 +1,53 @@
+"""`legato migrate`: for deployments whose services do not migrate at start (LEGATO_MIGRATE_AT_START)."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from cli.options import Invocation, takes_invocation
+from cli.settings import SettingsWrong, read_settings
+from cli.supervision.completeness import require_complete
+from services.chassis.errors import LegatoError
+from services.chassis.residency import DataStore, keep_in_canada
+from services.chassis.settings import PostgresAddress, SettingsError
+
+SERVICES = Path(__file__).parents[3] / "services"
+
+
+class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    data_region: str = ""
+    database_url: PostgresAddress = ""
+    database_region: str = ""
+
+    @property
+    def stores(self) -> list[DataStore]:
+        return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
+
+    def check(self) -> None:
+        keep_in_canada(self.stores)
+
+
+@click.command()
+@takes_invocation
+def migrate(invocation: Invocation) -> None:
+    """Migrate every service's database, once, before services of a new version start."""
+    from services.chassis.database.database import open_database
+
+    try:
+        settings = read_settings(MigrateSettings)
+        require_complete(invocation.data, settings.database_url, peppers_given=True)
+        migrated = []
+        for folder in sorted(SERVICES.glob("*/migrations")):
+            service = folder.parent.name
+            database = open_database(service, settings.database_url, invocation.data)
+            try:
+                database.migrate(folder)
+            finally:
+                database.close()
+            migrated.append(service)
+    except SettingsError as error:
+        raise SettingsWrong(str(error)) from None
+    except LegatoError as error:
+        raise click.ClickException(" ".join(getattr(error, "__notes__", [])) or error.message) from None
+    invocation.show({"migrated": migrated})

@@ -1,0 +1,303 @@
+"""`legato up`: the whole service in one command."""
+
+import asyncio
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
+from cli.options import Invocation, takes_invocation
+from cli.output import ignoring_closed, open_closed_ones, show_json
+from cli.settings import SettingsWrong, read_settings
+from cli.supervision import completeness, data_folder
+from cli.supervision.data_folder import AlreadyLocked, FolderLock
+from cli.supervision.processes import ConsoleStart, Installation, counts_of, process_groups
+from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
+from cli.supervision.scale import Scale, count_processors, default_scale
+from cli.supervision.settings import (
+    FileSettings,
+    UpSettings,
+    access_token_keys_for,
+    grounding_key_for,
+    kept_secret,
+    key_peppers_for,
+)
+from cli.supervision.supervisor import StartFailed, Supervisor, Timing
+from services.chassis.process import lifeline
+from services.chassis.settings import (
+    PREFIX,
+)
+from services.chassis.telemetry.log import Log
+
+# The time that processes of a killed supervisor need to end, with a margin.
+LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
+
+# Of one kind.
+MOST_PROCESSES: Final = 64
+BY_PROCESSORS: Final = "[default: by the number of processors]"
+
+CONSOLE_PORT = 8081
+
+# The time that an edge needs to close, once running answers have ended.
+CLOSING_S = 2.0
+
+
+class CannotStart(click.ClickException):
+    pass
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The port; 0 selects a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
+)
+@click.option("--host", help="The address to listen on.  [default: $LEGATO_EDGE_HOST, or 127.0.0.1]")
+@click.option(
+    "--routes",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The routes file: the models of each class.  [default: $LEGATO_ROUTES, or the local model for all]",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of edges (HTTP processes).  {BY_PROCESSORS}"
+)
+@click.option("--routers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of routers.  {BY_PROCESSORS}")
+@click.option(
+    "--metering",
+    type=click.IntRange(1, MOST_PROCESSES),
+    help=f"Number of metering processes; several need PostgreSQL.  {BY_PROCESSORS}",
+)
+@click.option(
+    "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
+)
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, 65535),
+    help="The port of the web console; 0 selects a free one.  [default: $LEGATO_CONSOLE_PORT, or 8081]",
+)
+@click.option("--no-console", is_flag=True, help="Start without the web console.")
+@click.option(
+    "--begin-anew",
+    type=click.Choice(completeness.PARTS),
+    multiple=True,
+    help="Create this part again if it is missing while others are in use. Its data is lost.",
+)
+@takes_invocation
+def up(
+    invocation: Invocation,
+    port: int | None,
+    host: str | None,
+    routes: Path | None,
+    workers: int | None,
+    routers: int | None,
+    metering: int | None,
+    welcomes: bool,
+    console_port: int | None,
+    no_console: bool,
+    begin_anew: tuple[str, ...],
+) -> None:
+    """Start the whole service and keep it running.
+
+    Writes `ready http://HOST:PORT/v1` when it serves, and logs to DIR/logs. Ends everything on Ctrl-C or SIGTERM. Exits
+    with 2 if a setting, the routes or the prices are wrong, and with 1 if it cannot start for another reason.
+    """
+    from services.router.routing.routes import load_routes
+
+    open_closed_ones()
+    data = invocation.data.absolute()
+    files = read_settings(FileSettings)
+    routes, prices = (routes or files.routes).absolute(), files.prices.absolute()
+    if mistakes := [*mistakes_in_settings(UpSettings), *mistakes_in_files(routes, prices)]:
+        raise SettingsWrong("\n".join(mistakes))
+    for strange in strange_names(UpSettings, routes):
+        _say(strange)
+    settings = read_settings(UpSettings)
+    scale = _scale(settings, workers, routers, metering)
+    data_folder.prepare(data)
+    lock, processes_lock = _lock(data)
+    completeness.require_complete(
+        data, settings.database_url, peppers_given=bool(settings.key_peppers), begin_anew=begin_anew
+    )
+    host = settings.edge_host if host is None else host
+    listener = listen(host, settings.edge_port if port is None else port)
+    address = base_url(listener, host)
+    console_sockets = [] if no_console else _listen_for_console(settings, console_port)
+    console = _console_start(settings, console_sockets, address) if console_sockets else None
+    signing_key, public_keys = access_token_keys_for(settings, data)
+    loaded = load_routes(routes)
+    installation = Installation(
+        data=data,
+        routes=routes,
+        prices=prices,
+        uses_local_model=loaded.uses_local_model,
+        scale=scale,
+        local_model_places=settings.local_model_parallel + settings.local_model_queue,
+        drain_s=settings.drain_s,
+        key_peppers=settings.key_peppers or kept_secret(key_peppers_for(settings), data),
+        grounding_key=grounding_key_for(settings, data),
+        access_token_signing_key=signing_key,
+        access_token_public_keys=public_keys,
+        credential_encryption_key=settings.credential_encryption_key or kept_secret(data_folder.credential_key, data),
+        console_url=console.url if console else settings.console_url or f"http://localhost:{CONSOLE_PORT}",
+        console_role=settings.console_role,
+        edge_fd=listener.fileno(),
+        edge_operations_listen=settings.edge_operations_listen,
+        further_listens=settings.further_listens,
+        lock_fd=processes_lock.fd,
+        console=console,
+        takes_payments=bool(settings.stripe_secret_key) and console is not None,
+    )
+
+    def announce() -> None:
+        with suppress(OSError):
+            # A full disk must not end a running service.
+            completeness.record_parts(data, settings.database_url)
+        with ignoring_closed(sys.stdout):
+            show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
+            if welcomes:
+                url = console.url if console else ""
+                _greet(invocation, address, url, is_bundled=loaded.bundled_classes >= loaded.classes.keys())
+
+    def stop_listening() -> None:
+        for each in (listener, *console_sockets):
+            each.close()
+
+    with (data / "logs" / "up.log").open("a") as log_file:
+        supervisor = Supervisor(
+            groups=process_groups(installation),
+            logs=data / "logs",
+            log=Log("up", log_file),
+            say=_say,
+            timing=Timing(
+                grace_s=settings.drain_delay_s + settings.drain_s + CLOSING_S,
+                longest_delay_s=settings.longest_restart_delay_s,
+                unresponsive_after_s=settings.unresponsive_after_s,
+            ),
+            on_change=lambda states: data_folder.write_processes(
+                data, {"base_url": address, "console_url": console.url if console else "", "processes": states}
+            ),
+        )
+        try:
+            asyncio.run(_supervise(supervisor, announce, stop_listening))
+        except StartFailed as error:
+            raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
+    processes_lock.release()
+    lock.release()
+
+
+def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[socket.socket]:
+    port = settings.console_port if asked_port is None else asked_port
+    try:
+        return listen_for_console(settings.console_host, CONSOLE_PORT if port is None else port)
+    except CannotListen as error:
+        if port is not None:
+            raise
+        # Nobody asked for that port, and the service does not need the console.
+        _say(f"starting without the web console: {error.message}")
+        return []
+
+
+def _console_start(settings: UpSettings, sockets: list[socket.socket], api_url: str) -> ConsoleStart:
+    # A wildcard address is reached on loopback.
+    api_url = api_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return ConsoleStart(
+        fds=tuple(each.fileno() for each in sockets),
+        # Passkeys belong to a name, not to an address.
+        url=settings.console_url or f"http://localhost:{sockets[0].getsockname()[1]}",
+        api_url=settings.console_api_url or api_url,
+    )
+
+
+def _scale(settings: UpSettings, workers: int | None, routers: int | None, meterings: int | None) -> Scale:
+    """Returns the number of processes: as configured, otherwise by the number of CPUs."""
+    default = default_scale(count_processors(), has_postgresql=bool(settings.database_url))
+    scale = Scale(workers or default.edges, routers or default.routers, meterings or default.meterings)
+    if scale.meterings > 1 and not settings.database_url:
+        raise SettingsWrong(
+            f"--metering {scale.meterings} needs PostgreSQL (LEGATO_DATABASE_URL): SQLite has a single writer"
+        )
+    counts = counts_of(scale)
+    for variable, address in settings.further_listens.items():
+        service = variable.removeprefix(PREFIX).partition("_")[0].lower()
+        if counts.get(service, 1) > 1 and address.startswith("unix:"):
+            raise SettingsWrong(f"{variable}: must be HOST:PORT if there are several: each has the next port")
+    return scale
+
+
+def _say(text: str) -> None:
+    with ignoring_closed(sys.stderr):
+        click.echo(text, err=True)
+
+
+def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
+    try:
+        lock = data_folder.lock_for_supervisor(data)
+    except AlreadyLocked:
+        raise CannotStart(
+            f"Legato is already running on {data}: see `legato status`, or choose another folder with --data"
+        ) from None
+    except OSError as error:
+        raise data_folder.unusable(data, error) from None
+    return lock, _wait_for_leftovers(data)
+
+
+def _wait_for_leftovers(data: Path) -> FolderLock:
+    """Waits for the processes of a killed supervisor, which end by themselves, but not at once."""
+    try:
+        return data_folder.lock_for_processes(data, timeout_s=0)
+    except AlreadyLocked:
+        _say("waiting for the processes of an earlier start to end ...")
+    try:
+        return data_folder.lock_for_processes(data, LEFTOVERS_TIMEOUT_S)
+    except AlreadyLocked:
+        raise CannotStart(f"processes of an earlier start on {data} are still running: stop them by hand") from None
+
+
+def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled: bool) -> None:
+    from cli.connection import running_services
+    from cli.welcome import show_welcome, welcome
+
+    services = running_services(invocation.data, environ={})
+    try:
+        greeting = welcome(services, address, console_url.partition(",")[0])
+        folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
+        if invocation.json:
+            show_json(greeting)
+        else:
+            show_welcome(greeting, folder_option, is_bundled=is_bundled)
+    except click.ClickException as error:
+        _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
+    finally:
+        services.close()
+
+
+async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def begin_to_end() -> None:
+        if not stop.is_set():
+            stop.set()
+            # The edges have their own descriptors of the socket, and close them when they end.
+            stop_listening()
+            supervisor.say("stopping ...")
+
+    def on_signal() -> None:
+        if stop.is_set():
+            hurry.set()
+        begin_to_end()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    # `nohup` ignores SIGHUP. Otherwise both the kernel and the shell may send it: a second one is no request to hurry.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, begin_to_end)
+    supervisor.say(f"starting {', '.join(supervisor.names)} ...")
+    await supervisor.run(stop, hurry, lambda: asyncio.to_thread(announce))

@@ -1,0 +1,152 @@
+"""Spend limits of an account and of its keys: what was spent of each, and the form that sets them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from console.display.words import TRANSLATIONS, usd
+from console.web.visit import Visit
+from protos.metering.v1 import spend_limits_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd, parse_usd
+
+_ = TRANSLATIONS.gettext
+
+WHOLE_ACCOUNT: Final = ""
+# From here on a meter warns.
+NEARLY_PERCENT: Final = 80
+PERIODS: Final = {"day": _("A day"), "month": _("A month"), "total": _("In all")}
+_FIELDS: Final = {"day": _("Dollars a day"), "month": _("Dollars a month"), "total": _("Dollars in all")}
+_WITHIN: Final = {"day": _("%(usd)s a day"), "month": _("%(usd)s a month"), "total": _("%(usd)s in all")}
+_RENEWALS: Final = {
+    "day": _("Starts anew at midnight, in UTC"),
+    "month": _("Starts anew on the first of the month, in UTC"),
+    "total": _("Never starts anew"),
+}
+
+Spends = dict[str, pb.Spend]
+
+
+@dataclass(frozen=True, slots=True)
+class SpendMeter:
+    """One limit, and what was spent of it."""
+
+    period: str
+    # None: unlimited.
+    limit_nanos: int | None
+    spent_nanos: int
+
+    @property
+    def title(self) -> str:
+        return PERIODS[self.period]
+
+    @property
+    def renewal(self) -> str:
+        return _RENEWALS[self.period]
+
+    @property
+    def field_label(self) -> str:
+        return _FIELDS[self.period]
+
+    @property
+    def within(self) -> str:
+        """Says the limit, for a key that cannot have more."""
+        return _WITHIN[self.period] % {"usd": usd(self.limit_nanos or 0)}
+
+    @property
+    def field_value(self) -> str:
+        return "" if self.limit_nanos is None else format_usd(self.limit_nanos)
+
+    @property
+    def percent(self) -> int:
+        """Rounds down: only what is spent entirely is 100."""
+        if not self.limit_nanos:
+            return 0 if self.limit_nanos is None else 100
+        return min(100, 100 * self.spent_nanos // self.limit_nanos)
+
+    @property
+    def is_reached(self) -> bool:
+        return self.limit_nanos is not None and self.percent == 100
+
+    @property
+    def is_nearly_reached(self) -> bool:
+        return self.limit_nanos is not None and NEARLY_PERCENT <= self.percent < 100
+
+
+def meters_of(spend: pb.Spend | None) -> list[SpendMeter]:
+    """Returns a meter for each period, also where it has no limit."""
+    found = spend or pb.Spend()
+    return [
+        SpendMeter(
+            period,
+            getattr(found.limits, f"{period}_nanos") if found.limits.HasField(f"{period}_nanos") else None,  # type: ignore[arg-type]
+            getattr(found, f"{period}_spent_nanos"),
+        )
+        for period in PERIODS
+    ]
+
+
+def limited_meters(spend: pb.Spend | None) -> list[SpendMeter]:
+    return [meter for meter in meters_of(spend) if meter.limit_nanos is not None]
+
+
+def nearest_meter(spend: pb.Spend | None) -> SpendMeter | None:
+    """Returns the limit of which most is spent."""
+    return max(limited_meters(spend), key=lambda meter: meter.percent, default=None)
+
+
+async def read_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()) -> Spends | None:
+    """Returns what the account and its keys have spent and may, by key; None if metering does not answer."""
+    try:
+        return await require_spends(visit, account_id, key_ids)
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return None
+
+
+async def require_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()) -> Spends:
+    request = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=key_ids)
+    listed = await visit.services.metering.read(
+        lambda stubs: stubs.spend_limits.ListSpendLimits, request, await visit.recent_token()
+    )
+    return {spend.key_id: spend for spend in listed.spends}
+
+
+def given_limits(visit: Visit) -> tuple[pb.SpendLimits, dict[str, str], dict[str, str]]:
+    """Returns the limits of a form, what is wrong with which, and what was typed."""
+    limits, problems = pb.SpendLimits(), {}
+    typed = {period: visit.form.get(period).strip() for period in PERIODS}
+    for period, text in typed.items():
+        if not text:
+            continue
+        try:
+            nanos = parse_usd(text.removeprefix("$"))
+        except ValueError:
+            problems[period] = _("An amount in dollars such as 5.00, or nothing.")
+            continue
+        if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
+            problems[period] = _("From 0 to a million dollars.")
+        else:
+            setattr(limits, f"{period}_nanos", nanos)
+    return limits, problems, typed
+
+
+async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> dict[str, str]:
+    """Sets limits; returns what metering finds wrong with them."""
+    request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
+    try:
+        await visit.services.metering.change(lambda stubs: stubs.spend_limits.SetSpendLimits, request, visit.token)
+    except LegatoError as error:
+        if error.reason is not Reason.REQUEST_INVALID:
+            raise
+        return {"day": error.message}
+    return {}
+
+
+async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
+    """Gives a new key the limits of the one that it replaces."""
+    request = pb.InheritSpendLimitsRequest(
+        account_id=visit.who.account_id, key_id=key_id, replaced_key_id=replaced_key_id
+    )
+    await visit.services.metering.change(lambda stubs: stubs.spend_limits.InheritSpendLimits, request, visit.token)

@@ -1,0 +1,102 @@
+"""Receipts of requests: what they say in words, and their arithmetic, computed again."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from console.display.words import TRANSLATIONS
+from protos.metering.v1 import metering_pb2, statements_pb2
+
+_ = TRANSLATIONS.gettext
+
+MILLION: Final = 1_000_000
+
+ENDS: Final = {
+    metering_pb2.END_COMPLETE: (_("Complete"), "good", _("The model finished its answer.")),
+    metering_pb2.END_CLIENT_GONE: (
+        _("Client left"),
+        "warn",
+        _("The client closed the connection. Only what was delivered until then is charged."),
+    ),
+    metering_pb2.END_UPSTREAM_CUT: (
+        _("Broken off"),
+        "warn",
+        _("The model's server broke off. Only what was delivered until then is charged."),
+    ),
+    metering_pb2.END_CREDIT_SPENT: (_("Credit used up"), "warn", _("The credit was used up during the answer.")),
+    metering_pb2.END_REFUSED: (_("Refused"), "", _("The request was refused before anything was delivered.")),
+    metering_pb2.END_CRASHED: (
+        _("Interrupted"),
+        "warn",
+        _("A process of the service ended during the answer. What was recorded as delivered is charged."),
+    ),
+    metering_pb2.END_KEY_REFUSED: (
+        _("Key revoked"),
+        "warn",
+        _("The key was revoked, or expired, during the answer. Only what was delivered until then is charged."),
+    ),
+}
+BASES: Final = {
+    metering_pb2.BASIS_PROVIDER: _("Counted by the model's provider"),
+    metering_pb2.BASIS_COUNTED: _("Counted by this service, token by token"),
+    metering_pb2.BASIS_JOURNAL: _("From the edge's journal, written before each piece was delivered"),
+    metering_pb2.BASIS_CHECKPOINT: _("From the last report of the running answer"),
+}
+STATES: Final = {
+    metering_pb2.REQUEST_STATE_RUNNING: (_("Running"), ""),
+    metering_pb2.REQUEST_STATE_VOID: (_("Not charged"), ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kind of tokens, times its price. The product is in millionths of a nano-dollar."""
+
+    name: str
+    tokens: int
+    nanos_per_million: int
+
+    @property
+    def product(self) -> int:
+        return self.tokens * self.nanos_per_million
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    lines: tuple[Line, ...]
+    # What the receipt says.
+    cost_nanos: int
+
+    @property
+    def product(self) -> int:
+        return sum(line.product for line in self.lines)
+
+    @property
+    def nanos(self) -> int:
+        """The cost: rounded up once, to the next nano-dollar."""
+        return -(-self.product // MILLION)
+
+    @property
+    def agrees(self) -> bool:
+        return self.nanos == self.cost_nanos
+
+
+def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
+    """Computes a cost again, from tokens and prices; None where a request never had a price, or still runs."""
+    if not receipt.HasField("price") or receipt.state == metering_pb2.REQUEST_STATE_RUNNING:
+        return None
+    usage, price = receipt.usage, receipt.price
+    return Arithmetic(
+        (
+            Line(_("Prompt"), usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
+            Line(_("Prompt, cached"), usage.cached_tokens, price.cached_input_nanos_per_million),
+            Line(_("Answer"), usage.completion_tokens, price.output_nanos_per_million),
+        ),
+        receipt.cost_nanos,
+    )
+
+
+def end_of(receipt: statements_pb2.RequestReceipt) -> tuple[str, str, str]:
+    """Says how a request ended: a word, its kind, and a sentence."""
+    if receipt.state == metering_pb2.REQUEST_STATE_RUNNING:
+        return _("Running"), "", _("The answer is being delivered. Credit is held for it.")
+    return ENDS.get(receipt.end, (_("Ended"), "", _("The request has ended.")))

@@ -1,0 +1,272 @@
+"""Credit: the balance, the statement by day and entry by entry, and the proof that everything adds up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from starlette.responses import Response
+
+from console.account import usage
+from console.account.key_names import KeyNames, read_key_names
+from console.display.words import MONTHS, TRANSLATIONS, time_of
+from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
+from console.web.csv_files import Row, csv_response, text_cell
+from console.web.periods import EARLIEST, date_in, stamp_of
+from console.web.visit import Visit, with_query
+from protos.metering.v1 import statements_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import format_usd
+
+_ = TRANSLATIONS.gettext
+ngettext = TRANSLATIONS.ngettext
+
+PAGE_SIZE: Final = 25
+FILE_PAGE_SIZE: Final = 1_000
+# What is booked for card payments has ids with it.
+PAYMENT_PREFIX: Final = "stripe-"
+# A page is there within about a second, however large the ledger is.
+AUDIT_WAIT_MS: Final = 900
+AUDIT_TIMEOUT_S: Final = 5.0
+KINDS: Final = {
+    pb.LEDGER_ENTRY_KIND_GRANT: _("Grant"),
+    pb.LEDGER_ENTRY_KIND_ADJUSTMENT: _("Adjustment"),
+    pb.LEDGER_ENTRY_KIND_CHARGE: _("Charge"),
+    pb.LEDGER_ENTRY_KIND_LATE_CHARGE: _("Late charge"),
+    pb.LEDGER_ENTRY_KIND_LOSS: _("Borne by the service"),
+}
+COLUMNS: Final = (
+    "entry_id", "time", "kind", "amount_usd", "amount_nanos", "balance_usd", "balance_nanos", "id", "class", "key_id",
+    "key_name", "prompt_tokens", "cached_tokens", "completion_tokens", "price_version", "loss_nanos", "reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    first: date
+
+    @property
+    def after(self) -> "Month":
+        return Month((self.first + timedelta(days=31)).replace(day=1))
+
+    @property
+    def before(self) -> "Month":
+        return Month((self.first - timedelta(days=1)).replace(day=1))
+
+    @property
+    def words(self) -> str:
+        return f"{MONTHS[self.first.month - 1]} {self.first.year}"
+
+    @property
+    def path(self) -> str:
+        return f"/credit?month={self.first:%Y-%m}"
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    when: date
+    sums: pb.LedgerDay
+    bookings: list[pb.LedgerEntry]
+
+    @property
+    def path(self) -> str:
+        return with_query("/credit/entries", {"from": self.when.isoformat(), "to": self.when.isoformat()})
+
+    @property
+    def rows(self) -> list[tuple[str, int, int, bool]]:
+        """Says what was booked, the amount, the balance after it, and whether it is the first: the newest on top. The
+        charges of a day are one row, after its grants and adjustments."""
+        rows, balance_nanos = [], self.sums.balance_nanos
+        of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
+        if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos != of_payments_nanos:
+            n = self.sums.requests
+            words = ngettext("%(n)s request", "%(n)s requests", n) % {"n": f"{n:,}"}
+            rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
+            balance_nanos += self.sums.charged_nanos
+        for entry in self.bookings:
+            words = f"{KINDS[entry.kind]}: {entry.reason}" if entry.reason else KINDS[entry.kind]
+            rows.append((words, entry.amount_nanos, balance_nanos, not rows))
+            balance_nanos -= entry.amount_nanos
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    # The newest first.
+    days: list[Day]
+    opening_nanos: int
+    closing_nanos: int
+    charged_nanos: int
+    credited_nanos: int
+    loss_nanos: int
+    requests: int
+
+    @property
+    def payments(self) -> list[pb.LedgerEntry]:
+        """Returns what was paid by card, and what of it was returned; the newest first."""
+        return [entry for day in self.days for entry in day.bookings if entry.reference_id.startswith(PAYMENT_PREFIX)]
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit, None)
+
+
+async def verify(visit: Visit) -> Response:
+    """Audits the account, and shows what was proven; or that it takes longer, and asks for it again."""
+    request = pb.AuditAccountRequest(account_id=visit.who.account_id, max_wait_ms=AUDIT_WAIT_MS)
+    audited = await visit.services.metering.read(
+        lambda stubs: stubs.statements.AuditAccount, request, visit.token, AUDIT_TIMEOUT_S
+    )
+    return await _page(visit, audited)
+
+
+async def show_entries(visit: Visit) -> Response:
+    query = visit.request.query_params
+    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    page_token = query.get("page", "")
+    listed, names = await asyncio.gather(
+        _list_entries(visit, first, last, PAGE_SIZE, page_token), read_key_names(visit)
+    )
+    chosen = _period_query(first, last)
+    next_page = listed.next_page_token
+    return visit.render(
+        "entries.html",
+        listed=listed,
+        names=names,
+        kinds=KINDS,
+        first=first,
+        last=last,
+        is_first=not page_token,
+        first_path=with_query("/credit/entries", chosen),
+        next_path=with_query("/credit/entries", {**chosen, "page": next_page}) if next_page else "",
+        file_path=with_query("/credit.csv", chosen),
+        zone=visit.zone,
+    )
+
+
+async def download(visit: Visit) -> Response:
+    query = visit.request.query_params
+    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    names = await read_key_names(visit)
+    return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last, names))
+
+
+async def _page(visit: Visit, audited: pb.AuditAccountResponse | None) -> Response:
+    this_month = Month(visit.zone.today(visit.now).replace(day=1))
+    given = date_in(f"{visit.request.query_params.get('month', '')}-01")
+    month = Month(min(max(given or this_month.first, EARLIEST), this_month.first))
+    balance, statement = await asyncio.gather(usage.balance(visit), _read_statement(visit, month))
+    return visit.render(
+        "credit.html",
+        balance=balance,
+        statement=statement,
+        month=month,
+        is_this_month=month == this_month,
+        kinds=KINDS,
+        audited=audited,
+        zone=visit.zone,
+        may_pay=visit.may_pay,
+        payment_prefix=PAYMENT_PREFIX,
+        file_path=with_query("/credit.csv", _month_query(month)),
+        entries_path=with_query("/credit/entries", _month_query(month)),
+    )
+
+
+async def _read_statement(visit: Visit, month: Month) -> Statement | None:
+    zone = visit.zone
+    request = pb.ListLedgerDaysRequest(
+        account_id=visit.who.account_id,
+        start_time=stamp_of(zone.midnight(month.first)),
+        end_time=stamp_of(zone.midnight(month.after.first)),
+        time_zone=zone.name,
+    )
+    try:
+        listed = await visit.services.metering.read(
+            lambda stubs: stubs.statements.ListLedgerDays, request, await visit.recent_token()
+        )
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return None
+    bookings: dict[date, list[pb.LedgerEntry]] = {}
+    for entry in reversed(listed.bookings):
+        bookings.setdefault(zone.date_of(entry.time), []).append(entry)
+    days = []
+    for sums in reversed(listed.days):
+        when = zone.date_of(sums.start_time)
+        days.append(Day(when, sums, bookings.get(when, [])))
+    return Statement(
+        days,
+        listed.opening_balance_nanos,
+        listed.days[-1].balance_nanos if listed.days else listed.opening_balance_nanos,
+        sum(day.charged_nanos for day in listed.days),
+        sum(day.credited_nanos for day in listed.days),
+        sum(day.loss_nanos for day in listed.days),
+        sum(day.requests for day in listed.days),
+    )
+
+
+async def _list_entries(
+    visit: Visit,
+    first: date | None,
+    last: date | None,
+    page_size: int,
+    page_token: str,
+    timeout_s: float = READ_TIMEOUT_S,
+) -> pb.ListLedgerEntriesResponse:
+    zone = visit.zone
+    request = pb.ListLedgerEntriesRequest(
+        account_id=visit.who.account_id,
+        start_time=stamp_of(zone.midnight(first)) if first else None,
+        end_time=stamp_of(zone.midnight(last + timedelta(days=1))) if last else None,
+        newest_first=True,
+        page_size=page_size,
+        page_token=page_token,
+    )
+    token = await visit.recent_token()
+    return await visit.services.metering.read(
+        lambda stubs: stubs.statements.ListLedgerEntries, request, token, timeout_s
+    )
+
+
+async def _file_rows(visit: Visit, first: date | None, last: date | None, names: KeyNames) -> AsyncIterator[Row]:
+    page_token = ""
+    while True:
+        page = await _list_entries(visit, first, last, FILE_PAGE_SIZE, page_token, LONG_READ_TIMEOUT_S)
+        for entry in page.entries:
+            yield _file_row(entry, names)
+        page_token = page.next_page_token
+        if not page_token:
+            return
+
+
+def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:
+    usage_of = entry.usage if entry.HasField("usage") else None
+    return (
+        entry.entry_id,
+        time_of(entry.time).isoformat(),
+        pb.LedgerEntryKind.Name(entry.kind).removeprefix("LEDGER_ENTRY_KIND_").lower(),
+        format_usd(entry.amount_nanos),
+        entry.amount_nanos,
+        format_usd(entry.balance_nanos),
+        entry.balance_nanos,
+        text_cell(entry.reference_id),
+        entry.class_id,
+        entry.key_id,
+        text_cell(names.name(entry.key_id)),
+        usage_of.prompt_tokens if usage_of else "",
+        usage_of.cached_tokens if usage_of else "",
+        usage_of.completion_tokens if usage_of else "",
+        entry.price_version or "",
+        entry.loss_nanos,
+        text_cell(entry.reason),
+    )
+
+
+def _month_query(month: Month) -> dict[str, str]:
+    return _period_query(month.first, month.after.first - timedelta(days=1))
+
+
+def _period_query(first: date | None, last: date | None) -> dict[str, str]:
+    return {name: day.isoformat() for name, day in (("from", first), ("to", last)) if day}

@@ -1,0 +1,161 @@
+"""Documents: what chats of the account may quote. A file goes to the router in pieces, as it arrives."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import grpc.aio
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from console.account.grounding import is_not_configured, read_sources, require_role
+from console.display.words import TRANSLATIONS
+from console.web.uploads import Upload
+from console.web.visit import Visit, status_of
+from protos.router.v1 import grounding_pb2 as pb
+from services.chassis.errors import LegatoError, Reason, unavailable
+
+_ = TRANSLATIONS.gettext
+
+KINDS: Final = {
+    pb.DOCUMENT_KIND_TEXT: _("Text"),
+    pb.DOCUMENT_KIND_HTML: _("HTML"),
+    pb.DOCUMENT_KIND_PDF: _("PDF"),
+}
+STAGES: Final = {pb.ATTACHMENT_STAGE_READING: "reading", pb.ATTACHMENT_STAGE_INDEXING: "indexing"}
+# What a user can do something about is said beside the form; anything else is a page of its own.
+SAID_AT_THE_FORM: Final = (Reason.REQUEST_INVALID, Reason.BODY_TOO_LARGE)
+# The largest documents have some hundred thousand words to remove from the index.
+REMOVAL_TIMEOUT_S: Final = 120.0
+# Lines of JSON, which a proxy should pass on as they come.
+LINES_HEADERS: Final = {"x-accel-buffering": "no"}
+
+Call = grpc.aio.StreamStreamCall[pb.AddAttachmentRequest, pb.AddAttachmentResponse]
+
+
+async def show(visit: Visit) -> Response:
+    if not visit.who.account_id:
+        return visit.render("no_account.html")
+    return await _page(visit)
+
+
+async def add(visit: Visit) -> Response:
+    """Adds the document of a form, and answers when it can be used."""
+    passages = 0
+    try:
+        async with aclosing(_send(visit)) as told:
+            async for response in told:
+                passages = response.attachment.passages
+    except LegatoError as error:
+        if error.reason not in SAID_AT_THE_FORM:
+            raise
+        return await _page(visit, error.message, status_of(error))
+    return visit.redirect("/documents", "document-added", passages)
+
+
+async def upload(visit: Visit) -> Response:
+    """Adds a document for a script, and tells how far it is, in lines of JSON. What is refused before it was read has
+    a status of its own."""
+    told = _send(visit)
+    try:
+        first = await anext(told)
+        while first.progress.stage == pb.ATTACHMENT_STAGE_RECEIVING:
+            first = await anext(told)
+    except StopAsyncIteration:
+        raise unavailable("The router") from None
+    except LegatoError as error:
+        return JSONResponse({"message": error.message}, status_of(error))
+    return StreamingResponse(_lines(visit, first, told), media_type="application/x-ndjson", headers=LINES_HEADERS)
+
+
+async def remove(visit: Visit) -> Response:
+    require_role(visit)
+    request = pb.RemoveAttachmentRequest(account_id=visit.who.account_id, attachment_id=visit.form.get("attachment_id"))
+    await visit.services.router.change(
+        lambda stubs: stubs.grounding.RemoveAttachment, request, visit.token, REMOVAL_TIMEOUT_S
+    )
+    return visit.redirect("/documents", "document-removed")
+
+
+async def _lines(
+    visit: Visit, first: pb.AddAttachmentResponse, rest: AsyncIterator[pb.AddAttachmentResponse]
+) -> AsyncIterator[bytes]:
+    try:
+        yield _line(_describe(first))
+        async for response in rest:
+            yield _line(_describe(response))
+    except LegatoError as error:
+        yield _line({"message": error.message})
+    except Exception as error:
+        visit.console.log.failure("page.failed", error)
+        yield _line({"message": _("Something went wrong. Try again in a moment.")})
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _describe(response: pb.AddAttachmentResponse) -> dict[str, Any]:
+    if response.HasField("attachment"):
+        return {"stage": "done", "passages": response.attachment.passages}
+    progress = response.progress
+    return {"stage": STAGES.get(progress.stage, ""), "done": progress.done, "total": progress.total}
+
+
+async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
+    """Passes the file of a form on to the router, and yields what the router says."""
+    require_role(visit)
+    given = Upload(visit.request)
+    await given.open()
+    if not given.name:
+        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
+    async with visit.services.router.upload(lambda stubs: stubs.grounding.AddAttachment, visit.token) as call:
+        head = pb.AddAttachmentRequest(account_id=visit.who.account_id, name=given.name, size_bytes=given.size_bytes)
+        await call.write(head)
+        # The router says what it has after each piece: the next one is sent then. A write that fails, since the call
+        # has ended meanwhile, would not tell why the router ended it.
+        yield await _read(call)
+        async for piece in given.pieces():
+            await call.write(pb.AddAttachmentRequest(piece=piece))
+            yield await _read(call)
+        await call.done_writing()
+        while (response := await call.read()) is not grpc.aio.EOF:
+            yield response  # type: ignore[misc]
+
+
+async def _read(call: Call) -> pb.AddAttachmentResponse:
+    response = await call.read()
+    if response is grpc.aio.EOF:
+        raise unavailable("The router")
+    return response  # type: ignore[return-value]
+
+
+async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
+    require_role(visit)
+    try:
+        documents, sources = await asyncio.gather(_documents(visit), read_sources(visit))
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return visit.render("documents.html", 503, sources=None, away=error.message)
+    return visit.render(
+        "documents.html",
+        status,
+        sources=sources,
+        documents=documents[::-1],
+        total_bytes=sum(document.size_bytes for document in documents),
+        kinds=KINDS,
+        problem=problem,
+    )
+
+
+async def _documents(visit: Visit) -> Sequence[pb.Attachment]:
+    request = pb.ListAttachmentsRequest(account_id=visit.who.account_id)
+    try:
+        listed = await visit.services.router.read(lambda stubs: stubs.grounding.ListAttachments, request, visit.token)
+    except LegatoError as error:
+        if not is_not_configured(error):
+            raise
+        return ()
+    return listed.attachments

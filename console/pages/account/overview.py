@@ -1,0 +1,96 @@
+"""The overview: credit, use, keys that need a look, and how to make a first request."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from starlette.responses import Response
+
+from console.account import usage
+from console.display.charts import CostChart
+from console.display.snippets import snippets
+from console.display.words import TRANSLATIONS, time_of
+from console.pages.account import keys
+from console.web.visit import Visit
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from protos.metering.v1 import metering_pb2
+
+_ = TRANSLATIONS.gettext
+
+EXPIRES_SOON: Final = timedelta(days=14)
+DORMANT_AFTER: Final = timedelta(days=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A key that needs a look, and why."""
+
+    key: auth_pb2.Key
+    kind: str
+    words: str
+
+
+async def show(visit: Visit) -> Response:
+    return await page(visit)
+
+
+async def create_key(visit: Visit) -> Response:
+    """Creates a key from the guide, and shows the guide with the key in it."""
+    request = pb.AccountServiceCreateKeyRequest(
+        account_id=visit.who.account_id, name=_("First key"), form_id=visit.form.get("form_id")
+    )
+    made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
+    if not made.api_key:
+        return visit.render("key_made.html", made=made, snippets=[], old=None)
+    return await page(visit, made)
+
+
+async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:
+    who = visit.who
+    if not who.account_id:
+        return visit.render("no_account.html")
+    balance, chart, listed = await asyncio.gather(
+        usage.balance(visit), usage.costs_by_class(visit), keys.first_page(visit)
+    )
+    return visit.render(
+        "overview.html",
+        has_secret=made is not None,
+        balance=balance,
+        chart=chart,
+        zone=visit.zone,
+        today_nanos=chart.day_totals[-1] if chart else 0,
+        lasts=_lasts(balance, chart, visit.now),
+        keys=listed,
+        attention=needing_attention(listed or [], visit.now),
+        made=made,
+        snippets=snippets(visit.console.api_url, made.api_key) if made else snippets(visit.console.api_url),
+        form_id=keys.new_form_id(),
+    )
+
+
+def _lasts(balance: metering_pb2.Balance | None, chart: CostChart | None, now: datetime) -> str:
+    if balance is None or chart is None:
+        return ""
+    return usage.lasts_until(balance.balance_nanos - balance.held_nanos, chart.day_totals, now)
+
+
+def needing_attention(listed: list[pb.AccountKey], now: datetime) -> list[Attention]:
+    found = []
+    for each in listed:
+        key = each.key
+        if key.state != auth_pb2.KEY_STATE_ACTIVE:
+            continue
+        last_used = time_of(key.last_use_time if key.HasField("last_use_time") else key.create_time)
+        if key.HasField("expire_time") and time_of(key.expire_time) - now < EXPIRES_SOON:
+            found.append(Attention(key, "warn", _("Expires soon")))
+        elif now - last_used > DORMANT_AFTER:
+            found.append(Attention(key, "warn", _("Not used for a long time")))
+        elif (
+            not key.HasField("expire_time")
+            and not key.HasField("requests_per_minute")
+            and not key.HasField("tokens_per_minute")
+        ):
+            found.append(Attention(key, "", _("Neither expiry nor limit")))
+    return found

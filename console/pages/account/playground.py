@@ -1,0 +1,202 @@
+"""The playground: a conversation that the browser has with the API itself.
+
+The page gets a token from here, and asks here what a request was charged, by its id. No message passes through.
+"""
+
+import asyncio
+import json
+import re
+from typing import Final
+
+from starlette.responses import JSONResponse, Response
+
+from console.account import usage
+from console.account.allowed_classes import auto_class, may_use
+from console.account.grounding import read_account
+from console.display.snippets import conversation_snippets
+from console.display.words import TRANSLATIONS, time_of
+from console.web.visit import Visit
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from protos.metering.v1 import metering_pb2
+from protos.router.v1.router_pb2 import ListModelsRequest
+from services.chassis import model_classes
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import format_usd
+
+_ = TRANSLATIONS.gettext
+
+REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
+# As the edge estimates what it holds at first (edge/billing/hold.py); a test compares them.
+UNSEEN_PROMPT_TOKENS: Final = 128
+FIRST_SLICE_TOKENS: Final = 4096
+# The cheapest first. Those that have a price are offered, or all of them where metering does not answer.
+CLASSES: Final = (model_classes.AUTO, *model_classes.CLASSES)
+
+TOOL_EXAMPLE: Final = json.dumps(
+    [
+        {
+            "type": "function",
+            "function": {
+                "name": "get_weather",
+                "description": "The weather of a city, now.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"city": {"type": "string"}},
+                    "required": ["city"],
+                },
+            },
+        }
+    ],
+    indent=2,
+)
+
+# What the script says.
+WORDS: Final = {
+    "user": _("You"),
+    "assistant": _("Answer"),
+    "tool": _("Result of %s"),
+    "calls": _("Calls %s"),
+    "result": _("Your result of %s"),
+    "sendResults": _("Send the results"),
+    "results": _("The model waits for the results above."),
+    "answering": _("Answering …"),
+    "finished": _("The answer is complete."),
+    "stopped": _("Stopped. The model stops too, and you are charged for what was delivered."),
+    "cut": _("The answer was cut off. You are charged for what was delivered."),
+    "length": _("The answer ended at its token limit."),
+    "filtered": _("The provider ended the answer by its content filter."),
+    "tokens": _("%s tokens in, %s out"),
+    "cached": _("%s tokens in (%s cached), %s out"),
+    "first": _("first after %s s"),
+    "cost": _("Cost $%s"),
+    "free": _("Not charged"),
+    "asking": _("Cost …"),
+    "later": _("Cost not known yet"),
+    "receipt": _("Receipt"),
+    "sources": _("Sources"),
+    "code": _("Code"),
+    "badJson": _("This is not JSON: %s"),
+    "badTools": _('Tools are a list, such as [{"type": "function", …}].'),
+    "goodTools": _("Tools: %s"),
+    "retry": _("Try again in %s s."),
+    "request": _("Request %s"),
+    "atMost": _("Costs at most about $%s: a prompt of about %s tokens, and %s tokens of answer."),
+    "atFirst": _("Holds about $%s at first: a prompt of about %s tokens, %s of answer. A token limit caps the cost."),
+    "credit": _("Free credit $%s."),
+    "tooLittle": _("This is more than your free credit of $%s: the answer may end early."),
+}
+
+
+async def show(visit: Visit) -> Response:
+    if not visit.who.account_id:
+        return visit.render("no_account.html")
+    balance, prices, account, bundled = await asyncio.gather(
+        usage.balance(visit), usage.read_prices(visit), _account(visit), _bundled_classes(visit)
+    )
+    models = [name for name in CLASSES if name == "auto" or name in prices] if prices else CLASSES
+    auto = "" if account is None else auto_class(account)
+    programs = conversation_snippets(visit.console.api_url)
+    offered = [name for name in models if account is None or may_use(account, name)]
+    return visit.render(
+        "playground.html",
+        models=offered,
+        bundled=[name for name in offered if name in bundled],
+        is_all_bundled=bundled.issuperset(name for name in offered if name != "auto"),
+        balance=balance,
+        snippets=programs,
+        snippet_templates={program.language: program.template for program in programs},
+        tool_example=TOOL_EXAMPLE,
+        texts=WORDS,
+        advice=advice(visit),
+        auto=auto,
+        costs=_costs(balance, prices, auto),
+    )
+
+
+def _costs(balance: metering_pb2.Balance | None, prices: usage.Prices, auto: str) -> dict[str, object]:
+    """Returns what the script needs to tell, before anything is sent, what it can cost."""
+    by_class = {name: [price.input_nanos_per_million, price.output_nanos_per_million] for name, price in prices.items()}
+    if auto in by_class:
+        by_class["auto"] = by_class[auto]
+    free_nanos = None if balance is None else balance.balance_nanos - balance.held_nanos
+    return {"prices": by_class, "free": free_nanos, "unseen": UNSEEN_PROMPT_TOKENS, "slice": FIRST_SLICE_TOKENS}
+
+
+def advice(visit: Visit) -> dict[str, str]:
+    """Returns what to do about an error, by its code or status."""
+    return {
+        "insufficient_quota": _(
+            "This account has no credit left. Nothing was sent to a model. Ask whoever runs the service to grant more."
+        ),
+        "credits_held": _("The rest of your credit is held for answers that are running. Wait until one has ended."),
+        "spend_limit_exceeded": _(
+            "A spend limit of this account is reached. Nothing was sent to a model. An owner can raise it on the page "
+            "Spend limits."
+        ),
+        "rate_limit_exceeded": _("This account sends more than its limit allows. Wait a moment, then send it again."),
+        "concurrency_limit_exceeded": _("Too many answers run at once. Wait until one has ended."),
+        "saturated": _("All models of this class are busy. Wait a moment, or choose another class."),
+        "invalid_api_key": _("The playground's token was ended, for example because you signed out elsewhere."),
+        "account_suspended": _("An operator has suspended this account. Only an operator can resume it."),
+        "context_length_exceeded": _(
+            "The conversation is longer than the model can read. Clear it, or shorten a message."
+        ),
+        "maintenance": _("The service is under maintenance."),
+        "upstream_error": _("The model's provider failed. Send it again, or choose another class."),
+        "400": _("Look at the parameters and tools: the message says which one."),
+        "500": _("This is the service's fault. Send it again; if it stays, tell an operator the request's id."),
+        "unreachable": _(
+            "The page cannot reach the API at %(api)s. Is it running, and does LEGATO_CORS_ORIGINS or "
+            "LEGATO_CONSOLE_URL of the edges allow %(origin)s?"
+        )
+        % {"api": visit.console.api_url, "origin": visit.origin},
+        "signed_out": _("You are signed out. Sign in again in another tab, then send it again: nothing here is lost."),
+    }
+
+
+async def create_token(visit: Visit) -> Response:
+    request = pb.CreatePlaygroundTokenRequest(account_id=visit.who.account_id)
+    made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreatePlaygroundToken, request, visit.token)
+    valid_s = max(0.0, (time_of(made.expire_time) - visit.now).total_seconds())
+    return JSONResponse({"token": made.playground_token, "valid_s": valid_s})
+
+
+async def read_cost(visit: Visit) -> Response:
+    """Answers with what the ledger charged for a request; none while it runs."""
+    request_id = visit.form.get("request_id")
+    if not REQUEST_ID.fullmatch(request_id):
+        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the id of a request."))
+    request = metering_pb2.GetRequestRequest(account_id=visit.who.account_id, request_id=request_id)
+    found = await visit.services.metering.read(lambda stubs: stubs.metering.GetRequest, request, visit.token)
+    if found.state == metering_pb2.REQUEST_STATE_RUNNING:
+        return JSONResponse({})
+    return JSONResponse(
+        {
+            "usd": format_usd(found.charged_nanos),
+            "input_tokens": found.usage.prompt_tokens,
+            "cached_tokens": found.usage.cached_tokens,
+            "output_tokens": found.usage.completion_tokens,
+        }
+    )
+
+
+async def _bundled_classes(visit: Visit) -> set[str]:
+    """Returns the classes that are answered by the model that comes with Legato; none if the router does not answer."""
+    try:
+        listed = await visit.services.router.read(
+            lambda stubs: stubs.router.ListModels, ListModelsRequest(), visit.token
+        )
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="models", reason=error.reason)
+        return set()
+    return {model.model_id for model in listed.models if model.is_bundled}
+
+
+async def _account(visit: Visit) -> auth_pb2.Account | None:
+    """Returns None if auth does not answer."""
+    try:
+        return await read_account(visit)
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="account", reason=error.reason)
+        return None

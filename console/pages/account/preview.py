@@ -1,0 +1,118 @@
+"""The preview of what a model sees: the notes and passages that a question brings, with their tokens and price."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from console.account.allowed_classes import auto_class, may_use
+from console.account.grounding import GroundingSources, read_account, read_sources, require_role
+from console.account.usage import Prices, read_prices
+from console.display.words import TRANSLATIONS, significant_places
+from console.web.visit import Visit
+from protos.metering.v1 import metering_pb2
+from protos.router.v1 import grounding_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO
+
+_ = TRANSLATIONS.gettext
+
+MILLION: Final = 1_000_000
+# Of the whole price; the parts have as many places, so that they add up as one reads them.
+TABLE_DIGITS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A part of the prompt."""
+
+    title: str
+    tokens: int
+    # None: the price is not known.
+    cost_nanos: int | None
+
+
+async def show(visit: Visit) -> Response:
+    if not visit.who.account_id:
+        return visit.render("no_account.html")
+    require_role(visit)
+    sources, prices = await asyncio.gather(read_sources(visit), read_prices(visit))
+    return _page(visit, sources, prices)
+
+
+async def preview(visit: Visit) -> Response:
+    require_role(visit)
+    account, prices = await asyncio.gather(read_account(visit), read_prices(visit))
+    request = pb.PreviewGroundingRequest(
+        account_id=account.account_id,
+        question=visit.form.get("question"),
+        model=visit.form.get("class") or AUTO,
+        preferred_class=auto_class(account),
+        search=account.search,
+        memory=account.memory,
+        attachments=account.attachments,
+        allowed_classes=account.allowed_classes if account.HasField("allowed_classes") else None,
+    )
+    try:
+        found = await visit.services.router.read(lambda stubs: stubs.grounding.PreviewGrounding, request, visit.token)
+    except LegatoError as error:
+        if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
+            raise
+        sources = GroundingSources(pb.GroundingConfig(), account)
+        return _page(visit, sources, prices, request, problem=error.message, status=400)
+    return _page(visit, GroundingSources(found.config, account), prices, request, found)
+
+
+def _page(
+    visit: Visit,
+    sources: GroundingSources,
+    prices: Prices,
+    request: pb.PreviewGroundingRequest | None = None,
+    found: pb.PreviewGroundingResponse | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    price = prices.get(found.class_id) if found else None
+    parts = _parts(found, price) if found else []
+    tokens = sum(part.tokens for part in parts)
+    return visit.render(
+        "preview.html",
+        status,
+        sources=sources,
+        classes=sorted(
+            (class_id for class_id in prices if may_use(sources.account, class_id)),
+            key=lambda class_id: prices[class_id].input_nanos_per_million,
+        ),
+        question=request.question if request else "",
+        chosen=request.model if request else AUTO,
+        found=found,
+        parts=parts,
+        tokens=tokens,
+        cost_nanos=_cost_nanos(tokens, price),
+        places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
+        added=_added(found, price) if found else None,
+        price=price,
+        problem=problem,
+    )
+
+
+def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
+    counted = (
+        (_("Character of the class"), found.tokens.character),
+        (_("Notes"), found.tokens.notes),
+        (_("Passages of documents"), found.tokens.passages),
+        (_("Search function"), found.tokens.search),
+        (_("Your question"), found.tokens.question),
+    )
+    return [PromptPart(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
+
+
+def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> PromptPart:
+    tokens = found.tokens.notes + found.tokens.passages + found.tokens.search
+    return PromptPart(_("Added to your question"), tokens, _cost_nanos(tokens, price))
+
+
+def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:
+    """Returns what a provider that has nothing of it in its cache costs, rounded up as a charge is."""
+    return None if price is None else -(-tokens * price.input_nanos_per_million // MILLION)

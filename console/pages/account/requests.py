@@ -1,0 +1,210 @@
+"""Requests: those that run, those that were charged, and one receipt whose cost is computed again."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from starlette.responses import Response
+
+from console.account.key_names import KeyNames, read_key_name, read_key_names
+from console.display.receipts import BASES, arithmetic_of, end_of
+from console.display.words import TRANSLATIONS, time_of
+from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
+from console.web.csv_files import Row, csv_response, text_cell
+from console.web.periods import date_in, stamp_of
+from console.web.visit import Visit, with_query
+from protos.metering.v1 import statements_pb2 as pb
+from protos.metering.v1.metering_pb2 import Basis, End, RequestState
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import CLASSES
+from services.chassis.money import format_usd
+
+_ = TRANSLATIONS.gettext
+
+PAGE_SIZE: Final = 25
+FILE_PAGE_SIZE: Final = 1_000
+REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
+COLUMNS: Final = (
+    "request_id", "state", "reserved", "ended", "class", "key_id", "key_name", "prompt_tokens", "cached_tokens",
+    "completion_tokens", "cost_usd", "charged_usd", "charged_nanos", "loss_nanos", "price_version",
+    "input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million", "basis", "end",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RequestChoice:
+    """The choice that an address makes; dates are days of the reader."""
+
+    first: date | None
+    last: date | None
+    # "" for all, "mine", or the id of one.
+    keys: str
+    class_id: str
+
+    @property
+    def query(self) -> dict[str, str]:
+        fields = {
+            "from": self.first.isoformat() if self.first else "",
+            "to": self.last.isoformat() if self.last else "",
+            "keys": self.keys or "all",
+            "class": self.class_id,
+        }
+        return {name: value for name, value in fields.items() if value}
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.first or self.last or self.keys or self.class_id)
+
+
+async def show(visit: Visit) -> Response:
+    wanted = visit.request.query_params.get("id", "").strip().lower()
+    if wanted:
+        return _look_up(visit, wanted)
+    return await _list(visit)
+
+
+async def show_one(visit: Visit) -> Response:
+    request_id: str = visit.request.path_params["request_id"]
+    if not REQUEST_ID.fullmatch(request_id):
+        return _unknown(visit, request_id)
+    request = pb.ListRequestsRequest(account_id=visit.who.account_id, request_id=request_id)
+    found = await _list_requests(visit, request)
+    receipts = [*found.running, *found.requests]
+    if not receipts:
+        return _unknown(visit, request_id)
+    [receipt] = receipts
+    return visit.render(
+        "receipt.html",
+        receipt=receipt,
+        names=await read_key_name(visit, receipt.key_id),
+        end=end_of(receipt),
+        basis=BASES.get(receipt.basis, ""),
+        arithmetic=arithmetic_of(receipt),
+        is_running=bool(found.running),
+    )
+
+
+async def download(visit: Visit) -> Response:
+    choice = _choice_in(visit)
+    names = await read_key_names(visit)
+    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice, names))
+
+
+def _look_up(visit: Visit, wanted: str) -> Response:
+    # As clients show it, and as responses have it.
+    request_id = wanted.removeprefix("chatcmpl-").removeprefix("req_").replace("-", "")
+    if REQUEST_ID.fullmatch(request_id):
+        return visit.redirect(f"/requests/{request_id}")
+    return _unknown(visit, wanted)
+
+
+async def _list(visit: Visit) -> Response:
+    choice = _choice_in(visit)
+    page_token = visit.request.query_params.get("page", "")
+    names_task = asyncio.create_task(read_key_names(visit))
+    # Only the keys of a member must be known first.
+    names = await names_task if choice.keys == "mine" else None
+    listed = None
+    try:
+        listed = await _list_requests(visit, _request(visit, choice, names, PAGE_SIZE, page_token))
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+    names = names or await names_task
+    next_page = listed.next_page_token if listed else ""
+    return visit.render(
+        "requests.html",
+        choice=choice,
+        listed=listed,
+        names=names,
+        end_of=end_of,
+        classes=CLASSES,
+        is_first=not page_token,
+        next_path=with_query("/requests", {**choice.query, "page": next_page}) if next_page else "",
+        first_path=with_query("/requests", choice.query),
+        file_path=with_query("/requests.csv", choice.query),
+        zone=visit.zone,
+    )
+
+
+def _choice_in(visit: Visit) -> RequestChoice:
+    query = visit.request.query_params
+    keys = query.get("keys") or ("mine" if visit.who.has_own_keys_only else "all")
+    class_id = query.get("class", "")
+    return RequestChoice(
+        date_in(query.get("from", "")),
+        date_in(query.get("to", "")),
+        "" if keys == "all" else keys,
+        class_id if class_id in CLASSES else "",
+    )
+
+
+def _request(
+    visit: Visit, choice: RequestChoice, names: KeyNames | None, page_size: int, page_token: str
+) -> pb.ListRequestsRequest:
+    zone = visit.zone
+    keys = [choice.keys] if choice.keys else []
+    if choice.keys == "mine" and names is not None:
+        # A key that nobody has: whoever has none sees no request.
+        keys = names.made_by(visit.who.user.user_id) or ["none"]
+    return pb.ListRequestsRequest(
+        account_id=visit.who.account_id,
+        start_time=stamp_of(zone.midnight(choice.first)) if choice.first else None,
+        end_time=stamp_of(zone.midnight(choice.last + timedelta(days=1))) if choice.last else None,
+        key_ids=keys,
+        class_ids=[choice.class_id] if choice.class_id else [],
+        page_size=page_size,
+        page_token=page_token,
+    )
+
+
+async def _list_requests(
+    visit: Visit, request: pb.ListRequestsRequest, timeout_s: float = READ_TIMEOUT_S
+) -> pb.ListRequestsResponse:
+    token = await visit.recent_token()
+    return await visit.services.metering.read(lambda stubs: stubs.statements.ListRequests, request, token, timeout_s)
+
+
+async def _file_rows(visit: Visit, choice: RequestChoice, names: KeyNames) -> AsyncIterator[Row]:
+    page_token = ""
+    while True:
+        request = _request(visit, choice, names, FILE_PAGE_SIZE, page_token)
+        page = await _list_requests(visit, request, LONG_READ_TIMEOUT_S)
+        for receipt in (*page.running, *page.requests):
+            yield _file_row(receipt, names)
+        page_token = page.next_page_token
+        if not page_token:
+            return
+
+
+def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
+    usage, price = receipt.usage, receipt.price
+    return (
+        receipt.request_id,
+        RequestState.Name(receipt.state).removeprefix("REQUEST_STATE_").lower(),
+        time_of(receipt.reserve_time).isoformat() if receipt.HasField("reserve_time") else "",
+        time_of(receipt.end_time).isoformat() if receipt.HasField("end_time") else "",
+        receipt.class_id,
+        receipt.key_id,
+        text_cell(names.name(receipt.key_id)),
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        format_usd(receipt.cost_nanos),
+        format_usd(receipt.charged_nanos),
+        receipt.charged_nanos,
+        receipt.loss_nanos,
+        price.version or "",
+        price.input_nanos_per_million,
+        price.cached_input_nanos_per_million,
+        price.output_nanos_per_million,
+        Basis.Name(receipt.basis).removeprefix("BASIS_").lower() if receipt.basis else "",
+        End.Name(receipt.end).removeprefix("END_").lower() if receipt.end else "",
+    )
+
+
+def _unknown(visit: Visit, given: str) -> Response:
+    return visit.render("request_unknown.html", 404, given=given[:60], is_id=bool(REQUEST_ID.fullmatch(given)))

@@ -1,0 +1,168 @@
+"""The settings of an account: what `auto` means, its members, and its audit log."""
+
+import asyncio
+
+from starlette.responses import Response
+
+from console.account.allowed_classes import classes_of_account, given_classes, may_use
+from console.account.grounding import read_account
+from console.display.words import ROLES, TRANSLATIONS
+from console.web.visit import Visit
+from protos.auth.v1 import users_pb2 as pb
+from protos.router.v1.router_pb2 import ListModelsRequest
+from protos.type.v1.access_token_pb2 import AccountRole
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.model_classes import AUTO, CLASSES
+
+_ = TRANSLATIONS.gettext
+
+EVENTS_ON_A_PAGE = 100
+
+
+async def show(visit: Visit) -> Response:
+    return await _page(visit)
+
+
+async def set_class(visit: Visit) -> Response:
+    request = pb.AccountServiceUpdateAccountRequest(
+        account_id=visit.who.account_id, preferred_class=visit.form.get("class")
+    )
+    return await _update(visit, request)
+
+
+async def set_allowed_classes(visit: Visit) -> Response:
+    allowed, problem = given_classes(visit, list(CLASSES))
+    if problem:
+        return await _page(visit, problem, 400)
+    request = pb.AccountServiceUpdateAccountRequest(
+        account_id=visit.who.account_id, allowed_classes=allowed, allow_all_classes=allowed is None
+    )
+    return await _update(visit, request)
+
+
+async def set_grounding(visit: Visit) -> Response:
+    chosen = visit.form.all("grounding")
+    request = pb.AccountServiceUpdateAccountRequest(
+        account_id=visit.who.account_id,
+        search="search" in chosen,
+        memory="memory" in chosen,
+        attachments="attachments" in chosen,
+    )
+    return await _update(visit, request)
+
+
+async def rename(visit: Visit) -> Response:
+    request = pb.AccountServiceUpdateAccountRequest(account_id=visit.who.account_id, name=visit.form.get("name"))
+    return await _update(visit, request)
+
+
+async def invite(visit: Visit) -> Response:
+    request = pb.InviteMemberRequest(
+        account_id=visit.who.account_id, email=visit.form.get("email"), role=role_named(visit.form.get("role"))
+    )
+    try:
+        made = await visit.services.auth.change(lambda stubs: stubs.accounts.InviteMember, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    return visit.render(
+        "invited.html", is_mailed=made.is_mailed, has_secret=True, invitation=made.invitation, code=made.code
+    )
+
+
+async def cancel_invitation(visit: Visit) -> Response:
+    request = pb.CancelInvitationRequest(account_id=visit.who.account_id, invitation_id=visit.form.get("invitation_id"))
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.CancelInvitation, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    return visit.redirect("/settings", "invitation-cancelled")
+
+
+async def change_role(visit: Visit) -> Response:
+    request = pb.ChangeMemberRoleRequest(
+        account_id=visit.who.account_id, user_id=visit.form.get("user_id"), role=role_named(visit.form.get("role"))
+    )
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.ChangeMemberRole, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    return visit.redirect("/settings", "role-changed")
+
+
+async def remove_member(visit: Visit) -> Response:
+    request = pb.RemoveMemberRequest(account_id=visit.who.account_id, user_id=visit.form.get("user_id"))
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.RemoveMember, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    is_self = request.user_id == visit.who.user.user_id
+    return visit.redirect("/" if is_self else "/settings", "member-removed")
+
+
+async def show_events(visit: Visit) -> Response:
+    request = pb.AccountServiceListAuditEventsRequest(
+        account_id=visit.who.account_id,
+        page_size=EVENTS_ON_A_PAGE,
+        page_token=visit.request.query_params.get("page", ""),
+    )
+    events = await visit.services.auth.read(lambda stubs: stubs.accounts.ListAuditEvents, request, visit.token)
+    return visit.render(
+        "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=True, back="/settings"
+    )
+
+
+async def _update(visit: Visit, request: pb.AccountServiceUpdateAccountRequest) -> Response:
+    began_s = visit.console.clock.elapsed_s()
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateAccount, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    took_ms = round(1000 * (visit.console.clock.elapsed_s() - began_s))
+    return visit.redirect("/settings", "account-changed", took_ms)
+
+
+async def _refused(visit: Visit, error: LegatoError) -> Response:
+    if error.reason not in (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.MODEL_UNKNOWN):
+        raise error
+    return await _page(visit, error.message, 400)
+
+
+async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
+    auth, who = visit.services.auth, visit.who
+    account, members, classes = await asyncio.gather(
+        read_account(visit),
+        auth.read(
+            lambda stubs: stubs.accounts.ListMembers, pb.ListMembersRequest(account_id=who.account_id), visit.token
+        ),
+        _classes(visit),
+    )
+    return visit.render(
+        "settings.html",
+        status,
+        problem=problem,
+        account=account,
+        members=members.members,
+        invitations=members.invitations,
+        classes=None if classes is None else [name for name in classes if may_use(account, name)],
+        all_classes=list(CLASSES),
+        allowed=classes_of_account(account),
+    )
+
+
+async def _classes(visit: Visit) -> list[str] | None:
+    """Returns the classes on offer; None if the router does not answer."""
+    try:
+        models = await visit.services.router.read(
+            lambda stubs: stubs.router.ListModels, ListModelsRequest(), visit.token
+        )
+    except LegatoError as error:
+        visit.console.log.debug("page.incomplete", name="classes", reason=error.reason)
+        return None
+    return [model.model_id for model in models.models if model.model_id != AUTO]
+
+
+def role_named(name: str) -> "AccountRole.ValueType":
+    found = next((number for number, (role, *_words) in ROLES.items() if role == name), None)
+    if found is None:
+        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a role."))
+    return found

@@ -1,0 +1,53 @@
+"""Finds out whose a key is, by its public part, and revokes it."""
+
+from starlette.responses import Response
+
+from console.display.words import TRANSLATIONS
+from console.pages.account.keys import KEY_ID, milliseconds_since
+from console.web.visit import Visit
+from protos.auth.v1 import auth_pb2
+from services.chassis.errors import LegatoError, Reason
+
+_ = TRANSLATIONS.gettext
+
+
+async def show(visit: Visit) -> Response:
+    return visit.render("operator_identify.html", problem="")
+
+
+async def identify(visit: Visit) -> Response:
+    key_id = visit.form.get("key_id")
+    if not KEY_ID.fullmatch(key_id):
+        return visit.render("operator_identify.html", 400, problem=_("This is not the public part of a key."))
+    try:
+        await _find(visit, key_id)
+    except LegatoError as error:
+        if error.reason is not Reason.NOT_FOUND:
+            raise
+        return visit.render(
+            "operator_identify.html", 404, problem=_("The key is well formed, but it was never one of this service's.")
+        )
+    return visit.redirect(f"/operator/keys/{key_id}")
+
+
+async def show_one(visit: Visit) -> Response:
+    return visit.render("operator_key.html", found=await _find(visit, _key_id(visit)))
+
+
+async def revoke(visit: Visit) -> Response:
+    began_s = visit.console.clock.elapsed_s()
+    request = auth_pb2.RevokeKeyRequest(key_id=_key_id(visit))
+    await visit.services.auth.change(lambda stubs: stubs.key_admin.RevokeKey, request, visit.token)
+    return visit.redirect(f"/operator/keys/{_key_id(visit)}", "key-revoked", milliseconds_since(visit, began_s))
+
+
+async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
+    request = auth_pb2.GetKeyRequest(key_id=key_id)
+    return await visit.services.auth.read(lambda stubs: stubs.key_admin.GetKey, request, visit.token)
+
+
+def _key_id(visit: Visit) -> str:
+    key_id: str = visit.request.path_params["key_id"]
+    if not KEY_ID.fullmatch(key_id):
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+    return key_id

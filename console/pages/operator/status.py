@@ -1,0 +1,296 @@
+"""The live status: each process, the providers, and what needs a look. A script reads the figures again while the page
+is visible."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from starlette.responses import JSONResponse, Response
+
+from console.display.words import TRANSLATIONS, in_words
+from console.pages.operator.ledger import last_audit
+from console.process_status import ProcessState, Sample, quantile, read_processes
+from console.web.visit import Visit
+
+_ = TRANSLATIONS.gettext
+ngettext = TRANSLATIONS.ngettext
+
+OPEN: Final = 2.0
+BREAKERS: Final = {0.0: (_("Healthy"), "good"), 1.0: (_("Recovering"), "warn"), OPEN: (_("Failing"), "bad")}
+FIRST_TOKEN: Final = "gen_ai_server_time_to_first_token_seconds"  # noqa: S105
+CERTIFICATE_WARNING: Final = timedelta(days=7)
+# Beyond it an edge asks auth about every request.
+LARGEST_REVOCATION_LAG_S: Final = 0.8
+FULL_SHARE: Final = 0.9
+REASONS_SHOWN: Final = 8
+NO_LIMIT: Final = 1_000_000
+MEBIBYTE: Final = 1024 * 1024
+NONE: Final = "\N{EN DASH}"
+
+
+class Figure(NamedTuple):
+    """A text that changes while the page is open, and its kind: good, warn, bad, or none."""
+
+    text: str
+    kind: str = ""
+
+
+class Finding(NamedTuple):
+    """Something that needs a look, and the document that says what to do."""
+
+    kind: str
+    text: str
+    runbook: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    # By the name under which the page shows them.
+    figures: dict[str, Figure]
+    findings: list[Finding]
+    processes: list[ProcessState]
+    # Provider and model of each row.
+    models: list[tuple[str, str]]
+    reasons: list[str]
+
+    @property
+    def shape(self) -> str:
+        """The structure of the page. If it changes, the page is loaded again."""
+        parts = [
+            *(f"{state.name} {state.address}" for state in self.processes),
+            *(" ".join(model) for model in self.models),
+            *self.reasons,
+            *(finding.text for finding in self.findings),
+        ]
+        return sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+async def show(visit: Visit) -> Response:
+    return visit.render("operator_status.html", shown=await _status(visit), read_at=visit.now)
+
+
+async def figures(visit: Visit) -> Response:
+    status = await _status(visit)
+    return JSONResponse({"shape": status.shape, "figures": status.figures, "time": f"{visit.now:%H:%M:%S} UTC"})
+
+
+async def _status(visit: Visit) -> Status:
+    return build(await read_processes(visit.console.processes), visit.now)
+
+
+def build(states: list[ProcessState], now: datetime) -> Status:
+    """Builds what the page shows from what the processes tell."""
+    edges = [state for state in states if state.kind == "edge"]
+    models = _models(states)
+    reasons = _reasons(edges)
+    shown = {
+        **_totals(states, edges, now),
+        **{name: figure for state in states for name, figure in _process(state)},
+        **{name: figure for model in models for name, figure in _model(states, model)},
+        **{
+            f"refusals {reason}": Figure(_count(_sum(edges, "legato_refusals_total", reason=reason)))
+            for reason in reasons
+        },
+    }
+    return Status(shown, list(_findings(states, models, now)), states, models, reasons)
+
+
+def _totals(states: list[ProcessState], edges: list[ProcessState], now: datetime) -> dict[str, Figure]:
+    running, limit = _sum(edges, "legato_live_streams"), _sum(edges, "legato_streams_limit")
+    median, slowest = quantile(edges, FIRST_TOKEN, 0.5), quantile(edges, FIRST_TOKEN, 0.99)
+    audit = last_audit(states)
+    is_full = running is not None and limit and running >= FULL_SHARE * limit
+    if audit is None:
+        ledger, since = Figure(_("Not known"), "warn"), _("No metering process tells of an audit.")
+    elif audit.violations is None:
+        ledger, since = Figure(_("Not audited yet"), "warn"), _("The first audit has not ended.")
+    else:
+        found = ngettext("%(n)d violation", "%(n)d violations", audit.violations) % {"n": audit.violations}
+        ledger = Figure(found, "bad") if audit.violations else Figure(_("Consistent"), "good")
+        since = _("Audited %(time)s ago") % {"time": in_words(now - audit.ended)}
+    return {
+        "running": Figure(_count(running), "warn" if is_full else ""),
+        "running limit": Figure(
+            _("No edge answers.") if limit is None else _("of %(n)s at once") % {"n": _count(limit)}
+        ),
+        "first token": Figure(_seconds(median)),
+        "first token slowest": Figure(
+            _("No chat yet.") if slowest is None else _("99 of 100 within %(time)s") % {"time": _seconds(slowest)}
+        ),
+        "ledger": ledger,
+        "ledger since": Figure(since),
+        "holds": Figure(_count(None if audit is None else audit.live_holds)),
+        "holds overdue": Figure(_count(None if audit is None else audit.overdue_holds)),
+        "settlements": Figure(_count(_sum(edges, "legato_settlements_pending"))),
+        "revocation": Figure(_seconds(_most(edges, "auth_revocation_lag_seconds"))),
+        "connections": Figure(_count(_sum(edges, "legato_connections"))),
+        "refused": Figure(_count(_sum(edges, "legato_refusals_total"))),
+        "chats": Figure(_count(_sum(edges, "legato_chats_total"))),
+    }
+
+
+def _process(state: ProcessState) -> Iterator[tuple[str, Figure]]:
+    key = f"{state.name} {state.address}"
+    if not state.answers:
+        # Red, not zero: nothing is known of it.
+        yield f"{key} state", Figure(_("Does not answer"), "bad")
+        yield from ((f"{key} {name}", Figure(NONE)) for name in ("version", "load", "memory"))
+        return
+    yield (
+        f"{key} state",
+        Figure(_("Not ready"), "warn") if state.missing else Figure(_("Ready"), "good"),
+    )
+    yield f"{key} version", Figure(state.version or NONE)
+    yield f"{key} load", Figure(_load(state))
+    memory = state.total("process_resident_memory_bytes")
+    yield f"{key} memory", Figure(NONE if memory is None else f"{memory / MEBIBYTE:,.0f} MiB")
+
+
+def _load(state: ProcessState) -> str:
+    """Says what a process is doing, in its own measure."""
+    if state.kind == "edge":
+        running, limit = state.total("legato_live_streams"), state.total("legato_streams_limit")
+        shown = {"n": _count(running), "limit": _count(limit)}
+        return NONE if running is None else _("%(n)s of %(limit)s chats") % shown
+    if state.kind == "router":
+        running = state.total("legato_upstream_running")
+        return NONE if running is None else _("%(n)s chats") % {"n": _count(running)}
+    if state.kind == "metering":
+        waiting = state.total("legato_operations_waiting")
+        return NONE if waiting is None else _("%(n)s waiting") % {"n": _count(waiting)}
+    if state.kind == "auth":
+        watches = state.total("legato_watches")
+        return NONE if watches is None else ngettext("%(n)d edge", "%(n)d edges", int(watches)) % {"n": int(watches)}
+    return NONE
+
+
+def _models(states: list[ProcessState]) -> list[tuple[str, str]]:
+    found = {_model_of(sample) for state in states for sample in state.find("legato_breaker_state")}
+    return sorted(found)
+
+
+def _model_of(sample: Sample) -> tuple[str, str]:
+    return sample.labels.get("gen_ai_provider_name", ""), sample.labels.get("gen_ai_request_model", "")
+
+
+def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple[str, Figure]]:
+    key = f"model {model[0]} {model[1]}"
+    yield f"{key} state", Figure(*BREAKERS.get(_worst_breaker(states, model), (_("Not known"), "warn")))
+    running, limits, attempts, failures = 0.0, 0.0, 0.0, 0.0
+    for state in states:
+        for name, value in _figures_of(state, model):
+            if name == "running":
+                running += value
+            elif name == "limit":
+                limits += value
+            else:
+                attempts += value
+                failures += value if name == "failed" else 0
+    yield (
+        f"{key} running",
+        Figure(
+            _("%(n)s of %(limit)s") % {"n": _count(running), "limit": _count(limits)} if limits else _count(running),
+            "warn" if limits and running >= FULL_SHARE * limits else "",
+        ),
+    )
+    share = f"{100 * failures / attempts:.1f}%" if attempts else NONE
+    yield f"{key} attempts", Figure(_count(attempts))
+    yield f"{key} failures", Figure(f"{_count(failures)} ({share})" if attempts else NONE)
+
+
+def _figures_of(state: ProcessState, model: tuple[str, str]) -> Iterator[tuple[str, float]]:
+    for name, metric in (("running", "legato_upstream_running"), ("limit", "legato_upstream_limit")):
+        values = [sample.value for sample in state.find(metric) if _model_of(sample) == model]
+        # A million stands for no limit.
+        if values and max(values) < NO_LIMIT:
+            yield name, max(values)
+    for sample in state.find("legato_upstream_attempts_total"):
+        if _model_of(sample) == model:
+            yield sample.labels.get("outcome", ""), sample.value
+
+
+def _worst_breaker(states: list[ProcessState], model: tuple[str, str]) -> float:
+    values = [
+        sample.value for state in states for sample in state.find("legato_breaker_state") if _model_of(sample) == model
+    ]
+    return max(values, default=-1.0)
+
+
+def _reasons(edges: list[ProcessState]) -> list[str]:
+    """Returns the most frequent reasons of refusals."""
+    counts: dict[str, float] = {}
+    for edge in edges:
+        for sample in edge.find("legato_refusals_total"):
+            reason = sample.labels.get("reason", "")
+            counts[reason] = counts.get(reason, 0) + sample.value
+    frequent = sorted((reason for reason, count in counts.items() if count), key=lambda reason: -counts[reason])
+    return sorted(frequent[:REASONS_SHOWN])
+
+
+def _findings(states: list[ProcessState], models: list[tuple[str, str]], now: datetime) -> Iterator[Finding]:
+    for state in states:
+        yield from _findings_of(state, now)
+    versions = sorted({state.version for state in states if state.version})
+    if len(versions) > 1:
+        yield Finding("warn", _("Versions differ: %(all)s.") % {"all": ", ".join(versions)}, "scale-out.md")
+    for provider, model in models:
+        if _worst_breaker(states, (provider, model)) == OPEN:
+            words = {"provider": provider, "model": model}
+            yield Finding("bad", _("%(model)s of %(provider)s fails, and is asked last.") % words, "provider-down.md")
+    audit = last_audit(states)
+    if audit is not None and audit.violations:
+        yield Finding("bad", _("The ledger has violations: see the ledger audit."), "restore-the-database.md")
+    if audit is not None and audit.is_overdue(now):
+        yield Finding("warn", _("The ledger's audit is overdue."), "metering-down.md")
+
+
+def _findings_of(state: ProcessState, now: datetime) -> Iterator[Finding]:
+    if not state.answers:
+        runbook = "metering-down.md" if state.kind == "metering" else "README.md"
+        yield Finding("bad", _("%(name)s does not answer at %(address)s.") % _words_of(state), runbook)
+    elif state.missing:
+        yield Finding("warn", _("%(name)s is not ready: %(missing)s.") % _words_of(state), "README.md")
+    expires_s = state.total("legato_certificate_expiry_timestamp_seconds")
+    if expires_s is not None and math.isfinite(expires_s):
+        left = datetime.fromtimestamp(expires_s, UTC) - now
+        if left < timedelta(0):
+            yield Finding(
+                "bad", _("The certificate of %(name)s has expired.") % _words_of(state), "rotate-certificates.md"
+            )
+        elif left < CERTIFICATE_WARNING:
+            words = {"name": state.name, "time": in_words(left)}
+            text = _("The certificate of %(name)s expires in %(time)s.") % words
+            yield Finding("warn", text, "rotate-certificates.md")
+    lag_s = state.total("auth_revocation_lag_seconds")
+    if lag_s is not None and lag_s > LARGEST_REVOCATION_LAG_S:
+        text = _("%(name)s hears of revoked keys late, and asks auth about every request.") % _words_of(state)
+        yield Finding("warn", text, "README.md")
+
+
+def _words_of(state: ProcessState) -> dict[str, str]:
+    return {"name": state.name, "address": state.address, "missing": state.missing}
+
+
+def _sum(states: list[ProcessState], name: str, **labels: str) -> float | None:
+    found = [value for state in states if (value := state.total(name, **labels)) is not None]
+    return sum(found) if found else None
+
+
+def _most(states: list[ProcessState], name: str) -> float | None:
+    values = [value for state in states if (value := state.total(name)) is not None and not math.isnan(value)]
+    return max(values, default=None)
+
+
+def _count(value: float | None) -> str:
+    return NONE if value is None or math.isnan(value) else f"{value:,.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return _("over 10 s")
+    return f"{1000 * value:,.0f} ms" if value < 1 else f"{value:,.1f} s"

@@ -1,0 +1,83 @@
+"""Signs users in by the issuer of OpenID Connect. The console only passes on what the browser comes back with."""
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+from starlette.responses import RedirectResponse, Response
+
+from console.pages.user.sign_in import next_path, refused
+from console.web.visit import Visit, own_path
+from protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
+from services.chassis.errors import LegatoError, Reason
+
+# As long as a state is good for.
+COOKIE_LIFE_S: Final = 600
+
+
+async def start(visit: Visit) -> Response:
+    """Answers a link: a form could not be sent on to another site, as the pages' policy forbids that."""
+    again = visit.request.query_params.get("again") == "1"
+    request = StartOidcSignInRequest(origin=visit.origin, client=visit.client, again=again)
+    try:
+        started = await visit.services.auth.change(lambda stubs: stubs.methods.StartOidcSignIn, request)
+    except LegatoError as error:
+        return await refused(visit, error, "sso")
+    _remember(visit, started.browser_token, next_path(visit))
+    return RedirectResponse(started.authorization_url, 303)
+
+
+async def accept_invitation(visit: Visit) -> Response:
+    request = StartOidcSignInRequest(
+        origin=visit.origin, client=visit.client, invitation_code=visit.form.get("code"), again=False
+    )
+    try:
+        started = await visit.services.auth.change(lambda stubs: stubs.methods.StartOidcSignIn, request)
+    except LegatoError as error:
+        return await refused(visit, error, "sso")
+    _remember(visit, started.browser_token, "/")
+    return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/sign-in")
+
+
+async def link(visit: Visit) -> Response:
+    """Begins to link an identity to the user; the page that follows has a link, for the same reason as above."""
+    request = StartOidcLinkRequest(origin=visit.origin)
+    started = await visit.services.auth.change(lambda stubs: stubs.credentials.StartOidcLink, request, visit.token)
+    _remember(visit, started.browser_token, "/security")
+    return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/security")
+
+
+async def finish(visit: Visit) -> Response:
+    """Signs in, or links, whoever comes back from the issuer in the browser that began."""
+    query = visit.request.query_params
+    browser_token, _dot, path = visit.request.cookies.get(_cookie(visit), "").partition(".")
+    visit.cookies[_cookie(visit)] = None
+    path = own_path(unquote(path))
+    request = FinishOidcSignInRequest(
+        state=query.get("state", ""),
+        code=query.get("code", ""),
+        issuer=query.get("iss", ""),
+        browser_token=browser_token,
+        session_token=visit.session_token,
+        client=visit.client,
+    )
+    try:
+        if not request.code or not browser_token:
+            raise LegatoError(Reason.SIGN_IN_FAILED, "That did not work. Begin again on this page.")
+        finished = await visit.services.auth.change(lambda stubs: stubs.methods.FinishOidcSignIn, request)
+    except LegatoError as error:
+        return await refused(visit, error, "sso")
+    if not finished.HasField("signed_in"):
+        return visit.redirect(path, "identity-linked")
+    visit.sign_in(finished.signed_in.session_token)
+    if not finished.account_id:
+        return visit.redirect(path)
+    visit.choose_account(finished.account_id)
+    return visit.redirect(path, "joined")
+
+
+def _cookie(visit: Visit) -> str:
+    return f"{visit.session_cookie}-sso"
+
+
+def _remember(visit: Visit, browser_token: str, path: str) -> None:
+    visit.cookies[_cookie(visit)] = (f"{browser_token}.{quote(path, safe='')}", COOKIE_LIFE_S)

@@ -1,0 +1,143 @@
+"""Periods that a reader chooses, in whole days of the reader's time zone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from console.display.words import MONTHS, TRANSLATIONS, day, day_range
+from console.web.zones import Zone
+
+_ = TRANSLATIONS.gettext
+
+CHOICES: Final = {
+    "today": _("Today"),
+    "7": _("Last 7 days"),
+    "30": _("Last 30 days"),
+    "90": _("Last 90 days"),
+    "month": _("This month"),
+    "last-month": _("Last month"),
+    "custom": _("From … to …"),
+}
+DEFAULT: Final = "30"
+EARLIEST: Final = date(2020, 1, 1)
+LATEST_YEAR: Final = 2200
+HOURS_UP_TO_DAYS: Final = 2
+DAYS_UP_TO_DAYS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    choice: str
+    first: date
+    # Part of it.
+    last: date
+    zone: Zone
+    # What is wrong with the dates that were given.
+    problem: str = ""
+
+    @property
+    def start(self) -> datetime:
+        return self.zone.midnight(self.first)
+
+    @property
+    def end(self) -> datetime:
+        return self.zone.midnight(self.last + timedelta(days=1))
+
+    @property
+    def unit(self) -> str:
+        """The unit that is drawn: hour, day or month."""
+        days = (self.last - self.first).days + 1
+        return "hour" if days <= HOURS_UP_TO_DAYS else "day" if days <= DAYS_UP_TO_DAYS else "month"
+
+    @property
+    def words(self) -> str:
+        return day_range(self.first, self.last)
+
+    @property
+    def columns(self) -> list[date]:
+        """The hours, days or months of the period, each by its beginning in local time."""
+        if self.unit == "hour":
+            hours = int((self.end - self.start) / timedelta(hours=1))
+            return [(self.start + timedelta(hours=each)).astimezone(self.zone.info) for each in range(hours)]
+        days = [self.first + timedelta(days=each) for each in range((self.last - self.first).days + 1)]
+        return days if self.unit == "day" else sorted({each.replace(day=1) for each in days})
+
+    def column_of(self, stamp: Timestamp) -> date:
+        if self.unit == "hour":
+            return stamp.ToDatetime(UTC).astimezone(self.zone.info)
+        local = self.zone.date_of(stamp)
+        return local if self.unit == "day" else local.replace(day=1)
+
+    def title_of(self, column: date) -> str:
+        if isinstance(column, datetime):
+            return f"{day(column.date())}, {column:%H:%M}"
+        return day(column) if self.unit == "day" else f"{MONTHS[column.month - 1]} {column.year}"
+
+    def mark_of(self, column: date) -> str:
+        """Returns a short name, for an axis."""
+        if isinstance(column, datetime):
+            return f"{column:%H:%M}"
+        name = MONTHS[column.month - 1][:3]
+        return f"{column.day} {name}" if self.unit == "day" else f"{name} {column.year}"
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The fields that choose it again, on another page or later."""
+        if self.choice == "custom":
+            return {"period": "custom", "from": self.first.isoformat(), "to": self.last.isoformat()}
+        return {"period": self.choice}
+
+
+def period_in(query: Mapping[str, str], zone: Zone, now: datetime) -> Period:
+    """Reads the period that is chosen in an address; the last 30 days if none is."""
+    today, choice = zone.today(now), query.get("period", DEFAULT)
+    if choice == "custom":
+        return _custom(query, zone, today)
+    named = _named(choice, zone, today)
+    given = (query.get("from"), query.get("to"))
+    is_changed = all(given) and given != (named.first.isoformat(), named.last.isoformat())
+    # Whoever changes the dates and leaves the choice as it was means the dates.
+    return _custom(query, zone, today) if query.get("was") == choice and is_changed else named
+
+
+def _named(choice: str, zone: Zone, today: date) -> Period:
+    if choice == "today":
+        return Period(choice, today, today, zone)
+    if choice == "month":
+        return Period(choice, today.replace(day=1), today, zone)
+    if choice == "last-month":
+        last = today.replace(day=1) - timedelta(days=1)
+        return Period(choice, last.replace(day=1), last, zone)
+    days = int(choice) if choice in ("7", "30", "90") else int(DEFAULT)
+    return Period(str(days), today - timedelta(days=days - 1), today, zone)
+
+
+def _custom(query: Mapping[str, str], zone: Zone, today: date) -> Period:
+    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    if first is None or last is None:
+        return _default(zone, today, _("Give both dates, as year-month-day."))
+    if first > last:
+        return _default(zone, today, _("The first day must not be after the last."))
+    return Period("custom", max(first, EARLIEST), max(min(last, today), first, EARLIEST), zone)
+
+
+def _default(zone: Zone, today: date, problem: str) -> Period:
+    return Period(DEFAULT, today - timedelta(days=int(DEFAULT) - 1), today, zone, problem)
+
+
+def date_in(given: str) -> date | None:
+    """Returns a day of this age; None if it is none."""
+    try:
+        found = date.fromisoformat(given)
+    except ValueError:
+        return None
+    return found if EARLIEST.year <= found.year < LATEST_YEAR else None
+
+
+def stamp_of(moment: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(moment.astimezone(UTC))
+    return stamp

@@ -1,0 +1,133 @@
+"""Implements the RPCs of credentials.proto: converts messages to calls, and back."""
+
+from typing import Any
+
+import grpc.aio
+
+from protos.auth.v1 import credentials_pb2 as pb
+from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
+from services.auth.servicers.users import to_client, to_passkey, to_signed_in, to_timestamp
+from services.auth.users.sign_in import totp
+from services.auth.users.sign_in.oidc import host_of
+from services.auth.users.sign_in.oidc_sign_in import OidcSignIn
+from services.auth.users.sign_in.password_sign_in import PasswordSignIn
+from services.auth.users.sign_in.sign_in import SignIn
+from services.auth.users.user_admin import required_access
+from services.chassis.rpc.server import Registration
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SignInMethodServicer(pb_grpc.SignInMethodServiceServicer):
+    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
+        self._sign_in = sign_in
+        self._passwords = passwords
+        self._oidc = oidc
+
+    async def GetSignInMethods(
+        self, request: pb.GetSignInMethodsRequest, context: Context
+    ) -> pb.GetSignInMethodsResponse:
+        return to_methods(self._sign_in, self._passwords, self._oidc)
+
+    async def SignInWithPassword(
+        self, request: pb.SignInWithPasswordRequest, context: Context
+    ) -> pb.SignInWithPasswordResponse:
+        signed_in = await self._passwords.sign_in(
+            request.email, request.password, request.totp_code, to_client(request.client)
+        )
+        return pb.SignInWithPasswordResponse(signed_in=to_signed_in(signed_in))
+
+    async def SendSignInLink(self, request: pb.SendSignInLinkRequest, context: Context) -> pb.SendSignInLinkResponse:
+        await self._sign_in.mail_link(request.email, to_client(request.client))
+        return pb.SendSignInLinkResponse()
+
+    async def StartOidcSignIn(self, request: pb.StartOidcSignInRequest, context: Context) -> pb.StartOidcSignInResponse:
+        url, browser_token = await self._oidc.start(
+            request.origin, to_client(request.client), request.invitation_code, again=request.again
+        )
+        return pb.StartOidcSignInResponse(authorization_url=url, browser_token=browser_token)
+
+    async def FinishOidcSignIn(
+        self, request: pb.FinishOidcSignInRequest, context: Context
+    ) -> pb.FinishOidcSignInResponse:
+        finished = await self._oidc.finish(
+            request.state,
+            request.code,
+            request.issuer,
+            request.browser_token,
+            request.session_token,
+            to_client(request.client),
+        )
+        return pb.FinishOidcSignInResponse(
+            signed_in=to_signed_in(finished.signed_in) if finished.signed_in else None, account_id=finished.account_id
+        )
+
+
+class CredentialServicer(pb_grpc.CredentialServiceServicer):
+    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
+        self._sign_in = sign_in
+        self._passwords = passwords
+        self._oidc = oidc
+
+    async def GetCredentials(self, request: pb.GetCredentialsRequest, context: Context) -> pb.GetCredentialsResponse:
+        password, app, identities, passkeys = await self._passwords.credentials(required_access())
+        return pb.GetCredentialsResponse(
+            password_set_time=to_timestamp(password.set_at_us if password else None),
+            totp_set_time=to_timestamp(app.set_at_us if app else None),
+            identities=[
+                pb.OidcIdentity(
+                    identity_id=identity.identity_id,
+                    issuer=host_of(identity.issuer),
+                    create_time=to_timestamp(identity.created_at_us),
+                    last_use_time=to_timestamp(identity.last_used_hour_us),
+                )
+                for identity in identities
+            ],
+            methods=to_methods(self._sign_in, self._passwords, self._oidc),
+            passkeys=[to_passkey(passkey) for passkey in passkeys],
+        )
+
+    async def SetPassword(self, request: pb.SetPasswordRequest, context: Context) -> pb.SetPasswordResponse:
+        await self._passwords.set_password(required_access(), request.password, request.email)
+        return pb.SetPasswordResponse()
+
+    async def RemovePassword(self, request: pb.RemovePasswordRequest, context: Context) -> pb.RemovePasswordResponse:
+        await self._passwords.remove_password(required_access())
+        return pb.RemovePasswordResponse()
+
+    async def StartTotp(self, request: pb.StartTotpRequest, context: Context) -> pb.StartTotpResponse:
+        challenge_id, secret, uri = await self._passwords.start_totp(required_access())
+        return pb.StartTotpResponse(challenge_id=challenge_id, secret=totp.as_text(secret), uri=uri)
+
+    async def SetTotp(self, request: pb.SetTotpRequest, context: Context) -> pb.SetTotpResponse:
+        await self._passwords.set_totp(required_access(), request.challenge_id, request.code)
+        return pb.SetTotpResponse()
+
+    async def StartOidcLink(self, request: pb.StartOidcLinkRequest, context: Context) -> pb.StartOidcLinkResponse:
+        url, browser_token = await self._oidc.start_link(required_access(), request.origin)
+        return pb.StartOidcLinkResponse(authorization_url=url, browser_token=browser_token)
+
+    async def RemoveOidcIdentity(
+        self, request: pb.RemoveOidcIdentityRequest, context: Context
+    ) -> pb.RemoveOidcIdentityResponse:
+        await self._oidc.remove(required_access(), request.identity_id)
+        return pb.RemoveOidcIdentityResponse()
+
+
+def register_credentials(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> list[Registration]:
+    def register_methods(server: grpc.aio.Server) -> str:
+        servicer = SignInMethodServicer(sign_in, passwords, oidc)
+        pb_grpc.add_SignInMethodServiceServicer_to_server(servicer, server)
+        return pb.DESCRIPTOR.services_by_name["SignInMethodService"].full_name
+
+    def register_own(server: grpc.aio.Server) -> str:
+        pb_grpc.add_CredentialServiceServicer_to_server(CredentialServicer(sign_in, passwords, oidc), server)
+        return pb.DESCRIPTOR.services_by_name["CredentialService"].full_name
+
+    return [register_methods, register_own]
+
+
+def to_methods(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> pb.GetSignInMethodsResponse:
+    return pb.GetSignInMethodsResponse(
+        password=passwords.is_offered, mail=sign_in.sends_links, oidc_issuer=oidc.issuer_host
+    )

@@ -1,0 +1,447 @@
+"""Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import auth_pb2, credentials_pb2
+from protos.auth.v1 import users_pb2 as pb
+from protos.metering.v1 import metering_pb2
+from protos.router.v1 import router_pb2
+from protos.type.v1 import access_token_pb2
+from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.fakes.credentials import PASSWORD, CredentialFakes, sign_in_failed
+from tests.console.fakes.grounding import GroundingFakes
+from tests.console.fakes.notices import NoticeFakes
+from tests.console.fakes.operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
+from tests.console.fakes.payments import PaymentFakes
+from tests.console.fakes.spends import SpendFakes
+from tests.console.fakes.statements import StatementFakes
+
+ACCOUNT_ID = "acct_0123456789abcdef"
+CODE = "K7Q2-M4XD-9PRT-W6HN"
+INVITATION = "J4RS-8WQX-2MKD-V7TN"
+ACCESS_TOKEN = b"signed by auth"
+# What needs no access token, since somebody else has signed it.
+SIGNED = ("PaymentService.ReceiveEvent",)
+SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+
+
+class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes, NoticeFakes):
+    """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.calls: list[str] = []
+        self.requests: list[Any] = []
+        self.sessions: set[str] = set()
+        self.session_count = 0
+        self.used_codes: set[str] = set()
+        self.fail: dict[str, LegatoError] = {}
+        self.is_fresh = True
+        self.bundled_classes: set[str] = set()
+        self.is_suspended = False
+        self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
+        self.has_account = True
+        self.keys: list[pb.AccountKey] = []
+        self.passkeys: list[pb.Passkey] = []
+        self.recovery_codes = 0
+        self.rows: list[metering_pb2.UsageRow] = []
+        self.balance = metering_pb2.Balance(account_id=ACCOUNT_ID, balance_nanos=5 * DOLLAR)
+        self.events: list[pb.AuditEvent] = []
+        self.invitations: list[pb.Invitation] = []
+        self.forms: dict[str, pb.AccountKey] = {}
+        self.reset_statements()
+        self.reset_spends()
+        self.reset_payments()
+        self.is_operator = False
+        self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
+        self.reset_grounding()
+        self.reset_notices()
+        self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
+        self.reset_credentials()
+
+    def sign_in(self) -> str:
+        """Makes a session, and returns its token."""
+        self.session_count += 1
+        token = f"session-token-{self.session_count:032d}"
+        self.sessions.add(token)
+        return token
+
+    def add_key(self, name: str, **values: Any) -> pb.AccountKey:
+        number = len(self.keys) + 1
+        key = auth_pb2.Key(
+            key_id=f"key_{number:016d}",
+            account_id=ACCOUNT_ID,
+            name=name,
+            create_time=values.pop("create_time", ago(days=3)),
+            state=values.pop("state", auth_pb2.KEY_STATE_ACTIVE),
+        )
+        made = pb.AccountKey(
+            key=key,
+            created_by="user_2" if name == "Website chat" else "user_1",
+            created_by_name="Charles Babbage" if name == "Website chat" else "Ada Lovelace",
+            replaces_key_id=values.pop("replaces", ""),
+            may_change=self.role != access_token_pb2.ACCOUNT_ROLE_VIEWER,
+        )
+        for field, value in values.items():
+            if isinstance(value, Timestamp):
+                getattr(made.key, field).CopyFrom(value)
+            else:
+                setattr(made.key, field, value)
+        self.keys.append(made)
+        return made
+
+    def fill(self) -> None:
+        """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
+        self.balance.balance_nanos, self.balance.held_nanos = 42_187_654_321, 8_400_000
+        self.add_key("Nightly report", last_use_time=ago(hours=3), requests_per_minute=60)
+        self.add_key("Website chat", last_use_time=ago(hours=1), expire_time=hence(days=9))
+        self.add_key("Old laptop", create_time=ago(days=200), last_use_time=ago(days=120))
+        self.add_key("Contractor", state=auth_pb2.KEY_STATE_REVOKED, revoke_time=ago(days=2), last_use_time=ago(days=2))
+        self.add_key("Trial", state=auth_pb2.KEY_STATE_EXPIRED, expire_time=ago(days=20))
+        self.keys[1].key.scopes.append(auth_pb2.SCOPE_INFERENCE)
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for back in range(30):
+            for place, name in enumerate(("forte", "mezzo", "fortissimo")):
+                cost = (29 - back + 7 * place) * 13_579_000 % 180_000_000
+                if (back * 7 + place) % 5 == 4:
+                    continue
+                row = metering_pb2.UsageRow(
+                    start_time=stamp(midnight - timedelta(days=back)), requests=12 + back, cost_nanos=cost
+                )
+                row.class_id = name
+                row.usage.prompt_tokens, row.usage.cached_tokens = cost // 9_000, cost // 30_000
+                row.usage.completion_tokens = cost // 21_000
+                row.key_id = self.keys[place].key.key_id
+                self.rows.append(row)
+        self.fill_statements([each.key.key_id for each in self.keys[:4]], self.balance.balance_nanos)
+        self.add_spend("", day=5 * DOLLAR, month=100 * DOLLAR, day_spent=1_237_000_000, month_spent=84_600_000_000)
+        self.spends[""].total_spent_nanos, self.spends[""].held_nanos = 190 * DOLLAR, 8_400_000
+        first, second = (each.key.key_id for each in self.keys[:2])
+        self.add_spend(first, day=2 * DOLLAR, day_spent=310_000_000, month_spent=9 * DOLLAR, total_spent=30 * DOLLAR)
+        self.add_spend(second, day=DOLLAR, month=20 * DOLLAR, day_spent=DOLLAR, month_spent=7 * DOLLAR)
+        self.keys[1].key.allowed_classes.class_ids.extend(["mezzo", "forte"])
+        self.passkeys = [
+            pb.Passkey(
+                passkey_id="pk_1",
+                name="Work laptop",
+                create_time=ago(days=80),
+                last_use_time=ago(hours=5),
+                rp_id="localhost",
+            ),
+            pb.Passkey(passkey_id="pk_2", name="Phone", create_time=ago(days=12), is_backed_up=True, rp_id="localhost"),
+        ]
+        self.recovery_codes = 8
+        actions = ("session.started", "key.created", "key.revoked", "passkey.added", "member.invited")
+        self.events = [
+            pb.AuditEvent(
+                event_no=9 - number,
+                time=ago(hours=7 * number),
+                action=action,
+                user_id="user_1",
+                user_name="Ada Lovelace",
+                object_id="key_0000000000000001" if action.startswith("key") else "",
+                network="192.0.2.0/24",
+                outcome=pb.AUDIT_OUTCOME_REFUSED if number == 4 else pb.AUDIT_OUTCOME_DONE,
+            )
+            for number, action in enumerate(actions)
+        ]
+        self.invitations = [
+            pb.Invitation(
+                invitation_id="inv_1",
+                account_id=ACCOUNT_ID,
+                email="grace@example.ca",
+                role=access_token_pb2.ACCOUNT_ROLE_VIEWER,
+                expire_time=hence(days=6),
+            )
+        ]
+
+    def user(self) -> pb.User:
+        return pb.User(
+            user_id="user_1",
+            name="Ada Lovelace",
+            email="ada@example.ca",
+            create_time=ago(days=90),
+            passkeys=len(self.passkeys),
+            recovery_codes=self.recovery_codes,
+            is_operator=self.is_operator,
+            has_password=self.has_password,
+            identities=len(self.credentials.identities),
+        )
+
+    def offer_everything(self) -> None:
+        """Offers all ways to sign in, and gives the user each of them."""
+        self.fill()
+        self.methods = credentials_pb2.GetSignInMethodsResponse(
+            password=True, mail=True, oidc_issuer="login.example.ca"
+        )
+        self.has_password = True
+        self.credentials = credentials_pb2.GetCredentialsResponse(
+            password_set_time=ago(days=40),
+            totp_set_time=ago(days=40),
+            identities=[
+                credentials_pb2.OidcIdentity(
+                    identity_id="idn_1", issuer="login.example.ca", create_time=ago(days=9), last_use_time=ago(hours=2)
+                )
+            ],
+        )
+
+    def session(self, number: int = 1) -> pb.Session:
+        return pb.Session(
+            session_id=f"sess_{number}",
+            create_time=ago(hours=30 * number),
+            last_seen_time=ago(hours=20 * (number - 1)),
+            network="192.0.2.0/24" if number == 1 else "2001:db8::/48",
+            browser="Firefox on Linux" if number == 1 else "Safari on iPhone",
+            method=pb.SIGN_IN_METHOD_PASSKEY if number == 1 else pb.SIGN_IN_METHOD_LINK,
+        )
+
+    def signed_in(self) -> pb.SignedIn:
+        return pb.SignedIn(session_token=self.sign_in(), session=self.session(), user=self.user())
+
+    def find(self, key_id: str) -> pb.AccountKey:
+        for each in self.keys:
+            if each.key.key_id == key_id:
+                return each
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
+
+    # What every RPC does, by name.
+
+    def answer(self, name: str, request: Any, has_token: bool) -> Any:
+        self.calls.append(name)
+        self.requests.append(request)
+        if name in self.fail:
+            raise self.fail[name]
+        needs_no_token = name.startswith(("SignInService.", "SignInMethodService.")) or name in SIGNED
+        if not needs_no_token and not has_token:
+            raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
+        service, _, method = name.partition(".")
+        handler = getattr(self.operator if is_for_operators(service) else self, method)
+        return handler(request)
+
+    def StartPasskeySignIn(self, request: Any) -> Any:
+        options = {"challenge": "AAAAAAAAAAAAAAAAAAAAAA", "rpId": "localhost", "userVerification": "required"}
+        return pb.StartPasskeySignInResponse(challenge_id="challenge-1", options_json=json.dumps(options))
+
+    def FinishPasskeySignIn(self, request: Any) -> Any:
+        if request.challenge_id != "challenge-1" or "signature" not in json.loads(request.credential_json)["response"]:
+            raise sign_in_failed()
+        return pb.FinishPasskeySignInResponse(signed_in=self.signed_in())
+
+    def SignInWithLink(self, request: Any) -> Any:
+        code = request.code.replace("-", "").upper()
+        if code != CODE.replace("-", "") or code in self.used_codes:
+            raise sign_in_failed()
+        self.used_codes.add(code)
+        return pb.SignInWithLinkResponse(signed_in=self.signed_in())
+
+    def SignInWithRecoveryCode(self, request: Any) -> Any:
+        if request.code != "recovery-1":
+            raise sign_in_failed()
+        return pb.SignInWithRecoveryCodeResponse(signed_in=self.signed_in())
+
+    def GetInvitation(self, request: Any) -> Any:
+        if request.code != INVITATION:
+            raise sign_in_failed()
+        return pb.GetInvitationResponse(
+            account_name="Analytical Engines",
+            invited_by="Charles Babbage",
+            role=access_token_pb2.ACCOUNT_ROLE_MEMBER,
+            expire_time=hence(days=7),
+        )
+
+    def AcceptInvitation(self, request: Any) -> Any:
+        if request.code != INVITATION:
+            raise sign_in_failed()
+        if request.session_token:
+            return pb.AcceptInvitationResponse(account_id=ACCOUNT_ID)
+        return pb.AcceptInvitationResponse(signed_in=self.signed_in(), account_id=ACCOUNT_ID)
+
+    def ResolveSession(self, request: Any) -> Any:
+        if request.session_token not in self.sessions:
+            raise LegatoError(Reason.SESSION_ENDED, "The session has ended.")
+        membership = pb.Membership(
+            account_id=ACCOUNT_ID,
+            account_name="Analytical Engines",
+            role=self.role,
+            is_suspended=self.is_suspended,
+        )
+        return pb.ResolveSessionResponse(
+            user=self.user(),
+            session=self.session(),
+            memberships=[membership] if self.has_account else [],
+            account_id=ACCOUNT_ID if self.has_account else "",
+            access_token=ACCESS_TOKEN,
+            step_up_until_time=hence(minutes=9) if self.is_fresh else ago(minutes=1),
+            account=self.GetAccount(request).account if self.has_account else None,
+        )
+
+    def StepUp(self, request: Any) -> Any:
+        is_password = request.password.password == PASSWORD
+        if request.recovery_code != "recovery-1" and not request.HasField("passkey") and not is_password:
+            raise sign_in_failed()
+        self.sessions.discard(request.session_token)
+        self.is_fresh = True
+        return pb.StepUpResponse(signed_in=self.signed_in())
+
+    def SignOut(self, request: Any) -> Any:
+        self.sessions.discard(request.session_token)
+        return pb.SignOutResponse()
+
+    def require_recent(self) -> None:
+        if not self.is_fresh:
+            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+    def UpdateUser(self, request: Any) -> Any:
+        return pb.UpdateUserResponse(user=self.user())
+
+    def StartPasskeyRegistration(self, request: Any) -> Any:
+        self.require_recent()
+        options = {
+            "challenge": "AAAAAAAAAAAAAAAAAAAAAA",
+            "rp": {"id": "localhost", "name": "Legato"},
+            "user": {"id": "dXNlcl8x", "name": "Ada", "displayName": "Ada Lovelace"},
+            "pubKeyCredParams": [{"type": "public-key", "alg": -7}],
+            "authenticatorSelection": {"residentKey": "required", "userVerification": "required"},
+        }
+        return pb.StartPasskeyRegistrationResponse(challenge_id="challenge-2", options_json=json.dumps(options))
+
+    def FinishPasskeyRegistration(self, request: Any) -> Any:
+        assert "attestationObject" in json.loads(request.credential_json)["response"]
+        made = pb.Passkey(passkey_id=f"pk_{len(self.passkeys) + 1}", name=request.name or "Passkey", create_time=ago())
+        self.passkeys.append(made)
+        return pb.FinishPasskeyRegistrationResponse(passkey=made)
+
+    def ListPasskeys(self, request: Any) -> Any:
+        return pb.ListPasskeysResponse(passkeys=self.passkeys)
+
+    def RenamePasskey(self, request: Any) -> Any:
+        return pb.RenamePasskeyResponse()
+
+    def RemovePasskey(self, request: Any) -> Any:
+        if len(self.passkeys) == 1:
+            raise LegatoError(Reason.REQUEST_INVALID, "The last way to sign in cannot be removed.")
+        self.passkeys = [each for each in self.passkeys if each.passkey_id != request.passkey_id]
+        return pb.RemovePasskeyResponse()
+
+    def GenerateRecoveryCodes(self, request: Any) -> Any:
+        self.require_recent()
+        self.recovery_codes = 10
+        return pb.GenerateRecoveryCodesResponse(codes=[f"RCVY-{number:04d}-ABCD-EFGH" for number in range(10)])
+
+    def ListSessions(self, request: Any) -> Any:
+        return pb.ListSessionsResponse(sessions=[self.session(1), self.session(2)], current_session_id="sess_1")
+
+    def EndSessions(self, request: Any) -> Any:
+        return pb.EndSessionsResponse(ended=len(request.session_ids) or 1)
+
+    def ListMyAuditEvents(self, request: Any) -> Any:
+        return pb.ListMyAuditEventsResponse(events=self.events)
+
+    def GetAccount(self, request: Any) -> Any:
+        account = auth_pb2.Account(
+            account_id=ACCOUNT_ID,
+            name="Analytical Engines",
+            preferred_class="forte",
+            tokens_per_minute=200_000,
+            auto_class="forte" if self.allowed_classes is None else self.allowed_classes[0],
+            **self.switches,  # type: ignore[arg-type]
+        )
+        if self.allowed_classes is not None:
+            account.allowed_classes.class_ids.extend(self.allowed_classes)
+        return pb.AccountServiceGetAccountResponse(account=account)
+
+    def UpdateAccount(self, request: Any) -> Any:
+        return pb.AccountServiceUpdateAccountResponse()
+
+    def CreateKey(self, request: Any) -> Any:
+        self.require_recent()
+        if request.form_id in self.forms:
+            return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
+        made = self.add_key(request.name)
+        self.forms[request.form_id] = made
+        return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
+
+    def RotateKey(self, request: Any) -> Any:
+        self.require_recent()
+        made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
+        return pb.RotateKeyResponse(key=made, api_key=SECRET)
+
+    def RenameKey(self, request: Any) -> Any:
+        self.find(request.key_id).key.name = request.name
+        return pb.RenameKeyResponse()
+
+    def UpdateKey(self, request: Any) -> Any:
+        return pb.AccountServiceUpdateKeyResponse()
+
+    def RevokeKey(self, request: Any) -> Any:
+        found = self.find(request.key_id)
+        found.key.state = auth_pb2.KEY_STATE_REVOKED
+        return pb.AccountServiceRevokeKeyResponse(key=found)
+
+    def ListKeys(self, request: Any) -> Any:
+        return pb.AccountServiceListKeysResponse(keys=self.keys)
+
+    def IdentifyKey(self, request: Any) -> Any:
+        return pb.IdentifyKeyResponse(key=self.find(request.key_id))
+
+    def ListMembers(self, request: Any) -> Any:
+        second = pb.User(user_id="user_2", name="Charles Babbage", email="charles@example.ca")
+        members = [
+            pb.Member(user=self.user(), role=self.role, join_time=ago(days=90)),
+            pb.Member(user=second, role=access_token_pb2.ACCOUNT_ROLE_MEMBER, join_time=ago(days=10)),
+        ]
+        return pb.ListMembersResponse(members=members, invitations=self.invitations)
+
+    def InviteMember(self, request: Any) -> Any:
+        self.require_recent()
+        invitation = pb.Invitation(invitation_id="inv_2", role=request.role, expire_time=hence(days=7))
+        return pb.InviteMemberResponse(invitation=invitation, code=INVITATION)
+
+    def CancelInvitation(self, request: Any) -> Any:
+        self.invitations = []
+        return pb.CancelInvitationResponse()
+
+    def ChangeMemberRole(self, request: Any) -> Any:
+        self.require_recent()
+        return pb.ChangeMemberRoleResponse()
+
+    def RemoveMember(self, request: Any) -> Any:
+        return pb.RemoveMemberResponse()
+
+    def ListAuditEvents(self, request: Any) -> Any:
+        return pb.AccountServiceListAuditEventsResponse(events=self.events)
+
+    def CreatePlaygroundToken(self, request: Any) -> Any:
+        return pb.CreatePlaygroundTokenResponse(playground_token=PLAYGROUND_TOKEN, expire_time=hence(minutes=15))
+
+    def GetRequest(self, request: Any) -> Any:
+        if request.request_id not in self.found_requests:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+        return self.found_requests[request.request_id]
+
+    def GetBalance(self, request: Any) -> Any:
+        return metering_pb2.GetBalanceResponse(balance=self.balance)
+
+    def ListUsage(self, request: Any) -> Any:
+        return metering_pb2.ListUsageResponse(rows=self.rows)
+
+    def ListModels(self, request: Any) -> Any:
+        names = ("auto", "mezzo", "forte", "fortissimo")
+        return router_pb2.ListModelsResponse(
+            models=[router_pb2.Model(model_id=name, is_bundled=name in self.bundled_classes) for name in names]
+        )
+
+
+def not_answering() -> LegatoError:
+    return unavailable("The service")
+
+
+def is_for_operators(service: str) -> bool:
+    return "Admin" in service and service != "GroundingAdminService"

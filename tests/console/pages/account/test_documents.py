@@ -1,0 +1,168 @@
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protos.type.v1 import access_token_pb2
+from services.chassis.errors import LegatoError, Reason
+from tests.console.fakes.services import ACCOUNT_ID, not_answering
+from tests.console.harness import COOKIE, ConsoleHarness
+from tests.support.waiting import until
+
+SCAN = LegatoError(Reason.REQUEST_INVALID, "The PDF has no text: it may be a scan.", param="document")
+
+
+def heads(console: ConsoleHarness) -> list[Any]:
+    return [request for request in console.fakes.requests if hasattr(request, "piece")]
+
+
+def lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_documents_are_listed_with_size_passages_and_state(console: ConsoleHarness) -> None:
+    console.fakes.fill_grounding()
+    text = console.get("/documents", console.fakes.sign_in()).text
+    for shown in ("Zephyr manual.pdf", "84 pages", "211", "2.3 MB", "14 KB", "Ready", "Cannot be decrypted"):
+        assert shown in text
+
+
+def test_a_form_adds_a_document_in_pieces(console: ConsoleHarness) -> None:
+    console.fakes.grounding.attachments.bytes_most = 10**6
+    content = bytes(range(256)) * 1200
+    answer = console.send_file("/documents", console.fakes.sign_in(), content, "r\u00e9sum\u00e9.txt")
+    assert (answer.status, answer.headers["location"]) == (303, "/documents")
+    assert any("document-added.3" in cookie for cookie in answer.cookies)
+    [head] = heads(console)
+    assert (head.account_id, head.name, head.size_bytes) == (ACCOUNT_ID, "r\u00e9sum\u00e9.txt", len(content))
+    [pieces] = console.fakes.received
+    assert sum(pieces) == len(content)
+    assert max(pieces) <= 64 * 1024
+    assert len(pieces) >= 4
+
+
+def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None:
+    answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
+    assert answer.status == 200
+    assert lines(answer.text) == [
+        {"stage": "reading", "done": 1, "total": 2},
+        {"stage": "reading", "done": 2, "total": 2},
+        {"stage": "indexing", "done": 3, "total": 3},
+        {"stage": "done", "passages": 3},
+    ]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "message"),
+    [
+        ("big.pdf", b"x" * 70_000, 413, "A document may have at most 64 KB."),
+        ("huge.pdf", b"x" * 5_000_000, 413, "A document may have at most 64 KB."),
+        ("scan.pdf", b"%PDF-1.7", 400, "it may be a scan"),
+        ("", b"", 400, "Choose a file."),
+    ],
+    ids=["large", "huge", "scan", "none"],
+)
+def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
+    console: ConsoleHarness, name: str, content: bytes, status: int, message: str
+) -> None:
+    console.fakes.upload_refusals = {"scan.pdf": SCAN}
+    session = console.fakes.sign_in()
+    page = console.send_file("/documents", session, content, name)
+    assert page.status == status
+    assert message in page.text
+    assert "<h1>Documents</h1>" in page.text
+    told = console.send_file("/documents/upload", session, content, name)
+    assert told.status == status
+    assert message in json.loads(told.text)["message"]
+    assert console.fakes.documents == []
+
+
+def test_a_refusal_after_reading_is_the_last_line(console: ConsoleHarness) -> None:
+    console.fakes.upload_refusals = {"late a.txt": LegatoError(Reason.REQUEST_INVALID, "Too much text.")}
+    answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
+    assert lines(answer.text)[-1] == {"message": "Too much text."}
+
+
+def test_a_router_that_is_away_is_told_of(console: ConsoleHarness) -> None:
+    console.fakes.upload_refusals = {"a.txt": not_answering()}
+    session = console.fakes.sign_in()
+    assert console.send_file("/documents/upload", session, b"Hello", "a.txt").status == 503
+    assert "not answering" in console.send_file("/documents", session, b"Hello", "a.txt").text
+
+
+def test_a_viewer_and_a_stranger_upload_nothing(console: ConsoleHarness) -> None:
+    assert console.send_file("/documents", "", b"Hello").status == 303
+    assert console.send_file("/documents/upload", "", b"Hello").status == 401
+    console.fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+    session = console.fakes.sign_in()
+    assert console.send_file("/documents", session, b"Hello").status == 403
+    assert console.send_file("/documents/upload", session, b"Hello").status == 403
+    assert not any("AddAttachment" in call for call in console.fakes.calls)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"document=x"),
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=b", b"nothing of the kind"),
+        ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\ny\r\n--b--\r\n'),
+        (
+            "multipart/form-data; boundary=b",
+            b'--b\r\nContent-Disposition: form-data; name="document"; filename="a.txt"\r\n\r\nnot the end',
+        ),
+    ],
+    ids=["urlencoded", "no-boundary", "not-multipart", "no-file", "incomplete"],
+)
+def test_a_form_that_is_none_adds_nothing(console: ConsoleHarness, content_type: str, body: bytes) -> None:
+    headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": content_type}
+    answer = console._ask("POST", "/documents/upload", console.fakes.sign_in(), headers, body)
+    assert answer.status == 400
+    assert console.fakes.documents == []
+
+
+async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=60)
+    connection.putrequest("POST", "/documents", skip_host=True)
+    for name, value in {
+        "Host": f"localhost:{console.port}",
+        "Sec-Fetch-Site": "same-origin",
+        "Cookie": f"{COOKIE}={session}",
+        "Content-Type": "multipart/form-data; boundary=b",
+        "Content-Length": "60000",
+    }.items():
+        connection.putheader(name, value)
+    head = b'--b\r\nContent-Disposition: form-data; name="document"; filename="a.txt"\r\n\r\nHello'
+    connection.endheaders(head)
+    await until(lambda: len(heads(console)) == 1)
+    connection.close()
+    await until(lambda: console.fakes.cancelled == 1)
+    assert console.fakes.documents == []
+
+
+def test_a_document_is_removed(console: ConsoleHarness) -> None:
+    console.fakes.fill_grounding()
+    attachment_id = console.fakes.documents[0].attachment_id
+    answer = console.post("/documents/remove", {"attachment_id": attachment_id}, console.fakes.sign_in())
+    assert answer.status == 303
+    assert attachment_id not in [each.attachment_id for each in console.fakes.documents]
+
+
+def test_nothing_of_a_document_is_in_the_log(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    console.send_file("/documents", session, b"Confidential", "Salaries.txt")
+    console.send_file("/documents/upload", session, b"Confidential" * 9000, "Salaries.txt")
+    for said in ("Confidential", "Salaries"):
+        assert said not in console.log_stream.getvalue()
+
+
+def test_the_console_writes_no_file(console: ConsoleHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness serves in this process: whatever made a temporary file would find a folder that is none."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    console.fakes.grounding.attachments.bytes_most = 10**8
+    answer = console.send_file("/documents", console.fakes.sign_in(), b"x" * 3_000_000)
+    assert answer.status == 303

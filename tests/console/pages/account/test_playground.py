@@ -1,0 +1,105 @@
+"""What the playground's page asks the console for: a token, and what a request cost."""
+
+import json
+
+import pytest
+
+from protos.metering.v1 import metering_pb2
+from protos.type.v1 import access_token_pb2, usage_pb2
+from services.chassis.errors import LegatoError, Reason
+from tests.console.fakes.services import ACCOUNT_ID, PLAYGROUND_TOKEN, not_answering
+from tests.console.harness import API_URL, ConsoleHarness
+
+RECEIPT = metering_pb2.GetRequestResponse(
+    request_id="req_1",
+    state=metering_pb2.REQUEST_STATE_SETTLED,
+    charged_nanos=123_456,
+    usage=usage_pb2.Usage(prompt_tokens=20, cached_tokens=8, completion_tokens=5),
+)
+
+
+def test_a_token_is_given_to_who_is_signed_in_for_their_account(console: ConsoleHarness) -> None:
+    answer = console.post("/playground/token", {}, console.fakes.sign_in())
+    given = json.loads(answer.text)
+    assert given["token"] == PLAYGROUND_TOKEN
+    assert 800 < given["valid_s"] <= 900
+    assert console.fakes.requests[-1].account_id == ACCOUNT_ID
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_token_is_not_given_to_another_site_or_without_a_session(console: ConsoleHarness) -> None:
+    assert console.post("/playground/token", {}, console.fakes.sign_in(), is_ours=False).status == 403
+    ended = console.post("/playground/token", {}, "ended")
+    assert (ended.status, json.loads(ended.text)["message"]) == (401, "The session has ended.")
+    assert "AccountService.CreatePlaygroundToken" not in console.fakes.calls
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (metering_pb2.REQUEST_STATE_RUNNING, {}),
+        (
+            metering_pb2.REQUEST_STATE_SETTLED,
+            {"usd": "0.000123456", "input_tokens": 20, "cached_tokens": 8, "output_tokens": 5},
+        ),
+    ],
+)
+def test_the_cost_of_a_request_is_the_ledgers(console: ConsoleHarness, state: int, expected: object) -> None:
+    receipt = metering_pb2.GetRequestResponse()
+    receipt.CopyFrom(RECEIPT)
+    receipt.state = state  # type: ignore[assignment]
+    console.fakes.found_requests["req_1"] = receipt
+    answer = console.post("/playground/cost", {"request_id": "req_1"}, console.fakes.sign_in())
+    assert json.loads(answer.text) == expected
+    assert console.fakes.requests[-1].account_id == ACCOUNT_ID
+
+
+def test_an_unknown_request_has_no_cost(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    assert console.post("/playground/cost", {"request_id": "req_2"}, session).status == 404
+    assert console.post("/playground/cost", {"request_id": "../x"}, session).status == 400
+
+
+def test_viewers_see_a_program_and_no_playground(console: ConsoleHarness) -> None:
+    console.fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+    text = console.get("/playground", console.fakes.sign_in()).text
+    assert "Your role has no playground" in text
+    assert "data-playground" not in text
+    assert f"{API_URL}/chat/completions" in text
+
+
+def test_the_page_is_there_with_no_credit_and_while_services_do_not_answer(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    console.fakes.balance.balance_nanos = 0
+    assert "402 insufficient_quota" in console.get("/playground", session).text
+    console.fakes.fail = {"StatementService.ListPrices": not_answering(), "MeteringService.GetBalance": not_answering()}
+    text = console.get("/playground", session).text
+    assert '<option value="fortissimo">' in text
+
+
+def test_a_role_that_was_taken_gets_no_token(console: ConsoleHarness) -> None:
+    console.fakes.fail = {"AccountService.CreatePlaygroundToken": LegatoError(Reason.ROLE_MISSING, "Not allowed.")}
+    assert console.post("/playground/token", {}, console.fakes.sign_in()).status == 403
+
+
+@pytest.mark.parametrize(
+    ("bundled", "said"),
+    [
+        (set(), None),
+        ({"mezzo"}, "No provider is connected to mezzo:"),
+        ({"mezzo", "forte", "fortissimo"}, "every class is answered by the small model"),
+    ],
+)
+def test_the_page_says_that_the_bundled_model_is_tiny(
+    console: ConsoleHarness, bundled: set[str], said: str | None
+) -> None:
+    console.fakes.bundled_classes = bundled
+    page = console.get("/playground", console.fakes.sign_in()).text
+    assert ("A tiny model answers here" in page) is (said is not None)
+    assert (said or "") in page
+
+
+def test_the_playground_is_there_without_the_router(console: ConsoleHarness) -> None:
+    console.fakes.fail = {"RouterService.ListModels": not_answering()}
+    answer = console.get("/playground", console.fakes.sign_in())
+    assert (answer.status, "A tiny model" in answer.text) == (200, False)

@@ -1,0 +1,87 @@
+"""The live status: what is told of processes that work, that are missing something, and that do not answer."""
+
+import json
+from datetime import UTC, datetime
+
+from console.pages.operator.status import build
+from console.process_status import Metrics, ProcessState, Sample
+from tests.console.fakes.operator_services import METRICS
+from tests.console.harness import ConsoleHarness
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+
+
+def state(name: str, text: str = "", version: str = "0.1.0", missing: str = "") -> ProcessState:
+    return ProcessState(name, f"{name}:9090", True, missing, version, Metrics(text))
+
+
+def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: str) -> None:
+    answer = console.get("/operator/status.json", session)
+    figures = json.loads(answer.text)["figures"]
+    assert figures["running"] == ["86", ""]
+    assert figures["chats"] == ["16,400", ""]
+    assert figures["first token"] == ["250 ms", ""]
+    assert figures["refusals RATE_LIMITED"] == ["182", ""]
+    assert figures["ledger"] == ["Consistent", "good"]
+    assert figures["model maple maple-large running"][0] == "41 of 48"
+    assert console.fakes.calls == ["SignInService.ResolveSession"]
+
+
+def test_the_page_and_the_figures_are_of_one_shape_until_something_comes_or_goes(
+    console: ConsoleHarness, session: str
+) -> None:
+    shape = json.loads(console.get("/operator/status.json", session).text)["shape"]
+    assert f'data-shape="{shape}"' in console.get("/operator", session).text
+    console.fakes.operator.missing = {"edge-1": ["auth"]}
+    assert json.loads(console.get("/operator/status.json", session).text)["shape"] != shape
+
+
+def test_a_process_that_does_not_answer_is_red_and_not_zero() -> None:
+    status = build([ProcessState("edge-1", "edge-1:9090"), state("edge-2", METRICS["edge"]())], NOW)
+    assert status.figures["edge-1 edge-1:9090 state"] == ("Does not answer", "bad")
+    assert status.figures["edge-1 edge-1:9090 load"].text == "\N{EN DASH}"
+    assert status.figures["running"].text == "43"
+    assert [finding.kind for finding in status.findings] == ["bad"]
+    nothing = build([ProcessState("edge-1", "edge-1:9090")], NOW)
+    assert nothing.figures["running"].text == "\N{EN DASH}"
+
+
+def test_what_needs_a_look_is_named_with_its_runbook() -> None:
+    soon = NOW.timestamp() + 3600
+    metering = (
+        f"legato_certificate_expiry_timestamp_seconds {soon}\n"
+        "legato_audit_violations 2.0\nlegato_audit_interval_seconds 600.0\n"
+        f"legato_audit_last_run_timestamp_seconds {NOW.timestamp() - 3600}\n"
+    )
+    states = [
+        state("edge-1", "auth_revocation_lag_seconds 4.0", missing="auth"),
+        state("router", METRICS["router"](), version="0.2.0"),
+        state("metering", metering),
+    ]
+    found = {finding.text: finding.runbook for finding in build(states, NOW).findings}
+    assert found == {
+        "edge-1 is not ready: auth.": "README.md",
+        "edge-1 hears of revoked keys late, and asks auth about every request.": "README.md",
+        "The certificate of metering expires in 1 hour.": "rotate-certificates.md",
+        "Versions differ: 0.1.0, 0.2.0.": "scale-out.md",
+        "cedar-2 of cedar fails, and is asked last.": "provider-down.md",
+        "The ledger has violations: see the ledger audit.": "restore-the-database.md",
+        "The ledger's audit is overdue.": "metering-down.md",
+    }
+
+
+def test_a_ledger_that_was_not_audited_yet_is_not_called_consistent() -> None:
+    text = (
+        "legato_audit_violations NaN\nlegato_audit_interval_seconds 600.0\n"
+        f"legato_audit_last_run_timestamp_seconds {NOW.timestamp()}\n"
+    )
+    assert build([state("metering", text)], NOW).figures["ledger"].kind == "warn"
+    assert build([], NOW).figures["ledger"].kind == "warn"
+
+
+def test_metrics_are_read_as_they_are_written() -> None:
+    text = '# HELP a_b Words.\n# TYPE a_b counter\na_b{c="d\\"e\\\\f",g="h i"} 2.5\nplain NaN\nbroken\n'
+    metrics = Metrics(text)
+    assert metrics.find("a_b") == [Sample("a_b", {"c": 'd"e\\f', "g": "h i"}, 2.5)]
+    assert [sample.name for sample in metrics.find("plain")] == ["plain"]
+    assert metrics.find("broken") == metrics.find("#") == metrics.find("missing") == []

@@ -1,0 +1,171 @@
+"""`make kube-test`: plays the overlay for one node with `podman kube play`, and uses the service like anybody would.
+
+podman plays pods and no cluster. What a cluster would do besides is done here, and nothing else is changed: Services
+give names, Secrets are handed over, a Job runs to its end, a claim gets a volume.
+"""
+
+import base64
+import copy
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy.kubernetes_secrets import secrets_in
+from tests.deploy.compose import free_port, make_key
+from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
+from tests.deploy.kubernetes.kustomize import Resource, render
+from tests.deploy.kubernetes.policies import pod_of, workloads
+from tests.deploy.visit import WAIT_TIMEOUT_S, visit
+
+OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
+NETWORK = "legato-kube-test"
+BASES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "valkey/valkey:8-bookworm")
+IMAGES = {"legato:0.1.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.1.0": f"localhost/{MODEL_IMAGE}"}
+# Who has a Service, and so a name.
+NAMED = ("auth", "router", "metering", "postgres", "valkey")
+
+
+def pod_name(workload: str) -> str:
+    return f"{workload}-pod-0"
+
+
+def with_podmans_names(text: str) -> str:
+    """auth:7001 -> auth-pod-0:7001, …@postgres/… -> …@postgres-pod-0/…"""
+    for name in NAMED:
+        if text.startswith(f"{name}:"):
+            return text.replace(name, pod_name(name), 1)
+        text = text.replace(f"@{name}/", f"@{pod_name(name)}/").replace(f"@{name}:", f"@{pod_name(name)}:")
+    return text
+
+
+def for_podman(workload: Resource, port: int) -> Resource:
+    changed = copy.deepcopy(workload)
+    name, pod = changed["metadata"]["name"], pod_of(changed)
+    for claim in changed["spec"].pop("volumeClaimTemplates", []):
+        pod["volumes"].append({"name": claim["metadata"]["name"], "emptyDir": {}})
+    for volume in pod["volumes"]:
+        # podman has one volume for every name, whosever it is.
+        volume["name"] = f"{name}-{volume['name']}"
+        if "secret" in volume:
+            # podman 4.3 falls over a Secret that does not say whether it is needed.
+            volume["secret"]["optional"] = False
+    for container in pod["containers"]:
+        _change_container(container, name, port)
+    if changed["kind"] == "Job":
+        metadata = {"name": name, "labels": changed["metadata"]["labels"]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+    # A StatefulSet is to podman what a Deployment is.
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": changed["metadata"], "spec": changed["spec"]}
+
+
+def _change_container(container: dict[str, Any], workload_name: str, port: int) -> None:
+    container["image"] = IMAGES.get(container["image"], container["image"])
+    for mount in container["volumeMounts"]:
+        mount["name"] = f"{workload_name}-{mount['name']}"
+    for variable in container.get("env", []):
+        if "value" in variable:
+            variable["value"] = with_podmans_names(variable["value"])
+    # podman would publish every port on this machine.
+    container["ports"] = [
+        given | {"hostPort": port, "hostIP": "127.0.0.1"}
+        for given in container.get("ports", [])
+        if given["name"] == "http"
+    ]
+
+
+def for_podmans_store(secret: Resource) -> Resource:
+    """podman 4.3 mounts what stands in `data` as it stands there."""
+    decoded = {entry: base64.b64decode(value).decode() for entry, value in secret["data"].items()}
+    return secret | {"data": {entry: with_podmans_names(value) for entry, value in decoded.items()}}
+
+
+@contextmanager
+def played(port: int) -> Iterator[None]:
+    """Everything in pods; whatever happens, nothing of it is left."""
+    resources = render(OVERLAY)
+    with tempfile.TemporaryDirectory() as folder:
+        manifest, home = Path(folder) / "legato.json", Path(folder) / "secrets"
+        home.mkdir()
+        secrets = [for_podmans_store(secret) for secret in secrets_in(home)]
+        config_maps = [resource for resource in resources if resource["kind"] == "ConfigMap"]
+        pods = [for_podman(workload, port) for workload in workloads(resources)]
+        # JSON is YAML, too.
+        manifest.write_text("\n---\n".join(json.dumps(resource) for resource in [*config_maps, *pods]))
+        try:
+            run("podman", "network", "create", NETWORK)
+            for secret in secrets:
+                file = Path(folder) / f"{secret['metadata']['name']}.json"
+                file.write_text(json.dumps(secret))
+                run("podman", "secret", "create", secret["metadata"]["name"], str(file))
+            run("podman", "kube", "play", "--network", NETWORK, str(manifest))
+            yield
+        finally:
+            pod_names = [
+                pod["metadata"]["name"] if pod["kind"] == "Pod" else pod_name(pod["metadata"]["name"]) for pod in pods
+            ]
+            volumes = [volume["name"] for pod in pods for volume in _pod_spec(pod)["volumes"]]
+            names = [resource["metadata"]["name"] for resource in [*config_maps, *secrets]]
+            _remove("pod", "rm", "--force", "--time", "5", *pod_names)
+            _remove("volume", "rm", "--force", *volumes, *names)
+            _remove("secret", "rm", *(secret["metadata"]["name"] for secret in secrets))
+            _remove("network", "rm", "--force", NETWORK)
+
+
+def _pod_spec(pod: Resource) -> dict[str, Any]:
+    spec: dict[str, Any] = pod["spec"] if pod["kind"] == "Pod" else pod_of(pod)
+    return spec
+
+
+def _remove(*arguments: str) -> None:
+    # One after the other: what is not there does not keep the rest.
+    subprocess.run(["podman", *arguments], capture_output=True, check=False)
+
+
+def legato(*arguments: str) -> Any:
+    """One of the owner's commands."""
+    said = run("podman", "exec", f"{pod_name('admin')}-admin", "legato", *arguments, "--json")
+    return json.loads(said.strip().splitlines()[-1])
+
+
+def wait_for_migration() -> None:
+    end = time.monotonic() + WAIT_TIMEOUT_S
+    while (
+        run("podman", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", "migrate-migrate").strip()
+        != "exited 0"
+    ):
+        assert time.monotonic() < end, run("podman", "logs", "migrate-migrate")
+        time.sleep(2)
+    print(run("podman", "logs", "migrate-migrate"))
+
+
+def wait_until_ready() -> None:
+    """Until the edge has all its services: in a cluster no request would come before."""
+    ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9090/readyz')"
+    command = ["podman", "exec", f"{pod_name('edge')}-edge", "python", "-c", ask]
+    end = time.monotonic() + WAIT_TIMEOUT_S
+    while subprocess.run(command, capture_output=True, check=False).returncode:
+        assert time.monotonic() < end, run("podman", "logs", f"{pod_name('edge')}-edge")
+        time.sleep(2)
+
+
+def main() -> None:
+    build_images("podman", BASES)
+    port = free_port()
+    base_url = f"http://127.0.0.1:{port}/v1"
+    with played(port):
+        wait_for_migration()
+        wait_until_ready()
+        print(run("podman", "pod", "ps", "--format", "{{.Name}} {{.Status}}"))
+        visit(base_url, make_key(legato))
+        print("audit:", legato("audit"))
+        print(run("podman", "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))
+    print("kube: all well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""One question to a model, in the trace of its chat."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from protos.router.v1.router_pb2 import Finished
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, work_on
+from services.router.answers.upstream import begin_question, end_question
+from services.router.providers.base import Failure, ProviderError
+from tests.services.router.harness import running_router, target
+from tests.support.fakes import FakeClock
+from tests.support.upstreams.openai import Reply, Upstream
+
+
+@pytest.fixture
+def spans() -> list[Span]:
+    return []
+
+
+@pytest.fixture
+def tracer(clock: FakeClock, spans: list[Span]) -> Tracer:
+    return Tracer(clock, spans.append)
+
+
+@pytest.fixture
+async def chat(tracer: Tracer) -> Span:
+    span = tracer.begin("Chat")
+    assert span is not None
+    return span
+
+
+async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans: list[Span]) -> None:
+    work_on(chat)
+    question = begin_question(target("vendor"), attempt=2, max_tokens=50)
+    usage = Usage(prompt_tokens=11, completion_tokens=7)
+    end_question(question, finished=Finished(finish_reason="stop", usage=usage))
+    [span] = spans
+    assert (span.name, span.kind, span.parent_id) == ("chat vendor-model", SpanKind.CLIENT, chat.span_id)
+    assert span.attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "vendor",
+        "gen_ai.request.model": "vendor-model",
+        "gen_ai.request.max_tokens": 50,
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 7,
+        "legato.attempt": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ProviderError("said no", Failure.BUSY, 429), "429"),
+        (ProviderError("was not reached"), "provider"),
+        (asyncio.CancelledError(), "cancelled"),
+        (ValueError("what somebody said"), "ValueError"),
+    ],
+)
+async def test_question_that_fails_says_how_in_words_of_ours(
+    chat: Span, spans: list[Span], error: BaseException, told: str
+) -> None:
+    work_on(chat)
+    end_question(begin_question(target("vendor"), 1, 50), error)
+    assert spans[0].attributes["error.type"] == told
+
+
+async def test_nothing_is_made_where_nothing_is_traced(spans: list[Span]) -> None:
+    end_question(begin_question(target("vendor"), 1, 50))
+    assert spans == []
+
+
+@pytest.mark.parametrize("tells_traces", [False, True])
+async def test_provider_goes_on_with_the_trace_only_if_it_is_told(
+    socket_folder: Path, log: Log, tracer: Tracer, chat: Span, spans: list[Span], *, tells_traces: bool
+) -> None:
+    async with (
+        Upstream(Reply(status=500)) as first,
+        Upstream() as second,
+        running_router(
+            socket_folder,
+            log,
+            {target("first"): first, target("second"): second},
+            tracer=tracer,
+            tells_traces=tells_traces,
+        ) as router,
+    ):
+        work_on(chat)
+        await router.ask()
+    failed, answered, served = spans
+    assert (failed.attributes["error.type"], served.name) == ("500", "legato.router.v1.RouterService/Chat")
+    assert {failed.parent_id, answered.parent_id} == {served.span_id}
+    told = [upstream.requests[0].headers.get("traceparent") for upstream in (first, second)]
+    assert told == ([failed.traceparent, answered.traceparent] if tells_traces else [None, None])
