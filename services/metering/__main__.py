@@ -50,6 +50,8 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 # With some tens of streams a reserve mostly arrives sooner, and both are one commit and one message. Any operation
 # that a client waits for ends the delay.
 SETTLEMENT_DELAY_S = 0.05
+# With fewer streams, while a chat begins at least so often.
+SHARED_DELAY_S = 0.25
 # Long enough for a large batch, and a small part of a model's time to first token.
 PACE_UNDER_LOAD_S = 0.005
 # Operations take milliseconds, unless the database hangs.
@@ -72,7 +74,11 @@ async def main() -> None:
         registry = new_registry()
         await opened.enter_async_context(serve_operations(settings.metering_metrics_listen, registry, log))
         hold_life_s = settings.stream_life_s + settings.hold_grace_s
-        waits = {"settlement_delay_s": SETTLEMENT_DELAY_S, "pace_s": PACE_UNDER_LOAD_S}
+        waits = {
+            "settlement_delay_s": SETTLEMENT_DELAY_S,
+            "shared_delay_s": SHARED_DELAY_S,
+            "pace_s": PACE_UNDER_LOAD_S,
+        }
         notice_rules = settings.notice_rules
         writer = Writer(database, prices, hold_life_s, log, notice_rules=notice_rules, **waits)
         opened.push_async_callback(writer.close)

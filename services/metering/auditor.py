@@ -16,6 +16,7 @@ from services.chassis.timing.deadlines import Clock
 from services.metering.retention.closed_months import find_chain_violations
 from services.metering.store import checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
+from services.metering.store.entry_sums import screen_entries
 from services.metering.store.reports import HoldCounts, count_holds
 from services.metering.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
 
@@ -58,6 +59,7 @@ _OF_REQUESTS: Final = frozenset(
 
 
 class _Check(NamedTuple):
+    check: Callable[[BookRows], Any]
     line: str
     whole: Any
     # If each request is decided on by itself: the check of suspects, and that of entries without a request.
@@ -67,9 +69,13 @@ class _Check(NamedTuple):
 
 # Built once: that takes longer than to run them on a small ledger.
 _FULL_AUDIT: Final = tuple(
-    _Check(line, check(ALL_ROWS), check(SUSPECT_ROWS), check(CREDIT_ROWS) if check is checks.repeated_entries else None)
-    if check in _OF_REQUESTS
-    else _Check(line, check(ALL_ROWS))
+    _Check(
+        check,
+        line,
+        check(ALL_ROWS),
+        check(SUSPECT_ROWS) if check in _OF_REQUESTS else None,
+        check(CREDIT_ROWS) if check is checks.repeated_entries else None,
+    )
     for check, line in CHECKS
 )
 
@@ -88,12 +94,15 @@ def find_violations(connection: Any) -> list[str]:
 
 
 def _open_violations(connection: Any, scope: checks.AuditScope) -> Iterator[str]:
-    suspects = find_suspects(connection, scope)
-    for line, whole, of_suspects, of_credits in _FULL_AUDIT:
+    entries = screen_entries(connection, scope)
+    suspects = find_suspects(connection, scope, entries)
+    for check, line, whole, of_suspects, of_credits in _FULL_AUDIT:
+        if check in entries.proved:
+            continue
         if suspects is None or of_suspects is None:
             yield from _violations(connection, [(whole, line)], scope.parameters)
             continue
-        if of_credits is not None:
+        if of_credits is not None and not entries.are_credits_single:
             yield from _violations(connection, [(of_credits, line)], scope.parameters)
         for parameters in portions(suspects, scope):
             with by_request(connection):

@@ -38,6 +38,12 @@ BATCH_MOST: Final = 256
 WAITING_MOST: Final = 10_000
 # No client waits for these. The edge retries them until they are acknowledged.
 DELAYED: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Void, Checkpoint})
+# For these not even the caller of a chat that failed.
+DELAYED_LONGER: Final[frozenset[type[Operation[Any]]]] = frozenset({Settle, Checkpoint})
+# The usual pause between operations that clients wait for is an average in which the last one has this weight; longer
+# pauses count as this long.
+PAUSE_WEIGHT: Final = 0.25
+PAUSE_MOST_S: Final = 1.0
 
 # Lock timeout of a batch's first attempt: many times what another replica holds a row for, but a pause too short to be
 # noticed.
@@ -69,13 +75,15 @@ class Writer:
         log: Log,
         *,
         settlement_delay_s: float = 0.0,
+        shared_delay_s: float = 0.0,
         pace_s: float = 0.0,
         lock_wait_s: float = LOCK_WAIT_S,
         notice_rules: NoticeRules = NO_NOTICES,
     ) -> None:
         """Writes to `database`; `life_s` is how long a hold lives before it may be swept. `settlement_delay_s` is how
-        long an operation that no client waits for may be delayed. After a batch with several that clients waited for,
-        the next begins `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
+        long an operation that no client waits for may be delayed, and `shared_delay_s` how long a settlement may be
+        while others usually come within that time. After a batch with several that clients waited for, the next begins
+        `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
         self._database = database
         self._prices = prices
         self._life_us = round(life_s * 1_000_000)
@@ -84,6 +92,10 @@ class Writer:
         # The event loop's clock has a resolution of milliseconds.
         self._clock = SystemClock()
         self._settlement_delay_s = settlement_delay_s
+        self._shared_delay_s = shared_delay_s
+        # When the last operation came that a client waits for, and the usual pause between them.
+        self._last_awaited_s = 0.0
+        self._usual_pause_s = PAUSE_MOST_S
         self._pace_s = pace_s
         self._next_at_s = 0.0
         self._waiting: deque[_Waiting] = deque()
@@ -129,10 +141,17 @@ class Writer:
             return future
         self._waiting.append(waiting)
         if type(operation) not in DELAYED or not self._settlement_delay_s:
+            self._note_pause()
             self._end_delay()
         elif self._drain is None:
-            self._delay_batch()
+            self._delay_batch(self._delay_of(operation))
         return future
+
+    def _note_pause(self) -> None:
+        now_s = self._clock.elapsed_s()
+        pause_s = min(now_s - self._last_awaited_s, PAUSE_MOST_S)
+        self._usual_pause_s += (pause_s - self._usual_pause_s) * PAUSE_WEIGHT
+        self._last_awaited_s = now_s
 
     async def close(self) -> None:
         """Closes the writer once everything submitted is written. Operations that wait for a locked account are
@@ -154,9 +173,22 @@ class Writer:
     def prices(self) -> Prices:
         return self._prices
 
-    def _delay_batch(self) -> None:
-        if self._delay_timer is None:
-            self._delay_timer = asyncio.get_running_loop().call_later(self._settlement_delay_s, self._end_delay)
+    def _delay_of(self, operation: Operation[Any]) -> float:
+        is_company_likely = self._usual_pause_s <= self._shared_delay_s
+        return (
+            self._shared_delay_s
+            if is_company_likely and type(operation) in DELAYED_LONGER
+            else self._settlement_delay_s
+        )
+
+    def _delay_batch(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        ends_at_s = loop.time() + delay_s
+        if self._delay_timer is not None:
+            if self._delay_timer.when() <= ends_at_s:
+                return
+            self._delay_timer.cancel()
+        self._delay_timer = loop.call_at(ends_at_s, self._end_delay)
 
     async def _write_all(self) -> None:
         try:
@@ -182,7 +214,7 @@ class Writer:
         finally:
             self._drain = None
             if self._waiting:
-                self._delay_batch()
+                self._delay_batch(min(self._delay_of(waiting.operation) for waiting in self._waiting))
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []

@@ -65,7 +65,8 @@ WAS_CHARGED_BEFORE: Final = sa.and_(
     ledger.c.request_id.in_(_CROSSING_IDS),
     ledger.c.recorded_at_us < OPEN_US,
 )
-IS_AUDITED: Final = sa.and_(sa.or_(IS_LIVE, holds.c.resolved_at_us >= OPEN_US), holds.c.request_id.not_in(PRUNED_IDS))
+IS_UNRESOLVED_BEFORE: Final = sa.or_(IS_LIVE, holds.c.resolved_at_us >= OPEN_US)
+IS_AUDITED: Final = sa.and_(IS_UNRESOLVED_BEFORE, holds.c.request_id.not_in(PRUNED_IDS))
 _IS_OPENING: Final = account_closings.c.month_us == sa.bindparam("closed_month_us", type_=sa.BigInteger)
 _IS_OPEN_HOUR: Final = usage_hours.c.hour_us >= OPEN_US
 
@@ -150,7 +151,8 @@ def read_scope(connection: sa.Connection) -> AuditScope:
     )
 
 
-def _unequal(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
+def unequal_sums(both: sa.Subquery, key: str, names: tuple[str, ...] = ("nanos",)) -> sa.Select[Any]:
+    """Returns the key and the sums of its rows, unless they are zero."""
     sums = [sa.func.sum(both.c[name]) for name in names]
     labelled = [total.label(name) for total, name in zip(sums, names, strict=True)]
     query = sa.select(both.c[key], *labelled).group_by(both.c[key]).having(sa.or_(*(total != 0 for total in sums)))
@@ -190,7 +192,7 @@ def balances_against_ledger(rows: BookRows) -> sa.Select[Any]:
         sa.select(rows.openings.c.account_id, -rows.openings.c.balance_nanos),
         sa.select(rows.ledger.c.account_id, -rows.ledger.c.customer_nanos),
     )
-    return _unequal(both.subquery(), "account_id")
+    return unequal_sums(both.subquery(), "account_id")
 
 
 def held_against_holds(rows: BookRows) -> sa.Select[Any]:
@@ -199,7 +201,7 @@ def held_against_holds(rows: BookRows) -> sa.Select[Any]:
         sa.select(rows.accounts.c.account_id, rows.accounts.c.held_nanos.label("nanos")),
         sa.select(rows.live_holds.c.account_id, -rows.live_holds.c.amount_nanos),
     )
-    return _unequal(both.subquery(), "account_id")
+    return unequal_sums(both.subquery(), "account_id")
 
 
 def unbalanced_entries(rows: BookRows) -> sa.Select[Any]:
@@ -237,7 +239,7 @@ def holds_against_ledger(rows: BookRows) -> sa.Select[Any]:
         sa.select(hold.request_id, hold.charged_nanos.label("nanos"), hold.loss_nanos.label("lost")),
         sa.select(entry.request_id, entry.customer_nanos, entry.loss_nanos).where(_is_billed(rows.booked)),
     )
-    return _unequal(both.subquery(), "request_id", ("nanos", "lost"))
+    return unequal_sums(both.subquery(), "request_id", ("nanos", "lost"))
 
 
 def entries_on_other_terms(rows: BookRows) -> sa.Select[Any]:

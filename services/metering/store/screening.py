@@ -16,6 +16,7 @@ from services.metering.store.checks import (
     ALL_ROWS,
     IS_AUDITED,
     IS_OPEN,
+    IS_UNRESOLVED_BEFORE,
     OPEN_US,
     PRUNED_IDS,
     WAS_CHARGED_BEFORE,
@@ -24,20 +25,20 @@ from services.metering.store.checks import (
     cost_expression,
     is_its_price,
     stream,
-    unindexed_kind,
 )
+from services.metering.store.entry_sums import LISTED_MOST, EntryScreen
 from services.metering.store.tables import holds, ledger, prices
 
 # With more of them, all requests are suspects.
-SUSPECTS_MOST: Final = 100_000
+SUSPECTS_MOST: Final = LISTED_MOST
 # Below either database's limit of parameters per statement.
 SUSPECTS_AT_ONCE: Final = 5_000
 
 _TERMS: Final = ("account_id", "key_id", "class_id", "price_version")
 _CHARGE: Final[sa.ColumnElement[str]] = sa.literal_column("'charge'")
 _SUSPECT_IDS: Final = sa.bindparam("suspect_ids", expanding=True, type_=sa.Text)
-# The charge of a request that was resolved again in this period was before it: those are suspects anyway.
-_IS_OF_PERIOD: Final = sa.func.coalesce(holds.c.counted_hour_us, OPEN_US) >= OPEN_US
+# A request that was charged before the period and resolved again in it is a suspect anyway, or pruned.
+_IS_OF_PERIOD: Final = sa.and_(IS_UNRESOLVED_BEFORE, sa.func.coalesce(holds.c.counted_hour_us, OPEN_US) >= OPEN_US)
 
 
 def _is_plain() -> sa.ColumnElement[bool]:
@@ -73,21 +74,20 @@ def _suspicious_holds() -> sa.Select[Any]:
         .select_from(holds)
         .outerjoin(ledger, is_its_charge)
         .outerjoin(prices, is_its_price(ledger))
-        .where(IS_AUDITED, _IS_OF_PERIOD, sa.case((_is_plain(), 0), else_=1) == 1)
+        .where(_IS_OF_PERIOD, sa.case((_is_plain(), 0), else_=1) == 1)
     )
 
 
 _SUSPICIOUS_HOLDS: Final = _suspicious_holds()
-_SETTLED: Final = sa.select(sa.func.count()).where(IS_AUDITED, _IS_OF_PERIOD, holds.c.state == "settled")
-_KIND: Final = unindexed_kind(ledger)
-_CHARGED: Final = sa.select(sa.func.count()).where(IS_OPEN, _KIND == _CHARGE)
-_OTHERWISE_BILLED: Final = sa.select(ledger.c.request_id).where(IS_OPEN, _KIND.in_(BILLED), _KIND != _CHARGE).distinct()
+_SETTLED: Final = sa.select(sa.func.count()).where(_IS_OF_PERIOD, holds.c.state == "settled")
 
 
-def find_suspects(connection: sa.Connection, scope: AuditScope) -> list[str] | None:
+def find_suspects(connection: sa.Connection, scope: AuditScope, entries: EntryScreen) -> list[str] | None:
     """Returns the requests that the checks have to look at; None: all of them."""
     parameters = scope.parameters
-    suspects = set(parameters["crossing_ids"]) | set(parameters["pruned_ids"])
+    suspects = entries.otherwise_billed.union(parameters["crossing_ids"], parameters["pruned_ids"])
+    if len(suspects) > SUSPECTS_MOST:
+        return None
     settled: set[str] = set()
     charges = 0
     for suspect in stream(connection, _SUSPICIOUS_HOLDS, parameters):
@@ -100,13 +100,7 @@ def find_suspects(connection: sa.Connection, scope: AuditScope) -> list[str] | N
     # A settled hold that is no suspect has at least one charge. There are more than those and the suspects' only if one
     # is repeated, or belongs to no hold.
     plain = connection.execute(_SETTLED, parameters).scalar_one() - len(settled)
-    if connection.execute(_CHARGED, parameters).scalar_one() != plain + charges:
-        return None
-    for suspect in stream(connection, _OTHERWISE_BILLED, parameters):
-        suspects.add(suspect.request_id)
-        if len(suspects) > SUSPECTS_MOST:
-            return None
-    return sorted(suspects)
+    return sorted(suspects) if entries.charges == plain + charges else None
 
 
 @contextmanager

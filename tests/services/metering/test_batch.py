@@ -239,6 +239,50 @@ async def test_settlement_that_finds_no_company_is_written_all_the_same(
     assert await ask(writer, settle(1, completion=3)) == Settled(30, 0)
 
 
+@pytest.fixture
+async def gathering(database: Database, prices: Prices, log: Log) -> AsyncIterator[Writer]:
+    """A writer that waits an hour for company that is likely, and hardly for what is not."""
+    writer = Writer(database, prices, LIFE_S, log, settlement_delay_s=0.01, shared_delay_s=3600.0)
+    yield writer
+    await writer.close()
+
+
+async def test_settlement_waits_longer_while_chats_begin_often(database: Database, gathering: Writer) -> None:
+    await ask_all(gathering, grant(1_000), reserve(1), reserve(2))
+    settling = ask(gathering, settle(1, completion=3))
+    await asyncio.sleep(0.1)
+    assert not settling.done()
+    reserved = await ask(gathering, reserve(3))
+    assert settling.done()
+    assert reserved.free_nanos == 970 - 100 - reserved.held_nanos
+
+
+async def test_settlement_does_not_wait_for_chats_that_begin_seldom(
+    gathering: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_usual_pause_s", 1e9)
+    await ask_all(gathering, grant(1_000), reserve(1))
+    async with asyncio.timeout(30):
+        assert await ask(gathering, settle(1, completion=3)) == Settled(30, 0)
+
+
+async def test_client_whose_chat_failed_does_not_wait_for_other_chats(gathering: Writer) -> None:
+    await ask_all(gathering, grant(1_000), reserve(1), reserve(2))
+    settling = ask(gathering, settle(1, completion=3))
+    async with asyncio.timeout(30):
+        await ask(gathering, void(2))
+    assert settling.done()
+
+
+async def test_neither_does_it_if_it_failed_while_a_batch_was_written(gathering: Writer) -> None:
+    await ask_all(gathering, grant(1_000), reserve(1), reserve(2))
+    reserving = ask(gathering, reserve(3))
+    await asyncio.sleep(0)
+    settling, voiding = ask(gathering, settle(1)), ask(gathering, void(2))
+    async with asyncio.timeout(30):
+        await asyncio.gather(reserving, settling, voiding)
+
+
 async def test_writer_that_closes_leaves_nothing_waiting(database: Database, patient: Writer) -> None:
     await ask_all(patient, grant(1_000), reserve(1))
     settling = ask(patient, settle(1, completion=3))

@@ -11,6 +11,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import Usage
 from services.metering.store import screening
 from services.metering.store.checks import expect_full_tables, read_scope
+from services.metering.store.entry_sums import screen_entries
 from services.metering.store.screening import find_suspects
 from services.metering.store.tables import ledger
 from tests.services.metering.samples import ask_each, extend, grant, request_id, reserve, settle, void
@@ -34,7 +35,8 @@ async def kept(database: Database, writer: Writer) -> Database:
 def suspects_of(database: Database) -> list[str] | None:
     with database.transaction(writes=False) as connection:
         expect_full_tables(connection)
-        return find_suspects(connection, read_scope(connection))
+        scope = read_scope(connection)
+        return find_suspects(connection, scope, screen_entries(connection, scope))
 
 
 async def test_requests_that_were_charged_held_or_given_back_in_order_are_no_suspects(kept: Database) -> None:
