@@ -32,6 +32,8 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
     time_zone: str = ""
     # Of these keys alone; empty: of all.
     key_ids: tuple[str, ...] = ()
+    # Only so many, those with the highest costs, and a row for all others; 0: all.
+    top_keys: int = 0
 
 
 class UsageRow(msgspec.Struct, frozen=True):
@@ -45,11 +47,36 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-async def list_usage(database: Database, query: UsageReportQuery, totals: UsageTotals) -> list[UsageRow]:
+class TopKeysReport(NamedTuple):
+    rows: list[UsageRow]
+    # How many keys the last row adds up, which has no key; 0: there is no such row.
+    other_keys: int
+
+
+async def list_top_keys(database: Database, query: UsageReportQuery, totals: UsageTotals) -> TopKeysReport:
+    _require_hours(query)
+    top = await database.read(
+        lambda connection: totals.keys.read_top(
+            connection, query.account_id, query.start_us, query.end_us, query.top_keys
+        )
+    )
+    others = [("", top.others)] if top.other_keys else []
+    rows = [
+        UsageRow(query.start_us, key_id, "", requests, Usage(*tokens), cost_nanos)
+        for key_id, (requests, *tokens, cost_nanos) in (*top.keys, *others)
+    ]
+    return TopKeysReport(rows, top.other_keys)
+
+
+def _require_hours(query: UsageReportQuery) -> None:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
+
+
+async def list_usage(database: Database, query: UsageReportQuery, totals: UsageTotals) -> list[UsageRow]:
+    _require_hours(query)
     is_by_day = query.bucket_us == DAY_US
     days = find_local_days(query.time_zone if is_by_day else "", query.start_us, query.end_us)
     rows = await database.read(lambda connection: _read_usage(connection, query, days, totals))
@@ -64,6 +91,9 @@ async def list_usage(database: Database, query: UsageReportQuery, totals: UsageT
 def _read_usage(
     connection: Any, query: UsageReportQuery, days: LocalDays, totals: UsageTotals
 ) -> list[tuple[Any, ...]]:
+    if query.group_by_key and not query.group_by_class and not query.bucket_us:
+        found = totals.keys.read_keys(connection, query.account_id, query.start_us, query.end_us, query.key_ids)
+        return [(0, key_id, "", *found[key_id]) for key_id in sorted(found)]
     if query.group_by_key or query.key_ids:
         return read_usage(
             connection,

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from services.chassis.database.database import read_now_us
+from services.metering.key_totals import OVER_AFTER_US, BuildLocks, KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store import ledger_days
 from services.metering.store.closings import read_retention
 from services.metering.store.ledger_days import ClassHour
 
-# A transaction that charges in an hour has committed by the end of the next one.
-OVER_AFTER_US: Final = HOUR_US
 # Older hours are read when they are asked for.
 KEPT_FOR_US: Final = 100 * DAY_US
 # Of all accounts together; each takes about 250 bytes.
@@ -38,6 +37,8 @@ class UsageTotals:
         # By account; the one that was used last is the last.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._lock = threading.Lock()
+        self._building = BuildLocks()
+        self.keys = KeyTotals(locks=self._building)
 
     def read(self, connection: Any, account_id: str, start_us: int, end_us: int) -> Iterator[ClassHour]:
         """Returns the sums of the hours of a period by class, in no order; some are in parts."""
@@ -61,6 +62,18 @@ class UsageTotals:
 
     def _extended(self, connection: Any, account_id: str, start_us: int, end_us: int) -> _Kept:
         """Returns what is kept of an account, with what was missing of a period."""
+        with self._lock:
+            kept = self._kept.get(account_id)
+        if kept is not None and kept.start_us <= start_us and end_us <= kept.end_us:
+            self._keep(account_id, kept)
+            return kept
+        building = self._building.acquire(account_id)
+        try:
+            return self._built(connection, account_id, start_us, end_us)
+        finally:
+            building.release()
+
+    def _built(self, connection: Any, account_id: str, start_us: int, end_us: int) -> _Kept:
         with self._lock:
             kept = self._kept.get(account_id)
         if kept is None:
