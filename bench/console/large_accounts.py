@@ -65,7 +65,9 @@ def fill(database: Database, entries: int, until_us: int, account_id: str = ACCO
     sums = "sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(customer_nanos)"
     hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
     counter = f"account_id, hour_us, key_id, class_id, {sums}, sum(loss_nanos)"
-    grant = f"'grant', 'filled', {account}, {granted}, {start_us}, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
+    grant = (
+        f"'grant', 'filled', {account}, {granted}, {start_us}, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
+    )
     statements = [
         "INSERT INTO price_versions VALUES (1, 0) ON CONFLICT DO NOTHING",
         f"INSERT INTO prices VALUES {prices} ON CONFLICT DO NOTHING",

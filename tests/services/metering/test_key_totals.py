@@ -91,9 +91,7 @@ async def test_the_keys_with_the_highest_costs_come_first_and_the_others_are_one
             assert top.others == (total_of(rest) if rest else KeySums(0, 0, 0, 0, 0))
 
 
-async def test_the_others_are_the_last_row_of_a_report(
-    database: Database, hasty: Writer, calendar: Calendar
-) -> None:
+async def test_the_others_are_the_last_row_of_a_report(database: Database, hasty: Writer, calendar: Calendar) -> None:
     await ask(hasty, grant(1_000_000))
     for number in range(1, 5):
         await book(hasty, calendar, number)
