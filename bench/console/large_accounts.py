@@ -68,11 +68,12 @@ def fill(database: Database, entries: int, until_us: int, account_id: str = ACCO
     grant = (
         f"'grant', 'filled', {account}, {granted}, {start_us}, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
     )
+    balance = _COST * entries
+    added = "ON CONFLICT (account_id) DO UPDATE SET balance_nanos = accounts.balance_nanos + excluded.balance_nanos"
     statements = [
         "INSERT INTO price_versions VALUES (1, 0) ON CONFLICT DO NOTHING",
         f"INSERT INTO prices VALUES {prices} ON CONFLICT DO NOTHING",
-        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ({account}, {_COST * entries}, 0)"
-        " ON CONFLICT (account_id) DO UPDATE SET balance_nanos = accounts.balance_nanos + excluded.balance_nanos",
+        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ({account}, {balance}, 0) {added}",
         f"INSERT INTO ledger ({_COLUMNS}) VALUES ({grant})",
         f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
         f"INSERT INTO ledger ({_COLUMNS}) SELECT {charge}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",

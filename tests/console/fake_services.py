@@ -98,6 +98,15 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         self.keys.append(made)
         return made
 
+    def add_many_keys(self, count: int) -> None:
+        """Gives the account further keys, all of which were used on the same day."""
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for number in range(count):
+            made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
+            row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
+            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key.key_id, 1_000_000 + number, 1_000
+            self.rows.append(row)
+
     def fill(self) -> None:
         """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
         self.balance.balance_nanos, self.balance.held_nanos = 42_187_654_321, 8_400_000
