@@ -24,9 +24,9 @@ _ = TRANSLATIONS.gettext
 
 GROUPINGS: Final = {"class": _("Class"), "key": _("Key"), "member": _("Member")}
 # More would be no table to read: the file has all.
-ROWS_MOST: Final = 100
+ROWS_MOST: Final = 50
 # Of an account with more, only the most expensive keys are told to be whose.
-MEMBER_KEYS_MOST: Final = 200
+MEMBER_KEYS_MOST: Final = 100
 # Tells keys of the same name apart.
 ID_END: Final = 4
 FILE_SPAN: Final = timedelta(days=31)

@@ -10,6 +10,7 @@ import heapq
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from services.chassis.database.database import read_now_us
@@ -96,19 +97,26 @@ class KeyTotals:
     def read_top(self, connection: Any, account_id: str, start_us: int, end_us: int, most: int) -> TopKeys:
         """Returns the most expensive keys of a period, and the sum of all others."""
         kept, parts = self._parts(connection, account_id, start_us, end_us, ())
-        total = kept.total
-        changed: dict[str, KeySums] = {}
+        others = kept.total
+        # Of these keys alone, since there are many.
+        cost_nanos: dict[str, int] = {}
         for part in parts:
+            others = others.plus(_total(part))
             for key_id, sums in part.items():
-                changed[key_id] = (changed.get(key_id) or kept.sums.get(key_id, NOTHING)).plus(sums)
-                total = total.plus(sums)
-        unchanged = (key_id for key_id in kept.ranked if key_id not in changed)
-        candidates = {key_id: kept.sums[key_id] for key_id, _ in zip(unchanged, range(most), strict=False)} | changed
-        top = heapq.nsmallest(most, candidates.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
-        others = total
-        for _, sums in top:
+                before_nanos = cost_nanos.get(key_id)
+                if before_nanos is None:
+                    before_nanos = kept.sums.get(key_id, NOTHING).cost_nanos
+                cost_nanos[key_id] = before_nanos + sums.cost_nanos
+        keys = len(kept.sums) + sum(key_id not in kept.sums for key_id in cost_nanos)
+        unchanged = islice((key_id for key_id in kept.ranked if key_id not in cost_nanos), most)
+        cost_nanos |= {key_id: kept.sums[key_id].cost_nanos for key_id in unchanged}
+        top = []
+        for key_id, _ in heapq.nsmallest(most, cost_nanos.items(), key=lambda item: (-item[1], item[0])):
+            sums = kept.sums.get(key_id, NOTHING)
+            for part in parts:
+                sums = sums.plus(part.get(key_id, NOTHING))
+            top.append((key_id, sums))
             others = others.minus(sums)
-        keys = len(kept.sums) + sum(key_id not in kept.sums for key_id in changed)
         return TopKeys(top, keys - len(top), others)
 
     def _parts(
@@ -191,8 +199,11 @@ _NONE: Final = _Kept(0, 0, {}, [], NOTHING)
 
 def _ranked(start_us: int, end_us: int, sums: SumsByKey) -> _Kept:
     ranked = sorted(sums, key=lambda key_id: (-sums[key_id].cost_nanos, key_id))
-    total = KeySums(*map(sum, zip(*sums.values(), strict=True))) if sums else NOTHING
-    return _Kept(start_us, end_us, sums, ranked, total)
+    return _Kept(start_us, end_us, sums, ranked, _total(sums))
+
+
+def _total(sums: SumsByKey) -> KeySums:
+    return KeySums(*map(sum, zip(*sums.values(), strict=True))) if sums else NOTHING
 
 
 def _without_late(connection: Any, period: _Period, start_us: int, end_us: int) -> SumsByKey:

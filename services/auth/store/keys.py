@@ -108,7 +108,8 @@ def _list_query(
     query = sa.select(keys).where(keys.c.account_id == sa.bindparam("account_id")).limit(sa.bindparam("limit"))
     query = query.order_by(*(column.desc() for column in order) if newest_first else order)
     if not with_playground:
-        query = query.where(keys.c.playground_user_id.is_(None))
+        # An expression: by the index of playgrounds, SQLite would read and sort all keys of the account.
+        query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "")
     if is_searched:
         name, id_start = (sa.func.lower(sa.bindparam(each, type_=sa.Text)) for each in ("name_pattern", "id_pattern"))
         query = query.where(
@@ -134,8 +135,9 @@ def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]
     """Returns those of these keys that an account has, also of playgrounds; in no order."""
     if not key_ids:
         return []
-    query = sa.select(keys).where(keys.c.key_id.in_(key_ids), keys.c.account_id == account_id)
-    return [to_key(row) for row in connection.execute(query)]
+    # By their ids alone: SQLite would rather read all keys of the account.
+    rows = connection.execute(sa.select(keys).where(keys.c.key_id.in_(key_ids)))
+    return [to_key(row) for row in rows if row.account_id == account_id]
 
 
 def find_successor(connection: sa.Connection, key_id: str) -> Key | None:

@@ -59,6 +59,9 @@ class ClassHour(NamedTuple):
     cost_nanos: int
     loss_nanos: int
 
+    def plus(self, other: "ClassHour") -> "ClassHour":
+        return ClassHour(self.hour_us, self.class_id, *map(operator.add, self[2:], other[2:]))
+
     def minus(self, other: "ClassHour | None") -> "ClassHour":
         if other is None:
             return self

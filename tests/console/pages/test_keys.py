@@ -76,7 +76,7 @@ def test_usage_by_key_has_the_most_expensive_ones_and_one_row_for_all_others(con
     table = table[: table.index("</table>")]
     # The cost of each is higher than that of the one before.
     listed = re.findall(r'<th scope="row">([^<]+)</th>', table)
-    assert listed == [*(f"Service {number:04d}" for number in reversed(range(50, 150))), "50 other keys", "Total"]
+    assert listed == [*(f"Service {number:04d}" for number in reversed(range(100, 150))), "100 other keys", "Total"]
     assert "The keys with the highest costs are listed" in text
     legend = re.findall(r"</span>([^<]+) <strong>", text)
     assert legend == [*(f"Service {number:04d}" for number in (149, 148, 147, 146)), "Others"]
@@ -87,7 +87,7 @@ def test_usage_by_key_has_the_most_expensive_ones_and_one_row_for_all_others(con
 def test_usage_by_member_tells_whose_the_most_expensive_keys_are(console: ConsoleHarness) -> None:
     console.fakes.add_many_keys(250)
     text = console.get("/usage?by=member", console.fakes.sign_in()).text
-    assert "50 other keys" in text
+    assert "150 other keys" in text
     assert "it is told whose they are" in text
     assert re.findall(r"</span>([^<]+) <strong>", text) == ["All keys"]
 
