@@ -180,6 +180,8 @@ def run(data: Path, database_url: str, entries: int, views: int, postgres_id: in
     if not (data / "filled").exists():
         up = _start(data, database_url)
         try:
+            # The line with the console's address: the account is there.
+            up.line()
             [account] = up.json("accounts", "list")
         finally:
             up.stop()
