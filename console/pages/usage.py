@@ -135,7 +135,7 @@ def _report_by_class(rows: list[pb.UsageRow], period: Period) -> Report:
         groups[row.class_id].add(row)
         costs[row.class_id][period.column_of(row.start_time)] += row.cost_nanos
     titles = [period.title_of(column) for column in period.columns]
-    return _report(rows, list(groups.items()), cost_chart(period.columns, costs, titles), period)
+    return _report(rows, _most_expensive_first(groups), cost_chart(period.columns, costs, titles), period)
 
 
 async def _read_report_of_keys(
@@ -160,7 +160,7 @@ async def _read_report_of_keys(
     groups: defaultdict[str, Sums] = defaultdict(Sums)
     for row in shown:
         groups[title_of[row.key_id]].add(row)
-    listed = sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
+    listed = _most_expensive_first(groups)
     if other_keys:
         listed.append((_("%(n)s other keys") % {"n": f"{other_keys:,}"}, others))
     chart = _chart_of_keys(rows, series_rows, title_of, choice.period, listed[0][0] if len(listed) == 1 else "")
@@ -225,6 +225,10 @@ def _report(
         columns[period.column_of(row.start_time)].add(row)
     newest_first = [(period.title_of(column), columns[column]) for column in reversed(period.columns)]
     return Report(total, groups, [each for each in newest_first if each[1].requests], chart, other_keys)
+
+
+def _most_expensive_first(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
+    return sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
 
 
 def _key_ids(choice: UsageChoice, own: OwnKeys | None) -> list[str]:

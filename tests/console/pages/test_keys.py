@@ -106,3 +106,11 @@ def test_a_file_names_every_key_however_many_there_are(console: ConsoleHarness) 
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["key_name"] for row in rows] == [f"Service {number:04d}" for number in range(1_200)]
     assert {row["created_by"] for row in rows} == {"Ada Lovelace"}
+
+
+def test_classes_are_listed_by_their_costs(console: ConsoleHarness) -> None:
+    console.fakes.fill()
+    text = console.get("/usage", console.fakes.sign_in()).text
+    table = text[text.index("Usage by class") :]
+    listed = re.findall(r'<th scope="row">([^<]+)</th>', table[: table.index("</table>")])
+    assert listed == ["mezzo", "forte", "fortissimo", "Total"]
