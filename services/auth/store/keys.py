@@ -54,7 +54,7 @@ _ESCAPED: Final = re.compile(r"([%_!])")
 
 
 class KeyChoice(NamedTuple):
-    """Which keys of an account are listed: by default all, the oldest first, without those of playgrounds."""
+    """A choice of an account's keys: by default all, the oldest first, without those of playgrounds."""
 
     with_playground: bool = False
     # A part of the name, in capitals or not, or the beginning of the id.
