@@ -40,7 +40,7 @@ PATHS: Final = {
     "Credit": "/credit",
     "Entries": "/credit/entries",
     "Spend limits": "/credit/limits",
-    "Notices": "/notices",
+    "Notices": "/settings/notices",
     "Security": "/security",
     "Settings": "/settings",
 }
@@ -163,10 +163,14 @@ def _spent_ms(process_id: int) -> float:
 
 
 def _signed_in(up: Up) -> Visitor:
-    origin, _, code = up.json("console", "sign-in-link")["link"].partition("/sign-in#")
-    visitor = Visitor(origin)
-    assert visitor.ask("POST", "/sign-in", {"code": code})[0] == 303
-    return visitor
+    """Signs in, as soon as the console answers."""
+    while True:
+        origin, _, code = up.json("console", "sign-in-link")["link"].partition("/sign-in#")
+        visitor = Visitor(origin)
+        with contextlib.suppress(OSError):
+            if visitor.ask("POST", "/sign-in", {"code": code})[0] == 303:
+                return visitor
+        time.sleep(1)
 
 
 def _start(data: Path, database_url: str) -> Up:

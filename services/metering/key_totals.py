@@ -9,7 +9,7 @@ earlier or later is made from it.
 import heapq
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,7 @@ from services.chassis.database.database import read_now_us
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store.closings import read_retention
-from services.metering.store.ledger_days import KeySums, read_key_sums, read_late_key_sums
+from services.metering.store.ledger_days import KeySums, read_key_counters, read_key_sums, read_late_key_sums
 
 # A transaction that charges in an hour has committed by the end of the next one.
 OVER_AFTER_US: Final = HOUR_US
@@ -40,6 +40,14 @@ class _Kept(NamedTuple):
     # The keys, the most expensive first.
     ranked: list[str]
     total: KeySums
+
+
+class _Past(NamedTuple):
+    kept: _Kept
+    # What is to be added: late charges, and hours that are summed up by month.
+    others: list[SumsByKey]
+    # The hours from it on are not over, and are to be added, too.
+    until_us: int
 
 
 class _Period(NamedTuple):
@@ -86,9 +94,11 @@ class KeyTotals:
     ) -> dict[str, KeySums]:
         """Returns the sums of keys in a period, of those that have any; of all keys if none are given."""
         asked = frozenset(key_ids)
-        kept, parts = self._parts(connection, account_id, start_us, end_us, tuple(asked))
-        found = {each: kept.sums[each] for each in asked if each in kept.sums} if asked else dict(kept.sums)
-        for part in parts:
+        past = self._read_past(connection, account_id, start_us, end_us, tuple(asked))
+        kept = past.kept.sums
+        found = {each: kept[each] for each in asked if each in kept} if asked else dict(kept)
+        recent = read_key_sums(connection, account_id, past.until_us, end_us, tuple(asked))
+        for part in (*past.others, recent):
             for key_id, sums in part.items():
                 if not asked or key_id in asked:
                     found[key_id] = found.get(key_id, NOTHING).plus(sums)
@@ -96,49 +106,45 @@ class KeyTotals:
 
     def read_top(self, connection: Any, account_id: str, start_us: int, end_us: int, most: int) -> TopKeys:
         """Returns the most expensive keys of a period, and the sum of all others."""
-        kept, parts = self._parts(connection, account_id, start_us, end_us, ())
-        others = kept.total
+        past = self._read_past(connection, account_id, start_us, end_us, ())
+        kept = past.kept
+        # One by one: there are as many keys as counters, and to group them takes longer than to read them.
+        added = read_key_counters(connection, account_id, past.until_us, end_us)
+        added += [(key_id, *sums) for part in past.others for key_id, sums in part.items()]
         # Of these keys alone, since there are many.
         cost_nanos: dict[str, int] = {}
-        for part in parts:
-            others = others.plus(_total(part))
-            for key_id, sums in part.items():
-                before_nanos = cost_nanos.get(key_id)
-                if before_nanos is None:
-                    before_nanos = kept.sums.get(key_id, NOTHING).cost_nanos
-                cost_nanos[key_id] = before_nanos + sums.cost_nanos
-        keys = len(kept.sums) + sum(key_id not in kept.sums for key_id in cost_nanos)
+        for row in added:
+            cost_nanos[row[0]] = cost_nanos.get(row[0], 0) + row[-1]
+        new_keys = cost_nanos.keys() - kept.sums.keys()
+        for key_id in cost_nanos.keys() & kept.sums.keys():
+            cost_nanos[key_id] += kept.sums[key_id].cost_nanos
         unchanged = islice((key_id for key_id in kept.ranked if key_id not in cost_nanos), most)
         cost_nanos |= {key_id: kept.sums[key_id].cost_nanos for key_id in unchanged}
-        top = []
-        for key_id, _ in heapq.nsmallest(most, cost_nanos.items(), key=lambda item: (-item[1], item[0])):
-            sums = kept.sums.get(key_id, NOTHING)
-            for part in parts:
-                sums = sums.plus(part.get(key_id, NOTHING))
-            top.append((key_id, sums))
-            others = others.minus(sums)
-        return TopKeys(top, keys - len(top), others)
+        ranked = heapq.nsmallest(most, cost_nanos.items(), key=lambda item: (-item[1], item[0]))
+        top = {key_id: kept.sums.get(key_id, NOTHING) for key_id, _ in ranked}
+        for key_id, *sums in added:
+            if key_id in top:
+                top[key_id] = top[key_id].plus(KeySums._make(sums))
+        _, *columns = zip(*added, strict=True) if added else [()] * (1 + len(NOTHING))
+        others = kept.total.plus(KeySums._make(map(sum, columns))).minus(_total(top.values()))
+        return TopKeys(list(top.items()), len(kept.sums) + len(new_keys) - len(top), others)
 
-    def _parts(
+    def _read_past(
         self, connection: Any, account_id: str, start_us: int, end_us: int, key_ids: tuple[str, ...]
-    ) -> tuple[_Kept, list[SumsByKey]]:
-        """Returns what is kept of a period, and what is to be added: late charges, and hours that are not over or that
-        are summed up by month."""
+    ) -> _Past:
         now_us = read_now_us(connection)
         over_us = now_us - now_us % HOUR_US - OVER_AFTER_US
         retention = read_retention(connection)
         retained_us = max(retention.ledger_pruned_before_us, retention.usage_marked_before_us)
         first_us, until_us = max(start_us, retained_us), min(end_us, over_us)
         if first_us >= until_us:
-            return _NONE, [read_key_sums(connection, account_id, start_us, end_us, key_ids)]
+            return _Past(_NONE, [], start_us)
         period = _Period(account_id, first_us, end_us if end_us <= over_us else 0)
         kept = self._extended(connection, period, until_us)
-        parts: list[SumsByKey] = [read_late_key_sums(connection, account_id, first_us, until_us)]
+        others: list[SumsByKey] = [read_late_key_sums(connection, account_id, first_us, until_us)]
         if start_us < first_us:
-            parts.append(read_key_sums(connection, account_id, start_us, first_us, key_ids))
-        if until_us < end_us:
-            parts.append(read_key_sums(connection, account_id, until_us, end_us, key_ids))
-        return kept, parts
+            others.append(read_key_sums(connection, account_id, start_us, first_us, key_ids))
+        return _Past(kept, others, until_us)
 
     def _extended(self, connection: Any, period: _Period, until_us: int) -> _Kept:
         kept = self._find(period)
@@ -199,11 +205,11 @@ _NONE: Final = _Kept(0, 0, {}, [], NOTHING)
 
 def _ranked(start_us: int, end_us: int, sums: SumsByKey) -> _Kept:
     ranked = sorted(sums, key=lambda key_id: (-sums[key_id].cost_nanos, key_id))
-    return _Kept(start_us, end_us, sums, ranked, _total(sums))
+    return _Kept(start_us, end_us, sums, ranked, _total(sums.values()))
 
 
-def _total(sums: SumsByKey) -> KeySums:
-    return KeySums(*map(sum, zip(*sums.values(), strict=True))) if sums else NOTHING
+def _total(sums: Collection[tuple[int, ...]]) -> KeySums:
+    return KeySums._make(map(sum, zip(*sums, strict=True))) if sums else NOTHING
 
 
 def _without_late(connection: Any, period: _Period, start_us: int, end_us: int) -> SumsByKey:

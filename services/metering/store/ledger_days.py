@@ -150,6 +150,11 @@ def read_key_sums(
     return {key_id: KeySums._make(sums) for key_id, *sums in rows}
 
 
+def read_key_counters(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[Any]:
+    """Returns the same one by one, as rows of a key and its usage and cost; a key has several."""
+    return _KEY_COUNTERS.all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
+
+
 def read_late_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
     """Returns the part of those counters that later charges of requests are."""
     rows = _LATE_KEY_SUMS.all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
@@ -281,6 +286,11 @@ _CLASS_HOURS: Final = CompiledQuery(_class_hours())
 _LATE_HOURS: Final = CompiledQuery(_late_hours())
 _KEY_SUMS: Final = CompiledQuery(_key_sums())
 _SUMS_OF_KEYS: Final = _key_sums().where(usage_hours.c.key_id.in_(sa.bindparam("key_ids", expanding=True)))
+_KEY_COUNTERS: Final = CompiledQuery(
+    sa.select(usage_hours.c.key_id, *(usage_hours.c[name] for name in KeySums._fields)).where(
+        usage_hours.c.account_id == _ACCOUNT_ID, usage_hours.c.hour_us >= _START_US, usage_hours.c.hour_us < _END_US
+    )
+)
 _LATE_KEY_SUMS: Final = CompiledQuery(_late_key_sums())
 _RARE_SINCE: Final = CompiledQuery(
     sa.select(_total(ledger.c.customer_nanos)).where(_IS_RARE_OF_ACCOUNT, ledger.c.recorded_at_us >= _START_US)

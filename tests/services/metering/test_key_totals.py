@@ -123,6 +123,8 @@ async def test_a_past_hour_is_added_up_once_also_for_a_period_that_begins_a_day_
     assert spans == [(PERIOD[0], over_us), (over_us, PERIOD[1])]
     spans.clear()
     found.top(*PERIOD, 2)
+    assert spans == []
+    found.keys(*PERIOD)
     assert spans == [(over_us, PERIOD[1])]
     spans.clear()
     later = (PERIOD[0] + DAY_US, PERIOD[1])
