@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from services.chassis.database.database import Database
 from services.chassis.model_classes import CLASSES
 from services.metering.account_audits import AccountAudits
@@ -29,11 +27,7 @@ MIGRATIONS: Final = Path("services/metering/migrations")
 _RUNS: Final = 20
 
 # Each charge is of 1,000 prompt tokens and 100 answer tokens, at prices of one version.
-_NUMBERS: Final = "WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :entries)"
-_KEY: Final = f"printf('key_%016d', n * 7919 % {KEYS})"
 _CLASS: Final = "CASE n % 3 WHEN 0 THEN 'mezzo' WHEN 1 THEN 'forte' ELSE 'fortissimo' END"
-_AT: Final = ":start_us + n * (:span_us / :entries)"
-_HOUR: Final = f"({_AT}) - ({_AT}) % {HOUR_US}"
 _COST: Final = 450_000
 _COLUMNS: Final = (
     "kind, request_id, account_id, customer_nanos, recorded_at_us, revenue_nanos, loss_nanos, external_nanos, key_id, "
@@ -41,29 +35,55 @@ _COLUMNS: Final = (
 )
 
 
-def fill(database: Database, entries: int, until_us: int) -> None:
+def numbers(count: int, *, is_sqlite: bool) -> str:
+    """Returns a query of the numbers below `count`, as `n`."""
+    if is_sqlite:
+        counting = f"SELECT 0 UNION ALL SELECT n + 1 FROM counting WHERE n + 1 < {count}"
+        return f"(WITH RECURSIVE counting(n) AS ({counting}) SELECT n FROM counting) AS numbers"
+    return f"generate_series(0, {count - 1}) AS numbers(n)"
+
+
+def key_id(number: str, *, is_sqlite: bool) -> str:
+    """Returns an expression for the id of a key."""
+    digits = f"printf('%016d', {number})" if is_sqlite else f"lpad(({number})::text, 16, '0')"
+    return f"'key_' || {digits}"
+
+
+def fill(database: Database, entries: int, until_us: int, account_id: str = ACCOUNT_ID) -> None:
+    """Writes an account's charges of some months, in turns of all keys and classes."""
+    is_sqlite = database.is_sqlite
     span_us = DAYS * DAY_US
-    values = {"entries": entries, "start_us": until_us - span_us, "span_us": span_us, "account": ACCOUNT_ID}
+    start_us, step_us = until_us - span_us, span_us // entries
+    at = f"{start_us} + n::bigint * {step_us}" if not is_sqlite else f"{start_us} + n * {step_us}"
+    hour = f"({at}) - ({at}) % {HOUR_US}"
+    key = key_id(f"n::bigint * 7919 % {KEYS}" if not is_sqlite else f"n * 7919 % {KEYS}", is_sqlite=is_sqlite)
+    request_id = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')"
+    charges, account = numbers(entries, is_sqlite=is_sqlite), f"'{account_id}'"
     granted = _COST * entries * 2
     prices = ", ".join(f"(1, '{name}', 250000000, 25000000, 2000000000)" for name in CLASSES)
-    charge = f"'charge', printf('%032x', n), :account, -{_COST}, {_AT}, {_COST}, 0, 0, {_KEY}, {_CLASS}, 1, {_HOUR}"
+    charge = f"'charge', {request_id}, {account}, -{_COST}, {at}, {_COST}, 0, 0, {key}, {_CLASS}, 1, {hour}"
     sums = "sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(customer_nanos)"
-    hold = f"printf('%032x', n), :account, {_KEY}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
+    hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
     counter = f"account_id, hour_us, key_id, class_id, {sums}, sum(loss_nanos)"
-    grant = f"'grant', 'b1', :account, {granted}, :start_us, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
+    grant = (
+        f"'grant', 'filled', {account}, {granted}, {start_us}, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
+    )
+    balance = _COST * entries
+    added = "ON CONFLICT (account_id) DO UPDATE SET balance_nanos = accounts.balance_nanos + excluded.balance_nanos"
     statements = [
-        "INSERT INTO price_versions VALUES (1, 0)",
-        f"INSERT INTO prices VALUES {prices}",
-        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES (:account, {_COST * entries}, 0)",
+        "INSERT INTO price_versions VALUES (1, 0) ON CONFLICT DO NOTHING",
+        f"INSERT INTO prices VALUES {prices} ON CONFLICT DO NOTHING",
+        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ({account}, {balance}, 0) {added}",
         f"INSERT INTO ledger ({_COLUMNS}) VALUES ({grant})",
-        f"INSERT INTO holds {_NUMBERS} SELECT {hold}, 'provider', 'stop', {_HOUR}, {_AT}, {_AT} FROM numbers",
-        f"INSERT INTO ledger ({_COLUMNS}) {_NUMBERS} SELECT {charge}, 1, 1000, 0, 100, 'provider', 'stop' FROM numbers",
+        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
+        f"INSERT INTO ledger ({_COLUMNS}) SELECT {charge}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",
         f"INSERT INTO usage_hours SELECT {counter} FROM ledger WHERE kind = 'charge' GROUP BY 1, 2, 3, 4",
     ]
     with database.transaction(writes=True) as connection:
+        # SQLAlchemy would take a percent sign for a parameter.
+        driver: Any = connection.connection.driver_connection
         for statement in statements:
-            text = sa.text(statement)
-            connection.execute(text, {name: values[name] for name in text._bindparams})
+            driver.execute(statement)
 
 
 async def measure(database: Database, until_us: int) -> None:

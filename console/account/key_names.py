@@ -1,6 +1,10 @@
-"""Names of an account's keys, and who made them, for reports. Revoked keys are among them."""
+"""Names of an account's keys, and who made them, for reports. Revoked keys are among them.
 
-from dataclasses import dataclass, field
+An account can have many thousands of keys: a page asks for those that it shows, and for the newest to choose from.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from console.display.words import TRANSLATIONS
@@ -10,16 +14,21 @@ from services.chassis.errors import LegatoError, Reason
 
 _ = TRANSLATIONS.gettext
 
-PAGE_SIZE: Final = 1_000
 # A longer list is none to choose from, and makes the page heavy; an address can have any key.
-OPTIONS_MOST: Final = 200
+OPTIONS_MOST: Final = 50
+NAMED_AT_ONCE: Final = 1_000
+# Metering lists the usage of no more.
+OWN_MOST: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:
     by_id: dict[str, pb.AccountKey] = field(default_factory=dict)
-    # Some keys are not among them: the account has very many, or auth does not answer.
-    is_partial: bool = False
+    # The newest, to choose from, and whether there are more.
+    offered: tuple[str, ...] = ()
+    has_more: bool = False
+    # Auth does not answer: keys have no names.
+    is_missing: bool = False
 
     def name(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
@@ -33,25 +42,62 @@ class KeyNames:
 
     def options(self, chosen: str) -> list[str]:
         """Returns the keys to choose from, with the one that is chosen."""
-        shown = list(self.by_id)[:OPTIONS_MOST]
-        return [*shown, chosen] if chosen not in ("", "mine", *shown) else shown
-
-    def made_by(self, user_id: str) -> list[str]:
-        return [key_id for key_id, each in self.by_id.items() if each.created_by == user_id]
+        return [*self.offered, chosen] if chosen not in ("", "mine", *self.offered) else list(self.offered)
 
 
-async def read_key_names(visit: Visit) -> KeyNames:
-    """Reads the names; without auth's answer, reports have ids instead."""
+@dataclass(frozen=True, slots=True)
+class OwnKeys:
+    """The keys that the reader created."""
+
+    names: KeyNames
+    # There are more than a report can be of.
+    is_partial: bool
+
+    @property
+    def key_ids(self) -> list[str]:
+        return list(self.names.by_id)
+
+
+async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
+    """Reads the names of these keys, and of the newest; without auth's answer, reports have ids instead."""
+    wanted = [each for each in dict.fromkeys(key_ids) if each not in ("", "mine")][:NAMED_AT_ONCE]
     request = pb.AccountServiceListKeysRequest(
-        account_id=visit.who.account_id, page_size=PAGE_SIZE, with_playground=True
+        account_id=visit.who.account_id,
+        page_size=OPTIONS_MOST,
+        with_playground=True,
+        newest_first=True,
+        also_key_ids=wanted,
     )
-    try:
-        listed = await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return KeyNames(is_partial=True)
-    return KeyNames({each.key.key_id: each for each in listed.keys}, bool(listed.next_page_token))
+    listed = await _list_keys(visit, request)
+    if listed is None:
+        return KeyNames(is_missing=True)
+    by_id = {each.key.key_id: each for each in (*listed.keys, *listed.also_keys)}
+    offered = tuple(each.key.key_id for each in listed.keys)
+    return KeyNames(by_id, offered, bool(listed.next_page_token))
+
+
+async def read_own_keys(visit: Visit) -> OwnKeys:
+    request = pb.AccountServiceListKeysRequest(
+        account_id=visit.who.account_id,
+        page_size=OWN_MOST,
+        with_playground=True,
+        newest_first=True,
+        only_own=True,
+    )
+    listed = await _list_keys(visit, request)
+    if listed is None:
+        return OwnKeys(KeyNames(is_missing=True), is_partial=True)
+    by_id = {each.key.key_id: each for each in listed.keys}
+    return OwnKeys(KeyNames(by_id, tuple(by_id)[:OPTIONS_MOST], has_more=True), bool(listed.next_page_token))
+
+
+async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -> KeyNames:
+    """Returns names with those of further keys, for the next part of a file."""
+    missing = [each for each in dict.fromkeys(key_ids) if each and each not in names.by_id]
+    by_id = dict(names.by_id)
+    for start in range(0, len(missing), NAMED_AT_ONCE):
+        by_id |= (await read_key_names(visit, missing[start : start + NAMED_AT_ONCE])).by_id
+    return replace(names, by_id=by_id)
 
 
 async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
@@ -62,5 +108,18 @@ async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
     except LegatoError as error:
         if error.reason not in (Reason.UNAVAILABLE, Reason.NOT_FOUND, Reason.REQUEST_INVALID):
             raise
-        return KeyNames(is_partial=True)
+        return KeyNames(is_missing=True)
     return KeyNames({key_id: found.key})
+
+
+async def _list_keys(
+    visit: Visit, request: pb.AccountServiceListKeysRequest
+) -> pb.AccountServiceListKeysResponse | None:
+    try:
+        # A file takes longer to write than a token is good for.
+        token = await visit.recent_token()
+        return await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, token)
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return None

@@ -13,6 +13,8 @@ BAR = 10
 GAP = 3
 HEIGHT = 200
 MOST_SERIES = 5
+# The name of the part that all others are.
+REST = "…"
 # A figure too small to see is drawn this high: there was something.
 LEAST_HEIGHT = 1.5
 
@@ -66,7 +68,7 @@ def cost_chart(days: Sequence[date], costs: Mapping[str, Mapping[date, int]], ti
     if len(shown) > MOST_SERIES:
         rest = shown[MOST_SERIES - 1 :]
         others = tuple(sum(series.values[place] for series in rest) for place in range(len(days)))
-        shown = [*shown[: MOST_SERIES - 1], Series("…", others)]
+        shown = [*shown[: MOST_SERIES - 1], Series(REST, others)]
     return CostChart(tuple(days), tuple(shown), tuple(titles))
 
 

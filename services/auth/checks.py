@@ -20,6 +20,7 @@ MESSAGE_LENGTH_MOST: Final = 500
 RETRY_AFTER_DEFAULT_S: Final = 60
 RETRY_AFTER_MOST_S: Final = 86_400
 KEYS_AT_ONCE_MOST: Final = 1_000
+LONGEST_SEARCH: Final = 100
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MOST: Final = 1_000
 
@@ -128,9 +129,15 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
     return to_micros(created + timedelta(days=after_days))
 
 
-def key_ids(given: Sequence[str]) -> list[str]:
+def search(given: str) -> str:
+    if len(given) > LONGEST_SEARCH:
+        raise _refusal("search", f"At most {LONGEST_SEARCH} characters are searched for.")
+    return given
+
+
+def key_ids(given: Sequence[str], param: str = "key_ids") -> list[str]:
     if len(given) > KEYS_AT_ONCE_MOST:
-        raise _refusal("key_ids", f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
+        raise _refusal(param, f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
     return list(dict.fromkeys(given))
 
 

@@ -11,7 +11,7 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
-from services.metering.store.ledger_days import bucket_starts
+from services.metering.store.ledger_days import KeySums
 from services.metering.store.reports import read_usage
 from services.metering.usage_totals import UsageTotals
 
@@ -32,6 +32,8 @@ class UsageReportQuery(msgspec.Struct, frozen=True):
     time_zone: str = ""
     # Of these keys alone; empty: of all.
     key_ids: tuple[str, ...] = ()
+    # Only so many, those with the highest costs, and a row for all others; 0: all.
+    top_keys: int = 0
 
 
 class UsageRow(msgspec.Struct, frozen=True):
@@ -45,11 +47,36 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-async def list_usage(database: Database, query: UsageReportQuery, totals: UsageTotals) -> list[UsageRow]:
+class TopKeysReport(NamedTuple):
+    rows: list[UsageRow]
+    # How many keys the last row adds up, which has no key; 0: there is no such row.
+    other_keys: int
+
+
+async def list_top_keys(database: Database, query: UsageReportQuery, totals: UsageTotals) -> TopKeysReport:
+    _require_hours(query)
+    top = await database.read(
+        lambda connection: totals.keys.read_top(
+            connection, query.account_id, query.start_us, query.end_us, query.top_keys
+        )
+    )
+    others = [("", top.others)] if top.other_keys else []
+    rows = [
+        UsageRow(query.start_us, key_id, "", requests, Usage(*tokens), cost_nanos)
+        for key_id, (requests, *tokens, cost_nanos) in (*top.keys, *others)
+    ]
+    return TopKeysReport(rows, top.other_keys)
+
+
+def _require_hours(query: UsageReportQuery) -> None:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     if query.start_us > query.end_us:
         raise LegatoError(Reason.REQUEST_INVALID, "The start must not be after the end.", param="start_time")
+
+
+async def list_usage(database: Database, query: UsageReportQuery, totals: UsageTotals) -> list[UsageRow]:
+    _require_hours(query)
     is_by_day = query.bucket_us == DAY_US
     days = find_local_days(query.time_zone if is_by_day else "", query.start_us, query.end_us)
     rows = await database.read(lambda connection: _read_usage(connection, query, days, totals))
@@ -64,6 +91,9 @@ async def list_usage(database: Database, query: UsageReportQuery, totals: UsageT
 def _read_usage(
     connection: Any, query: UsageReportQuery, days: LocalDays, totals: UsageTotals
 ) -> list[tuple[Any, ...]]:
+    if query.group_by_key and not query.group_by_class and not query.bucket_us:
+        by_key = totals.keys.read_keys(connection, query.account_id, query.start_us, query.end_us, query.key_ids)
+        return [(0, key_id, "", *by_key[key_id]) for key_id in sorted(by_key)]
     if query.group_by_key or query.key_ids:
         return read_usage(
             connection,
@@ -77,17 +107,15 @@ def _read_usage(
             key_ids=query.key_ids,
             rows_most=ROWS_MOST + 1,
         )
-    sums: dict[tuple[int, str], list[int]] = {}
-    start_of = bucket_starts(query.bucket_us, days.offsets) if query.bucket_us else lambda _: 0
-    hours = totals.read(connection, query.account_id, query.start_us, query.end_us)
-    for hour_us, class_id, requests, prompt_tokens, cached_tokens, completion_tokens, cost_nanos, _ in hours:
-        added = sums.setdefault((start_of(hour_us), class_id if query.group_by_class else ""), [0] * 5)
-        added[0] += requests
-        added[1] += prompt_tokens
-        added[2] += cached_tokens
-        added[3] += completion_tokens
-        added[4] += cost_nanos
-    return [(start_us, "", class_id, *sums[start_us, class_id]) for start_us, class_id in sorted(sums)]
+    found = totals.read_buckets(
+        connection, query.account_id, query.start_us, query.end_us, query.bucket_us, days.offsets
+    )
+    sums: dict[tuple[int, str], KeySums] = {}
+    for (local_us, class_id), hour in found.items():
+        place = (local_us, class_id if query.group_by_class else "")
+        added = KeySums(*hour[2:7])
+        sums[place] = sums[place].plus(added) if place in sums else added
+    return [(local_us, "", class_id, *sums[local_us, class_id]) for local_us, class_id in sorted(sums)]
 
 
 def _start_us(query: UsageReportQuery, days: LocalDays, local_us: int) -> int:

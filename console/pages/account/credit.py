@@ -9,7 +9,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account import usage
-from console.account.key_names import KeyNames, read_key_names
+from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.display.words import MONTHS, TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
@@ -125,9 +125,8 @@ async def show_entries(visit: Visit) -> Response:
     query = visit.request.query_params
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
     page_token = query.get("page", "")
-    listed, names = await asyncio.gather(
-        _list_entries(visit, first, last, PAGE_SIZE, page_token), read_key_names(visit)
-    )
+    listed = await _list_entries(visit, first, last, PAGE_SIZE, page_token)
+    names = await read_key_names(visit, (entry.key_id for entry in listed.entries))
     chosen = _period_query(first, last)
     next_page = listed.next_page_token
     return visit.render(
@@ -148,8 +147,7 @@ async def show_entries(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     query = visit.request.query_params
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
-    names = await read_key_names(visit)
-    return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last, names))
+    return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last))
 
 
 async def _page(visit: Visit, audited: pb.AuditAccountResponse | None) -> Response:
@@ -230,10 +228,11 @@ async def _list_entries(
     )
 
 
-async def _file_rows(visit: Visit, first: date | None, last: date | None, names: KeyNames) -> AsyncIterator[Row]:
-    page_token = ""
+async def _file_rows(visit: Visit, first: date | None, last: date | None) -> AsyncIterator[Row]:
+    page_token, names = "", KeyNames()
     while True:
         page = await _list_entries(visit, first, last, FILE_PAGE_SIZE, page_token, LONG_READ_TIMEOUT_S)
+        names = await add_key_names(visit, names, (entry.key_id for entry in page.entries))
         for entry in page.entries:
             yield _file_row(entry, names)
         page_token = page.next_page_token

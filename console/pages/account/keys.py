@@ -16,14 +16,16 @@ from console.account.allowed_classes import in_words as classes_in_words
 from console.account.grounding import read_account
 from console.display.snippets import snippets
 from console.display.words import TRANSLATIONS, in_words, time_of
-from console.web.visit import Visit
+from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 _ = TRANSLATIONS.gettext
 
-PAGE_SIZE: Final = 200
+PAGE_SIZE: Final = 50
+# So many are looked at for a summary.
+SUMMARY_SIZE: Final = 200
 EXPIRIES: Final = ("30", "90", "365", "never")
 LIMITS: Final = {
     "requests_per_minute": _("Requests per minute"),
@@ -40,6 +42,19 @@ KEY_ID: Final = re.compile(r"key_[0-9A-Za-z]{16}")
 
 
 @dataclass(frozen=True, slots=True)
+class KeysChoice:
+    """The choice that an address makes."""
+
+    search: str
+    only_active: bool
+
+    @property
+    def query(self) -> dict[str, str]:
+        fields = {"q": self.search, "show": "active" if self.only_active else ""}
+        return {name: value for name, value in fields.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
 class LimitInEffect:
     """A limit in effect, and who set it."""
 
@@ -52,8 +67,17 @@ class LimitInEffect:
 
 
 async def show(visit: Visit) -> Response:
-    page_token = visit.request.query_params.get("page", "")
-    listed = await _page_of_keys(visit, page_token)
+    query = visit.request.query_params
+    choice = KeysChoice(query.get("q", "").strip()[:LONGEST_NAME], query.get("show") == "active")
+    request = pb.AccountServiceListKeysRequest(
+        account_id=visit.who.account_id,
+        page_size=PAGE_SIZE,
+        page_token=query.get("page", ""),
+        search=choice.search,
+        only_active=choice.only_active,
+        newest_first=True,
+    )
+    listed = await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
     key_ids = [each.key.key_id for each in listed.keys]
     spends, costs = await asyncio.gather(_spends(visit, key_ids), usage.usage_by_key(visit, key_ids))
     active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
@@ -64,8 +88,14 @@ async def show(visit: Visit) -> Response:
         past=past,
         costs=costs,
         nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in spends.items()},
-        next_page=listed.next_page_token,
+        choice=choice,
+        previous_path=_page_path(choice, listed.previous_page_token),
+        next_path=_page_path(choice, listed.next_page_token),
     )
+
+
+def _page_path(choice: KeysChoice, page_token: str) -> str:
+    return with_query("/keys", {**choice.query, "page": page_token}) if page_token else ""
 
 
 async def show_new(visit: Visit) -> Response:
@@ -193,7 +223,7 @@ async def rotate(visit: Visit) -> Response:
             visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key.key_id, reason=error.reason)
             await _revoke(visit, made.key.key.key_id)
             return await _one(visit, {"rotate": _not_rotated()}, 503)
-    old = await _find(visit, _key_id(visit))
+    old = (await _find(visit, _key_id(visit))).key
     return visit.render(
         "key_made.html",
         has_secret=True,
@@ -245,10 +275,13 @@ async def identify(visit: Visit) -> Response:
     return visit.redirect(f"/keys/{key_id}")
 
 
-async def first_page(visit: Visit) -> list[pb.AccountKey] | None:
-    """Returns the keys for a summary; None if auth does not answer in time."""
+async def keys_in_use(visit: Visit) -> list[pb.AccountKey] | None:
+    """Returns the oldest keys in use, for a summary; None if auth does not answer in time."""
+    request = pb.AccountServiceListKeysRequest(
+        account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True
+    )
     try:
-        return list((await _page_of_keys(visit, "")).keys)
+        return list((await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)).keys)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
@@ -266,26 +299,19 @@ async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
     return await spend_limits.read_spends(visit, visit.who.account_id, key_ids) or {}
 
 
-async def _page_of_keys(visit: Visit, page_token: str) -> pb.AccountServiceListKeysResponse:
-    request = pb.AccountServiceListKeysRequest(
-        account_id=visit.who.account_id, page_size=PAGE_SIZE, page_token=page_token
-    )
-    return await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
-
-
-async def _find(visit: Visit, key_id: str) -> pb.AccountKey:
+async def _find(visit: Visit, key_id: str) -> pb.IdentifyKeyResponse:
     request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    return (await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)).key
+    return await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
 
 
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
     key_id = _key_id(visit)
-    listed, account = await asyncio.gather(_page_of_keys(visit, ""), read_account(visit))
-    by_id = {each.key.key_id: each for each in listed.keys}
-    found = by_id.get(key_id) or await _find(visit, key_id)
-    successor = next((each for each in listed.keys if each.replaces_key_id == key_id), None)
-    predecessor = by_id.get(found.replaces_key_id)
-    pair = (found, successor) if successor else (predecessor, found) if predecessor else None
+    identified, account = await asyncio.gather(_find(visit, key_id), read_account(visit))
+    found, pair = identified.key, None
+    if identified.HasField("replaced_by"):
+        pair = (found, identified.replaced_by)
+    elif identified.HasField("replaced"):
+        pair = (identified.replaced, found)
     costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
     return visit.render(
         "key.html",

@@ -52,7 +52,7 @@ async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = N
     if not who.account_id:
         return visit.render("no_account.html")
     balance, chart, listed = await asyncio.gather(
-        usage.balance(visit), usage.costs_by_class(visit), keys.first_page(visit)
+        usage.balance(visit), usage.costs_by_class(visit), keys.keys_in_use(visit)
     )
     return visit.render(
         "overview.html",

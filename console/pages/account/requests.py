@@ -1,6 +1,5 @@
 """Requests: those that run, those that were charged, and one receipt whose cost is computed again."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import KeyNames, read_key_name, read_key_names
+from console.account.key_names import KeyNames, OwnKeys, add_key_names, read_key_name, read_key_names, read_own_keys
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
@@ -89,8 +88,8 @@ async def show_one(visit: Visit) -> Response:
 
 async def download(visit: Visit) -> Response:
     choice = _choice_in(visit)
-    names = await read_key_names(visit)
-    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice, names))
+    own = await read_own_keys(visit) if choice.keys == "mine" else None
+    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice, own))
 
 
 def _look_up(visit: Visit, wanted: str) -> Response:
@@ -104,22 +103,22 @@ def _look_up(visit: Visit, wanted: str) -> Response:
 async def _list(visit: Visit) -> Response:
     choice = _choice_in(visit)
     page_token = visit.request.query_params.get("page", "")
-    names_task = asyncio.create_task(read_key_names(visit))
-    # Only the keys of a member must be known first.
-    names = await names_task if choice.keys == "mine" else None
+    own = await read_own_keys(visit) if choice.keys == "mine" else None
     listed = None
     try:
-        listed = await _list_requests(visit, _request(visit, choice, names, PAGE_SIZE, page_token))
+        listed = await _list_requests(visit, _request(visit, choice, own, PAGE_SIZE, page_token))
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
-    names = names or await names_task
+    shown = (*listed.running, *listed.requests) if listed else ()
+    names = await read_key_names(visit, [choice.keys, *(each.key_id for each in shown)])
     next_page = listed.next_page_token if listed else ""
     return visit.render(
         "requests.html",
         choice=choice,
         listed=listed,
         names=names,
+        own=own,
         end_of=end_of,
         classes=CLASSES,
         is_first=not page_token,
@@ -143,13 +142,13 @@ def _choice_in(visit: Visit) -> RequestChoice:
 
 
 def _request(
-    visit: Visit, choice: RequestChoice, names: KeyNames | None, page_size: int, page_token: str
+    visit: Visit, choice: RequestChoice, own: OwnKeys | None, page_size: int, page_token: str
 ) -> pb.ListRequestsRequest:
     zone = visit.zone
     keys = [choice.keys] if choice.keys else []
-    if choice.keys == "mine" and names is not None:
+    if own is not None:
         # A key that nobody has: whoever has none sees no request.
-        keys = names.made_by(visit.who.user.user_id) or ["none"]
+        keys = own.key_ids or ["none"]
     return pb.ListRequestsRequest(
         account_id=visit.who.account_id,
         start_time=stamp_of(zone.midnight(choice.first)) if choice.first else None,
@@ -168,11 +167,12 @@ async def _list_requests(
     return await visit.services.metering.read(lambda stubs: stubs.statements.ListRequests, request, token, timeout_s)
 
 
-async def _file_rows(visit: Visit, choice: RequestChoice, names: KeyNames) -> AsyncIterator[Row]:
-    page_token = ""
+async def _file_rows(visit: Visit, choice: RequestChoice, own: OwnKeys | None) -> AsyncIterator[Row]:
+    page_token, names = "", KeyNames()
     while True:
-        request = _request(visit, choice, names, FILE_PAGE_SIZE, page_token)
+        request = _request(visit, choice, own, FILE_PAGE_SIZE, page_token)
         page = await _list_requests(visit, request, LONG_READ_TIMEOUT_S)
+        names = await add_key_names(visit, names, (each.key_id for each in (*page.running, *page.requests)))
         for receipt in (*page.running, *page.requests):
             yield _file_row(receipt, names)
         page_token = page.next_page_token

@@ -45,18 +45,20 @@ async def set_key_limits(visit: Visit) -> Response:
 
 
 async def _page(visit: Visit, problems: dict[str, str] | None = None, typed: dict[str, str] | None = None) -> Response:
-    spends, names = await asyncio.gather(spend_limits.read_spends(visit, visit.who.account_id), read_key_names(visit))
+    spends = await spend_limits.read_spends(visit, visit.who.account_id)
     whole = None if spends is None else spends.get(WHOLE_ACCOUNT)
     limited = [(each, limited_meters(each)) for each in (spends or {}).values() if each.key_id and limited_meters(each)]
     # Those of which most is spent come first.
     limited.sort(key=lambda pair: max(meter.percent for meter in pair[1]), reverse=True)
+    shown = limited[:KEYS_SHOWN]
+    names = await read_key_names(visit, (each.key_id for each, meters in shown)) if shown else KeyNames()
     return visit.render(
         "spend_limits.html",
         400 if problems else 200,
         is_known=spends is not None,
         spend=whole,
         meters=meters_of(whole),
-        keys=limited[:KEYS_SHOWN],
+        keys=shown,
         more_keys=max(0, len(limited) - KEYS_SHOWN),
         names=names,
         typed=typed,
@@ -69,7 +71,7 @@ async def _key_page(
 ) -> Response:
     key_id, account_id = _key_id(visit), visit.who.account_id
     spends, names = await asyncio.gather(
-        spend_limits.read_spends(visit, account_id, [key_id]), _names_with(visit, key_id)
+        spend_limits.read_spends(visit, account_id, [key_id]), read_key_name(visit, key_id)
     )
     if key_id not in names.by_id:
         raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
@@ -85,12 +87,6 @@ async def _key_page(
         typed=typed,
         problems=problems or {},
     )
-
-
-async def _names_with(visit: Visit, key_id: str) -> KeyNames:
-    """Returns the account's keys, or one beyond the first page of them."""
-    names = await read_key_names(visit)
-    return names if key_id in names.by_id or not names.is_partial else await read_key_name(visit, key_id)
 
 
 def _key_id(visit: Visit) -> str:

@@ -1,16 +1,16 @@
 """Usage of a period: a chart by class, key or member, the same figures as a table, and a file."""
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import KeyNames, read_key_names
-from console.display.charts import CostChart, cost_chart
+from console.account.key_names import KeyNames, OwnKeys, add_key_names, read_key_names, read_own_keys
+from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
 from console.display.words import TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
@@ -24,7 +24,11 @@ _ = TRANSLATIONS.gettext
 
 GROUPINGS: Final = {"class": _("Class"), "key": _("Key"), "member": _("Member")}
 # More would be no table to read: the file has all.
-ROWS_MOST: Final = 100
+ROWS_MOST: Final = 50
+# Of an account with more, only the most expensive keys are told to be whose.
+MEMBER_KEYS_MOST: Final = 100
+# Tells keys of the same name apart.
+ID_END: Final = 4
 FILE_SPAN: Final = timedelta(days=31)
 COLUMNS: Final = (
     "start", "time_zone", "class", "key_id", "key_name", "created_by", "requests", "prompt_tokens", "cached_tokens",
@@ -65,42 +69,42 @@ class UsageChoice:
 @dataclass(frozen=True, slots=True)
 class Report:
     total: Sums
-    # By the name of a class, key or member, the most expensive first.
+    # By the name of a class, key or member, the most expensive first; then all other keys as one.
     groups: list[tuple[str, Sums]]
     # By hour, day or month, the newest first; those that have any.
     columns: list[tuple[str, Sums]]
     chart: CostChart
+    # How many keys the last group adds up, if it is that of all others.
+    other_keys: int
 
 
 async def show(visit: Visit) -> Response:
     choice = _choice_in(visit)
-    names_task = asyncio.create_task(read_key_names(visit))
+    own = await read_own_keys(visit) if choice.keys == "mine" else None
     try:
-        rows = await _read_rows(visit, choice)
+        report, names = await _read_report(visit, choice, own)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
-        rows = None
-    names = await names_task
-    report = None if rows is None else _report(_chosen(rows, choice, names, visit), choice, names)
+        report, names = None, await read_key_names(visit, [choice.keys])
     return visit.render(
         "usage.html",
         choice=choice,
         period=choice.period,
         report=report,
         names=names,
+        own=own,
         periods=CHOICES,
         groupings=GROUPINGS,
-        rows_most=ROWS_MOST,
         file_path=with_query("/usage.csv", choice.query),
     )
 
 
 async def download(visit: Visit) -> Response:
     choice = _choice_in(visit)
-    period, names = choice.period, await read_key_names(visit)
-    name = f"legato-usage-{period.first}-{period.last}.csv"
-    return csv_response(visit, name, COLUMNS, _file_rows(visit, choice, names))
+    own = await read_own_keys(visit) if choice.keys == "mine" else None
+    name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
+    return csv_response(visit, name, COLUMNS, _file_rows(visit, choice, own))
 
 
 def _choice_in(visit: Visit) -> UsageChoice:
@@ -113,93 +117,195 @@ def _choice_in(visit: Visit) -> UsageChoice:
     )
 
 
-async def _read_rows(visit: Visit, choice: UsageChoice) -> list[pb.UsageRow]:
+async def _read_report(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> tuple[Report, KeyNames]:
+    key_ids = _key_ids(choice, own)
+    if choice.by != "class":
+        return await _read_report_of_keys(visit, choice, own, key_ids)
+    rows, names = await asyncio.gather(
+        _list_usage(visit, _request(visit, choice, key_ids, group_by_class=True)),
+        _names(visit, own, [choice.keys]),
+    )
+    return _report_by_class(rows, choice.period), names
+
+
+def _report_by_class(rows: list[pb.UsageRow], period: Period) -> Report:
+    groups: defaultdict[str, Sums] = defaultdict(Sums)
+    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        groups[row.class_id].add(row)
+        costs[row.class_id][period.column_of(row.start_time)] += row.cost_nanos
+    titles = [period.title_of(column) for column in period.columns]
+    return _report(rows, _most_expensive_first(groups), cost_chart(period.columns, costs, titles), period)
+
+
+async def _read_report_of_keys(
+    visit: Visit, choice: UsageChoice, own: OwnKeys | None, key_ids: list[str]
+) -> tuple[Report, KeyNames]:
+    """Reads the sums of the most expensive keys, of all keys by time, and, for the chart, of the first keys by time: of
+    very many keys, rows for each would be too many."""
+    is_by_member = choice.by == "member"
+    keys_most = MEMBER_KEYS_MOST if is_by_member else ROWS_MOST
+    whole = _request(visit, choice, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
+    whole.top_keys = 0 if key_ids else keys_most
+    found, rows = await asyncio.gather(_ask_usage(visit, whole), _list_usage(visit, _request(visit, choice, key_ids)))
+    ranked = sorted((row for row in found.rows if row.key_id), key=lambda row: (-row.cost_nanos, row.key_id))
+    shown, rest = ranked[:keys_most], ranked[keys_most:]
+    others, other_keys = Sums(), len(rest) + found.other_keys
+    for row in (*rest, *(row for row in found.rows if not row.key_id)):
+        others.add(row)
+    names = await _names(visit, own, [choice.keys, *(row.key_id for row in shown)])
+    title_of = _titles(shown, names, is_by_member=is_by_member)
+    drawn = _drawn_keys(shown, other_keys, title_of, is_by_member=is_by_member)
+    series_rows = await _list_usage(visit, _request(visit, choice, drawn, group_by_key=True)) if drawn else []
+    groups: defaultdict[str, Sums] = defaultdict(Sums)
+    for row in shown:
+        groups[title_of[row.key_id]].add(row)
+    listed = _most_expensive_first(groups)
+    if other_keys:
+        listed.append((_("%(n)s other keys") % {"n": f"{other_keys:,}"}, others))
+    chart = _chart_of_keys(rows, series_rows, title_of, choice.period, listed[0][0] if len(listed) == 1 else "")
+    return _report(rows, listed, chart, choice.period, other_keys), names
+
+
+def _drawn_keys(
+    shown: list[pb.UsageRow], other_keys: int, title_of: Mapping[str, str], *, is_by_member: bool
+) -> list[str]:
+    """Returns the keys that have a part of their own in the chart; of members all or none, and none of a single one."""
+    if is_by_member:
+        is_whole = bool(other_keys) or len(set(title_of.values())) <= 1
+        return [] if is_whole else [row.key_id for row in shown]
+    fits = not other_keys and len(shown) <= MOST_SERIES
+    return [row.key_id for row in shown[: MOST_SERIES if fits else MOST_SERIES - 1]]
+
+
+def _titles(shown: list[pb.UsageRow], names: KeyNames, *, is_by_member: bool) -> dict[str, str]:
+    """Returns the names of members, or of keys: those of the same name with the end of their ids."""
+    if is_by_member:
+        return {row.key_id: names.maker(row.key_id) for row in shown}
+    counts = Counter(names.name(row.key_id) for row in shown)
+    titles = {}
+    for row in shown:
+        name = names.name(row.key_id)
+        titles[row.key_id] = f"{name} · {row.key_id[-ID_END:]}" if counts[name] > 1 else name
+    return titles
+
+
+def _chart_of_keys(
+    rows: list[pb.UsageRow],
+    series_rows: list[pb.UsageRow],
+    title_of: Mapping[str, str],
+    period: Period,
+    only_group: str,
+) -> CostChart:
+    """Draws what some keys cost, and, as one part, what is left of the whole, which may be that of the only group."""
+    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
+    left: defaultdict[date, int] = defaultdict(int)
+    for row in rows:
+        left[period.column_of(row.start_time)] += row.cost_nanos
+    for row in series_rows:
+        column = period.column_of(row.start_time)
+        costs[title_of[row.key_id]][column] += row.cost_nanos
+        left[column] -= row.cost_nanos
+    columns = period.columns
+    chart = cost_chart(columns, costs, [period.title_of(column) for column in columns])
+    if not any(left.values()):
+        return chart
+    name = REST if costs else only_group or _("All keys")
+    rest = Series(name, tuple(left[column] for column in columns))
+    return CostChart(chart.days, (*chart.series, rest), chart.titles)
+
+
+def _report(
+    rows: list[pb.UsageRow], groups: list[tuple[str, Sums]], chart: CostChart, period: Period, other_keys: int = 0
+) -> Report:
+    total = Sums()
+    columns: defaultdict[date, Sums] = defaultdict(Sums)
+    for row in rows:
+        total.add(row)
+        columns[period.column_of(row.start_time)].add(row)
+    newest_first = [(period.title_of(column), columns[column]) for column in reversed(period.columns)]
+    return Report(total, groups, [each for each in newest_first if each[1].requests], chart, other_keys)
+
+
+def _most_expensive_first(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
+    return sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
+
+
+def _key_ids(choice: UsageChoice, own: OwnKeys | None) -> list[str]:
+    """Returns the keys that are chosen; none: all of them."""
+    if own is not None:
+        # A key that nobody has: whoever has none sees nothing.
+        return own.key_ids or ["none"]
+    return [choice.keys] if choice.keys else []
+
+
+async def _names(visit: Visit, own: OwnKeys | None, key_ids: list[str]) -> KeyNames:
+    return own.names if own is not None else await read_key_names(visit, key_ids)
+
+
+def _request(
+    visit: Visit,
+    choice: UsageChoice,
+    key_ids: list[str],
+    *,
+    group_by_key: bool = False,
+    group_by_class: bool = False,
+    bucket: "pb.UsageBucket.ValueType | None" = None,
+) -> pb.ListUsageRequest:
     period = choice.period
-    is_by_class = choice.by == "class"
-    return await _list_usage(
-        visit,
-        pb.ListUsageRequest(
-            account_id=visit.who.account_id,
-            start_time=stamp_of(period.start),
-            end_time=stamp_of(period.end),
-            bucket=pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY,
-            group_by_class=is_by_class,
-            group_by_key=bool(choice.keys) or not is_by_class,
-            time_zone=period.zone.name,
-        ),
+    return pb.ListUsageRequest(
+        account_id=visit.who.account_id,
+        start_time=stamp_of(period.start),
+        end_time=stamp_of(period.end),
+        bucket=bucket or (pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY),
+        group_by_class=group_by_class,
+        group_by_key=group_by_key,
+        time_zone=period.zone.name,
+        key_ids=key_ids,
     )
 
 
 async def _list_usage(
     visit: Visit, request: pb.ListUsageRequest, timeout_s: float = READ_TIMEOUT_S
 ) -> list[pb.UsageRow]:
+    return list((await _ask_usage(visit, request, timeout_s)).rows)
+
+
+async def _ask_usage(
+    visit: Visit, request: pb.ListUsageRequest, timeout_s: float = READ_TIMEOUT_S
+) -> pb.ListUsageResponse:
     token = await visit.recent_token()
-    answer = await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, token, timeout_s)
-    return list(answer.rows)
+    return await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, token, timeout_s)
 
 
-def _chosen(rows: list[pb.UsageRow], choice: UsageChoice, names: KeyNames, visit: Visit) -> list[pb.UsageRow]:
-    if not choice.keys:
-        return rows
-    keys = set(names.made_by(visit.who.user.user_id)) if choice.keys == "mine" else {choice.keys}
-    return [row for row in rows if row.key_id in keys]
-
-
-def _report(rows: list[pb.UsageRow], choice: UsageChoice, names: KeyNames) -> Report:
-    total = Sums()
-    groups: defaultdict[str, Sums] = defaultdict(Sums)
-    columns: defaultdict[date, Sums] = defaultdict(Sums)
-    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
-    period, group_of = choice.period, _grouping(choice.by, names)
-    for row in rows:
-        group, column = group_of(row), period.column_of(row.start_time)
-        total.add(row)
-        groups[group].add(row)
-        columns[column].add(row)
-        costs[group][column] += row.cost_nanos
-    shown = period.columns
-    return Report(
-        total,
-        sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0])),
-        [(period.title_of(column), columns[column]) for column in reversed(shown) if column in columns],
-        cost_chart(shown, costs, [period.title_of(column) for column in shown]),
-    )
-
-
-def _grouping(by: str, names: KeyNames) -> Callable[[pb.UsageRow], str]:
-    if by == "class":
-        return lambda row: row.class_id
-    if by == "member":
-        return lambda row: names.maker(row.key_id)
-    return lambda row: names.name(row.key_id)
-
-
-async def _file_rows(visit: Visit, choice: UsageChoice, names: KeyNames) -> AsyncIterator[Row]:
-    period = choice.period
+async def _file_rows(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> AsyncIterator[Row]:
+    period, names = choice.period, KeyNames()
     start, span = period.start, FILE_SPAN
+    shortest = timedelta(hours=1) if period.unit == "hour" else timedelta(days=1)
     while start < period.end:
-        # A local midnight again, whatever the clocks do in between.
-        until = min(period.end, period.zone.midnight(period.zone.today(start) + span))
-        request = pb.ListUsageRequest(
-            account_id=visit.who.account_id,
-            start_time=stamp_of(start),
-            end_time=stamp_of(until),
-            bucket=pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY,
-            group_by_class=True,
-            group_by_key=True,
-            time_zone=period.zone.name,
-        )
+        until = min(period.end, _later(period, start, span))
+        request = _request(visit, choice, _key_ids(choice, own), group_by_key=True, group_by_class=True)
+        request.start_time.CopyFrom(stamp_of(start))
+        request.end_time.CopyFrom(stamp_of(until))
         try:
             rows = await _list_usage(visit, request, LONG_READ_TIMEOUT_S)
         except LegatoError as error:
             is_too_much = error.reason is Reason.REQUEST_INVALID and error.param == "start_time"
-            if not is_too_much or span <= timedelta(days=1):
+            if not is_too_much or span <= shortest:
                 raise
-            span //= 2
+            span = max(shortest, span // 2)
             continue
-        for row in _chosen(rows, choice, names, visit):
+        names = await add_key_names(visit, names, (row.key_id for row in rows))
+        for row in rows:
             yield _file_row(row, period, names)
         start = until
+
+
+def _later(period: Period, start: datetime, span: timedelta) -> datetime:
+    """Returns the end of a part: a full hour, and of days a local midnight again, whatever the clocks do in between."""
+    if span < timedelta(days=1):
+        return start + timedelta(hours=span // timedelta(hours=1))
+    return period.zone.midnight(period.zone.today(start) + span)
 
 
 def _file_row(row: pb.UsageRow, period: Period, names: KeyNames) -> Row:

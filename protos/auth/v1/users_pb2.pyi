@@ -1773,11 +1773,27 @@ class AccountServiceListKeysRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     WITH_PLAYGROUND_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    ONLY_ACTIVE_FIELD_NUMBER: _builtins.int
+    ONLY_OWN_FIELD_NUMBER: _builtins.int
+    NEWEST_FIRST_FIELD_NUMBER: _builtins.int
+    ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
     with_playground: _builtins.bool
     """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
+    search: _builtins.str
+    """Only keys whose name contains it, in capitals or not, or whose id begins with it."""
+    only_active: _builtins.bool
+    """Only keys that are neither revoked nor expired."""
+    only_own: _builtins.bool
+    """Only keys that the caller created."""
+    newest_first: _builtins.bool
+    @_builtins.property
+    def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Also names these keys of the account, at most 1,000, whatever page they are on."""
+
     def __init__(
         self,
         *,
@@ -1785,10 +1801,15 @@ class AccountServiceListKeysRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         with_playground: _builtins.bool = ...,
+        search: _builtins.str = ...,
+        only_active: _builtins.bool = ...,
+        only_own: _builtins.bool = ...,
+        newest_first: _builtins.bool = ...,
+        also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token", "with_playground", b"with_playground"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1800,18 +1821,28 @@ class AccountServiceListKeysResponse(_message.Message):
 
     KEYS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PREVIOUS_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ALSO_KEYS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    previous_page_token: _builtins.str
+    """Empty on the first page."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountKey]: ...
+    @_builtins.property
+    def also_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountKey]:
+        """Those of `also_key_ids` that the account has."""
+
     def __init__(
         self,
         *,
         keys: _abc.Iterable[Global___AccountKey] | None = ...,
         next_page_token: _builtins.str = ...,
+        previous_page_token: _builtins.str = ...,
+        also_keys: _abc.Iterable[Global___AccountKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also_keys", b"also_keys", "keys", b"keys", "next_page_token", b"next_page_token", "previous_page_token", b"previous_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1845,16 +1876,28 @@ class IdentifyKeyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
+    REPLACED_BY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def key(self) -> Global___AccountKey: ...
+    @_builtins.property
+    def replaced(self) -> Global___AccountKey:
+        """Absent if it replaces none."""
+
+    @_builtins.property
+    def replaced_by(self) -> Global___AccountKey:
+        """The first key that was made to replace it; absent if there is none."""
+
     def __init__(
         self,
         *,
         key: Global___AccountKey | None = ...,
+        replaced: Global___AccountKey | None = ...,
+        replaced_by: Global___AccountKey | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -773,6 +773,7 @@ class ListUsageRequest(_message.Message):
     GROUP_BY_CLASS_FIELD_NUMBER: _builtins.int
     TIME_ZONE_FIELD_NUMBER: _builtins.int
     KEY_IDS_FIELD_NUMBER: _builtins.int
+    TOP_KEYS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     bucket: Global___UsageBucket.ValueType
     group_by_key: _builtins.bool
@@ -780,6 +781,10 @@ class ListUsageRequest(_message.Message):
     time_zone: _builtins.str
     """A name such as America/Toronto, whose days are meant; hours are everywhere the same. A zone that is not a number of
     whole hours from UTC is refused. Empty: UTC.
+    """
+    top_keys: _builtins.int
+    """Only the rows of so many keys, those with the highest costs, and one without a key for all others. Of a whole period,
+    by key alone. 0: all keys.
     """
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
@@ -802,10 +807,11 @@ class ListUsageRequest(_message.Message):
         group_by_class: _builtins.bool = ...,
         time_zone: _builtins.str = ...,
         key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        top_keys: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "key_ids", b"key_ids", "start_time", b"start_time", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "bucket", b"bucket", "end_time", b"end_time", "group_by_class", b"group_by_class", "group_by_key", b"group_by_key", "key_ids", b"key_ids", "start_time", b"start_time", "time_zone", b"time_zone", "top_keys", b"top_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -854,18 +860,22 @@ class ListUsageResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ROWS_FIELD_NUMBER: _builtins.int
+    OTHER_KEYS_FIELD_NUMBER: _builtins.int
+    other_keys: _builtins.int
+    """How many keys the row without one adds up, where `top_keys` are asked for."""
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageRow]:
-        """Oldest first."""
+        """Oldest first; of the keys with the highest costs, those first."""
 
     def __init__(
         self,
         *,
         rows: _abc.Iterable[Global___UsageRow] | None = ...,
+        other_keys: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["other_keys", b"other_keys", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

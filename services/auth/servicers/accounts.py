@@ -7,7 +7,9 @@ import grpc.aio
 
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
+from services.auth import checks
 from services.auth.admin import AccountAdmin, GivenLimits
+from services.auth.records import to_micros
 from services.auth.servicers.auth import (
     classes_of_new_key,
     given_classes,
@@ -17,6 +19,7 @@ from services.auth.servicers.auth import (
     to_key,
 )
 from services.auth.servicers.users import to_events, to_role, to_timestamp, to_user
+from services.auth.store.keys import KeyChoice
 from services.auth.users.account_keys import AccountKeys, ShownKey
 from services.auth.users.members import Members
 from services.auth.users.playground import PlaygroundTokens
@@ -100,16 +103,29 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
     async def ListKeys(
         self, request: pb.AccountServiceListKeysRequest, context: Context
     ) -> pb.AccountServiceListKeysResponse:
-        page = await self._keys.list_page(
-            required_access(), request.page_size, request.page_token, with_playground=request.with_playground
+        access = required_access()
+        choice = KeyChoice(
+            with_playground=request.with_playground,
+            search=checks.search(request.search),
+            active_at_us=to_micros(self._clock.now()) if request.only_active else None,
+            created_by=access.user_id if request.only_own else "",
+            newest_first=request.newest_first,
         )
+        page = await self._keys.list_page(access, request.page_size, request.page_token, choice, request.also_key_ids)
         return pb.AccountServiceListKeysResponse(
-            keys=[self._to_key(key) for key in page.items], next_page_token=page.next_token
+            keys=[self._to_key(key) for key in page.items],
+            next_page_token=page.next_token,
+            previous_page_token=page.previous_token,
+            also_keys=[self._to_key(key) for key in page.also],
         )
 
     async def IdentifyKey(self, request: pb.IdentifyKeyRequest, context: Context) -> pb.IdentifyKeyResponse:
-        key = await self._keys.identify(required_access(), request.key_id)
-        return pb.IdentifyKeyResponse(key=self._to_key(key))
+        found = await self._keys.identify(required_access(), request.key_id)
+        return pb.IdentifyKeyResponse(
+            key=self._to_key(found.key),
+            replaced=self._to_key(found.replaced) if found.replaced else None,
+            replaced_by=self._to_key(found.replaced_by) if found.replaced_by else None,
+        )
 
     async def ListMembers(self, request: pb.ListMembersRequest, context: Context) -> pb.ListMembersResponse:
         access = required_access()

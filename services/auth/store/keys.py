@@ -1,15 +1,17 @@
 """Stores keys, by their digests."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.auth.keys import StoredDigest
 from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
-from services.auth.store.accounts import behind, find_account, from_allowance, lock_account, to_allowance
+from services.auth.store.accounts import find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
 from services.chassis.database.compiled_query import CompiledQuery
 
@@ -37,32 +39,111 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: 
     return True
 
 
-_OF_ACCOUNT: Final = (
-    sa.select(keys)
-    .where(keys.c.account_id == sa.bindparam("account_id"))
-    .order_by(keys.c.created_at_us, keys.c.key_id)
-    .limit(sa.bindparam("limit"))
-)
-_WITHOUT_PLAYGROUNDS: Final = _OF_ACCOUNT.where(keys.c.playground_user_id.is_(None))
-# Pages of a console run them.
-_LIST: Final = CompiledQuery(_OF_ACCOUNT)
-_LIST_WITHOUT_PLAYGROUNDS: Final = CompiledQuery(_WITHOUT_PLAYGROUNDS)
 _FIND: Final = CompiledQuery(sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id")))
+_FIND_SUCCESSOR: Final = CompiledQuery(
+    sa.select(keys)
+    .where(keys.c.replaces_key_id == sa.bindparam("key_id"))
+    .order_by(keys.c.created_at_us, keys.c.key_id)
+    .limit(1)
+)
+
+
+# What LIKE would take for something else than itself.
+_ESCAPE: Final = "!"
+_ESCAPED: Final = re.compile(r"([%_!])")
+
+
+class KeyChoice(NamedTuple):
+    """A choice of an account's keys: by default all, the oldest first, without those of playgrounds."""
+
+    with_playground: bool = False
+    # A part of the name, in capitals or not, or the beginning of the id.
+    search: str = ""
+    # Those that are neither revoked nor expired at a time.
+    active_at_us: int | None = None
+    created_by: str = ""
+    newest_first: bool = False
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Returns the parameters of the query; those that it does not have are ignored."""
+        searched = _ESCAPED.sub(rf"{_ESCAPE}\1", self.search)
+        return {
+            "name_pattern": f"%{searched}%",
+            "id_pattern": f"{searched}%",
+            "active_at_us": self.active_at_us,
+            "created_by": self.created_by,
+        }
+
+
+ALL_KEYS: Final = KeyChoice()
 
 
 def list_keys(
-    connection: sa.Connection, account_id: str, after: Position | None, limit: int, *, with_playground: bool = False
+    connection: sa.Connection, account_id: str, after: Position | None, limit: int, choice: KeyChoice = ALL_KEYS
 ) -> list[Key] | None:
-    """Lists an account's keys; None if there is no such account. Those of playgrounds are left out unless asked for."""
+    """Lists an account's keys; None if there is no such account."""
     if find_account(connection, account_id) is None:
         return None
-    values = {"account_id": account_id, "limit": limit}
-    if after is None:
-        query = _LIST if with_playground else _LIST_WITHOUT_PLAYGROUNDS
-        return [to_key(row) for row in query.all(connection, **values)]
-    later = _OF_ACCOUNT if with_playground else _WITHOUT_PLAYGROUNDS
-    later = later.where(behind(keys.c.created_at_us, keys.c.key_id, after))
-    return [to_key(row) for row in connection.execute(later, values)]
+    query = _list_query(
+        with_playground=choice.with_playground,
+        is_searched=bool(choice.search),
+        is_active=choice.active_at_us is not None,
+        is_own=bool(choice.created_by),
+        newest_first=choice.newest_first,
+        is_first=after is None,
+    )
+    values = {"account_id": account_id, "limit": limit, **choice.values}
+    if after is not None:
+        values |= {"after_us": after.created_at_us, "after_id": after.id}
+    return [to_key(row) for row in query.all(connection, **values)]
+
+
+# Pages of a console run them: one for each kind of choice is compiled.
+@cache
+def _list_query(
+    *, with_playground: bool, is_searched: bool, is_active: bool, is_own: bool, newest_first: bool, is_first: bool
+) -> CompiledQuery:
+    order = (keys.c.created_at_us, keys.c.key_id)
+    query = sa.select(keys).where(keys.c.account_id == sa.bindparam("account_id")).limit(sa.bindparam("limit"))
+    query = query.order_by(*(column.desc() for column in order) if newest_first else order)
+    if not with_playground:
+        # An expression: by the index of playgrounds, SQLite would read and sort all keys of the account.
+        query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "")
+    if is_searched:
+        name, id_start = (sa.func.lower(sa.bindparam(each, type_=sa.Text)) for each in ("name_pattern", "id_pattern"))
+        query = query.where(
+            sa.or_(
+                sa.func.lower(keys.c.name).like(name, escape=_ESCAPE),
+                sa.func.lower(keys.c.key_id).like(id_start, escape=_ESCAPE),
+            )
+        )
+    if is_active:
+        now_us = sa.bindparam("active_at_us", type_=sa.BigInteger)
+        query = query.where(
+            keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us)
+        )
+    if is_own:
+        query = query.where(keys.c.created_by == sa.bindparam("created_by"))
+    if not is_first:
+        position = sa.tuple_(sa.bindparam("after_us", type_=sa.BigInteger), sa.bindparam("after_id", type_=sa.Text))
+        query = query.where(sa.tuple_(*order) < position if newest_first else sa.tuple_(*order) > position)
+    return CompiledQuery(query)
+
+
+def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]) -> list[Key]:
+    """Returns those of these keys that an account has, also of playgrounds; in no order."""
+    if not key_ids:
+        return []
+    # By their ids alone: SQLite would rather read all keys of the account.
+    rows = connection.execute(sa.select(keys).where(keys.c.key_id.in_(key_ids)))
+    return [to_key(row) for row in rows if row.account_id == account_id]
+
+
+def find_successor(connection: sa.Connection, key_id: str) -> Key | None:
+    """Returns the first key that was made to replace another."""
+    row = _FIND_SUCCESSOR.first(connection, key_id=key_id)
+    return None if row is None else to_key(row)
 
 
 def find_key(connection: sa.Connection, key_id: str) -> Key | None:

@@ -56,6 +56,7 @@ keys = sa.Table(
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
     sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
     sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),
+    sa.Index("api_keys_by_replaced", "replaces_key_id"),
 )
 
 # An ended token is no longer here.

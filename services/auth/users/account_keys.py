@@ -2,16 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from services.auth import checks, keys
-from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, GivenLimits, IssuedKey, Page, Sleep, to_page
+from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, GivenLimits, IssuedKey, Sleep
 from services.auth.keys import Peppers
 from services.auth.records import ALL_CLASSES, NO_LIMITS, ClassAllowance, Key, KeyLimits, Position, Scope, to_micros
 from services.auth.store import keys as stored
 from services.auth.store.accounts import lock_account
+from services.auth.store.keys import ALL_KEYS, KeyChoice
 from services.auth.users.audit import AuditLog
 from services.auth.users.store import Connection
 from services.auth.users.store import users as stored_users
@@ -21,6 +22,8 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import role_missing
 from services.chassis.timing.deadlines import Clock
 
+# Begins the token of a page before another.
+_BACKWARDS: Final = "~"
 _FORM_ID: Final = re.compile("[0-9A-Za-z_-]{0,100}")
 
 
@@ -29,6 +32,22 @@ class ShownKey:
     key: Key
     created_by_name: str
     may_change: bool
+
+
+class KeyPage(NamedTuple):
+    items: list[ShownKey]
+    # Both empty where the list ends.
+    next_token: str
+    previous_token: str
+    # Those that were also asked for, whatever page they are on; in no order.
+    also: list[ShownKey]
+
+
+class IdentifiedKey(NamedTuple):
+    key: ShownKey
+    # The one that it replaces, and the one that replaces it.
+    replaced: ShownKey | None
+    replaced_by: ShownKey | None
 
 
 class KeyTemplate(NamedTuple):
@@ -108,23 +127,46 @@ class AccountKeys:
         )
 
     async def list_page(
-        self, by: Access, page_size: int, page_token: str, *, with_playground: bool = False
-    ) -> Page[ShownKey]:
-        size, after = checks.page_size(page_size), checks.page_token(page_token)
+        self,
+        by: Access,
+        page_size: int,
+        page_token: str,
+        choice: KeyChoice = ALL_KEYS,
+        also_key_ids: Sequence[str] = (),
+    ) -> KeyPage:
+        size, also_ids = checks.page_size(page_size), checks.key_ids(also_key_ids, "also_key_ids")
+        is_backwards = page_token.startswith(_BACKWARDS)
+        position = checks.page_token(page_token.removeprefix(_BACKWARDS))
+        asked = choice._replace(newest_first=choice.newest_first != is_backwards)
 
-        def look(connection: Connection) -> list[ShownKey]:
-            found = stored.list_keys(connection, by.account_id, after, size + 1, with_playground=with_playground)
-            return self._shown(connection, by, found or [])
+        def look(connection: Connection) -> KeyPage:
+            found = stored.list_keys(connection, by.account_id, position, size + 1, asked) or []
+            items, has_more = found[:size], len(found) > size
+            shown = self._shown(connection, by, [*items, *stored.find_keys(connection, by.account_id, also_ids)])
+            page, also = shown[: len(items)], shown[len(items) :]
+            if is_backwards:
+                page.reverse()
+            has_next, has_previous = (True, has_more) if is_backwards else (has_more, position is not None)
+            return KeyPage(
+                page,
+                _token(page[-1]) if page and has_next else "",
+                _BACKWARDS + _token(page[0]) if page and has_previous else "",
+                also,
+            )
 
-        shown = await self._database.read(look)
-        return to_page(shown, size, lambda item: Position(item.key.created_at_us, item.key.key_id))
+        return await self._database.read(look)
 
-    async def identify(self, by: Access, key_id: str) -> ShownKey:
-        def look(connection: Connection) -> ShownKey:
+    async def identify(self, by: Access, key_id: str) -> IdentifiedKey:
+        def look(connection: Connection) -> IdentifiedKey:
             key = stored.find_key(connection, checks.id_of("key", key_id))
             if key is None or key.account_id != by.account_id:
                 raise checks.not_found("key")
-            return self._shown(connection, by, [key])[0]
+            replaced = stored.find_key(connection, key.replaces_key_id) if key.replaces_key_id else None
+            successor = stored.find_successor(connection, key_id)
+            shown = self._shown(connection, by, [each for each in (key, replaced, successor) if each is not None])
+            by_id = {each.key.key_id: each for each in shown}
+            replaces = by_id.get(key.replaces_key_id) if key.replaces_key_id else None
+            return IdentifiedKey(by_id[key_id], replaces, by_id[successor.key_id] if successor else None)
 
         return await self._database.read(look)
 
@@ -217,6 +259,10 @@ class AccountKeys:
     def _shown(self, connection: Connection, by: Access, found: list[Key]) -> list[ShownKey]:
         names = stored_users.names_of(connection, [key.created_by for key in found])
         return [ShownKey(key, names.get(key.created_by, ""), _may_change(by, key)) for key in found]
+
+
+def _token(shown: ShownKey) -> str:
+    return checks.to_page_token(Position(shown.key.created_at_us, shown.key.key_id))
 
 
 def _may_change(by: Access, key: Key) -> bool:

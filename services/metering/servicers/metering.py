@@ -21,7 +21,7 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.records import AccountBalance, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
-from services.metering.reports import list_credits, list_usage
+from services.metering.reports import list_credits, list_top_keys, list_usage
 from services.metering.retention.closed_months import audit_months, list_closings
 from services.metering.store.reports import read_balances, read_request
 from services.metering.usage_totals import UsageTotals
@@ -178,7 +178,11 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._exchange.serve(request_iterator, context)
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
-        rows = await list_usage(self._database, reports.to_usage_query(request), self.totals)
+        query = reports.to_usage_query(request)
+        if query.top_keys:
+            top = await list_top_keys(self._database, query, self.totals)
+            return pb.ListUsageResponse(rows=map(reports.from_usage_row, top.rows), other_keys=top.other_keys)
+        rows = await list_usage(self._database, query, self.totals)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:

@@ -1,5 +1,6 @@
 """Reads what changed an account's balance, by day: charges from the hourly counters, everything else entry by entry."""
 
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -58,11 +59,30 @@ class ClassHour(NamedTuple):
     cost_nanos: int
     loss_nanos: int
 
+    def plus(self, other: "ClassHour") -> "ClassHour":
+        return ClassHour(self.hour_us, self.class_id, *map(operator.add, self[2:], other[2:]))
+
     def minus(self, other: "ClassHour | None") -> "ClassHour":
         if other is None:
             return self
         sums = (mine - its for mine, its in zip(self[2:], other[2:], strict=True))
         return ClassHour(self.hour_us, self.class_id, *sums)
+
+
+class KeySums(NamedTuple):
+    """The usage and cost of one key in a period."""
+
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_nanos: int
+
+    def plus(self, other: "KeySums") -> "KeySums":
+        return KeySums._make(map(operator.add, self, other))
+
+    def minus(self, other: "KeySums") -> "KeySums":
+        return KeySums._make(map(operator.sub, self, other))
 
 
 def _class_hours() -> sa.Select[Any]:
@@ -86,6 +106,25 @@ def _late_hours() -> sa.Select[Any]:
     )
 
 
+def _key_sums() -> sa.Select[Any]:
+    counter = usage_hours.c
+    return (
+        sa.select(counter.key_id, *(_total(counter[name]) for name in KeySums._fields))
+        .where(counter.account_id == _ACCOUNT_ID, counter.hour_us >= _START_US, counter.hour_us < _END_US)
+        .group_by(counter.key_id)
+    )
+
+
+def _late_key_sums() -> sa.Select[Any]:
+    entry = ledger.c
+    counts = (entry.requests, entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens)
+    return (
+        sa.select(entry.key_id, *map(_total, (*counts, -entry.customer_nanos)))
+        .where(_IS_RARE_OF_ACCOUNT, entry.kind == "late_charge", entry.hour_us >= _START_US, entry.hour_us < _END_US)
+        .group_by(entry.key_id)
+    )
+
+
 def read_class_hours(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:
     """Returns the counters of all keys together, the oldest first."""
     period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
@@ -96,6 +135,30 @@ def read_late_hours(connection: sa.Connection, account_id: str, start_us: int, e
     """Returns the part of the counters that later charges of requests are."""
     period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
     return [ClassHour(*row) for row in _LATE_HOURS.all(connection, **period)]
+
+
+def read_key_sums(
+    connection: sa.Connection, account_id: str, start_us: int, end_us: int, key_ids: Sequence[str] = ()
+) -> dict[str, KeySums]:
+    """Returns the counters of a period by key; of all keys if none are given."""
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    rows: Iterable[Any]
+    if key_ids:
+        rows = connection.execute(_SUMS_OF_KEYS, {**period, "key_ids": list(key_ids)})
+    else:
+        rows = _KEY_SUMS.all(connection, **period)
+    return {key_id: KeySums._make(sums) for key_id, *sums in rows}
+
+
+def read_key_counters(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[Any]:
+    """Returns the same one by one, as rows of a key and its usage and cost; a key has several."""
+    return _KEY_COUNTERS.all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
+
+
+def read_late_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
+    """Returns the part of those counters that later charges of requests are."""
+    rows = _LATE_KEY_SUMS.all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
+    return {key_id: KeySums._make(sums) for key_id, *sums in rows}
 
 
 def read_day_sums(
@@ -221,6 +284,14 @@ def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
 # Built once: to build them takes longer than to run them.
 _CLASS_HOURS: Final = CompiledQuery(_class_hours())
 _LATE_HOURS: Final = CompiledQuery(_late_hours())
+_KEY_SUMS: Final = CompiledQuery(_key_sums())
+_SUMS_OF_KEYS: Final = _key_sums().where(usage_hours.c.key_id.in_(sa.bindparam("key_ids", expanding=True)))
+_KEY_COUNTERS: Final = CompiledQuery(
+    sa.select(usage_hours.c.key_id, *(usage_hours.c[name] for name in KeySums._fields)).where(
+        usage_hours.c.account_id == _ACCOUNT_ID, usage_hours.c.hour_us >= _START_US, usage_hours.c.hour_us < _END_US
+    )
+)
+_LATE_KEY_SUMS: Final = CompiledQuery(_late_key_sums())
 _RARE_SINCE: Final = CompiledQuery(
     sa.select(_total(ledger.c.customer_nanos)).where(_IS_RARE_OF_ACCOUNT, ledger.c.recorded_at_us >= _START_US)
 )

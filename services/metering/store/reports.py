@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.chassis.database.clock import now_us_expression, read_now_us
-from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
+from services.chassis.database.compiled_query import CompiledQuery
+from services.metering.ledger.records import BILLED, HOUR_US, AccountBalance, Entry, Hold
 from services.metering.store.sets import Lookup, select_all
 from services.metering.store.tables import accounts, holds, ledger, usage_hours
 
@@ -17,6 +18,27 @@ _IDS_AT_ONCE: Final = 10_000
 
 # A literal, so that every plan can use the partial index of live holds.
 _IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+_START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
+_END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
+_IN_PERIOD: Final = sa.and_(
+    usage_hours.c.account_id == sa.bindparam("account_id"),
+    usage_hours.c.hour_us >= _START_US,
+    usage_hours.c.hour_us < _END_US,
+)
+_FIRST_HOUR: Final = CompiledQuery(sa.select(sa.func.min(usage_hours.c.hour_us)).where(_IN_PERIOD))
+_LAST_HOUR: Final = CompiledQuery(sa.select(sa.func.max(usage_hours.c.hour_us)).where(_IN_PERIOD))
+_ROW_AT: Final = CompiledQuery(
+    sa.select(usage_hours.c.hour_us).where(_IN_PERIOD).limit(1).offset(sa.bindparam("place", type_=sa.BigInteger))
+)
+# The hours of a list.
+_HOURS: Final = {
+    "sqlite": "hour_us IN (SELECT value FROM json_each(:hours_us))",
+    "postgresql": "hour_us = ANY (CAST(:hours_us AS bigint[]))",
+}
+# A counter that is looked up takes as long as so many that are read in their order.
+_ROWS_A_LOOKUP: Final = 5
+# To find out whether there are more takes too long.
+_ROWS_WORTH_READING: Final = 300_000
 _BALANCES: Final = Lookup(select_all(accounts), "account_id")
 
 
@@ -63,17 +85,45 @@ def read_usage(
 ) -> list[tuple[Any, ...]]:
     """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
     the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
-    query = _usage_query(bucket_us, tuple(offsets), by_key=by_key, by_class=by_class, of_keys=bool(key_ids))
-    values: dict[str, Any] = {"account_id": account_id, "start_us": start_us, "end_us": end_us, "rows_most": rows_most}
+    values: dict[str, Any] = {"account_id": account_id, "rows_most": rows_most}
+    hours_us = _hours_to_look_up(connection, account_id, start_us, end_us, len(key_ids)) if key_ids else None
+    if hours_us is None:
+        values |= {"start_us": start_us, "end_us": end_us}
+    else:
+        values["hours_us"] = str(hours_us) if connection.dialect.name == "sqlite" else hours_us
     if key_ids:
         values["key_ids"] = list(key_ids)
+    query = _usage_query(
+        bucket_us,
+        tuple(offsets),
+        by_key=by_key,
+        by_class=by_class,
+        of_keys=bool(key_ids),
+        hours=_HOURS[connection.dialect.name] if hours_us is not None else "",
+    )
     return [tuple(row) for row in connection.execute(query, values)]
+
+
+def _hours_to_look_up(
+    connection: sa.Connection, account_id: str, start_us: int, end_us: int, keys: int
+) -> list[int] | None:
+    """Returns the hours of a period in which an account was used, if to find the counters of some keys one by one is
+    less work than to read those of all its keys; None otherwise."""
+    period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
+    [(first_us,)], [(last_us,)] = _FIRST_HOUR.all(connection, **period), _LAST_HOUR.all(connection, **period)
+    if first_us is None:
+        return None
+    hours_us = list(range(first_us, last_us + HOUR_US, HOUR_US))
+    rows_most = len(hours_us) * keys * _ROWS_A_LOOKUP
+    if rows_most > _ROWS_WORTH_READING or not _ROW_AT.all(connection, place=rows_most, **period):
+        return None
+    return hours_us
 
 
 # To build it takes longer than to run it.
 @lru_cache(maxsize=64)
 def _usage_query(
-    bucket_us: int, offsets: tuple[tuple[int, int], ...], *, by_key: bool, by_class: bool, of_keys: bool
+    bucket_us: int, offsets: tuple[tuple[int, int], ...], *, by_key: bool, by_class: bool, of_keys: bool, hours: str
 ) -> sa.Select[Any]:
     hour_us = usage_hours.c.hour_us
     start = bucket_start(hour_us, bucket_us, offsets) if bucket_us else _literal(0)
@@ -87,11 +137,8 @@ def _usage_query(
     sums = [sa.cast(sa.func.sum(usage_hours.c[name]), sa.BigInteger).label(name) for name in names]
     query = (
         sa.select(*groups, *sums)
-        .where(
-            usage_hours.c.account_id == sa.bindparam("account_id"),
-            hour_us >= sa.bindparam("start_us"),
-            hour_us < sa.bindparam("end_us"),
-        )
+        .where(usage_hours.c.account_id == sa.bindparam("account_id"))
+        .where(sa.text(hours) if hours else sa.and_(hour_us >= _START_US, hour_us < _END_US))
         .group_by(sa.text("1"), sa.text("2"), sa.text("3"))
         .order_by(sa.text("1"), sa.text("2"), sa.text("3"))
         .limit(sa.bindparam("rows_most"))

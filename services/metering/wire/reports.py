@@ -48,7 +48,17 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
         group_by_class=request.group_by_class,
         time_zone=request.time_zone,
         key_ids=tuple(checked_id(key_id, "key_ids") for key_id in request.key_ids),
+        top_keys=_top_keys(request),
     )
+
+
+def _top_keys(request: pb.ListUsageRequest) -> int:
+    if not 0 <= request.top_keys <= KEYS_MOST:
+        raise invalid(f"Usage is listed of at most {KEYS_MOST:,} keys.", "top_keys")
+    is_by_key_alone = request.group_by_key and not request.group_by_class and not request.key_ids
+    if request.top_keys and not (is_by_key_alone and request.bucket == pb.USAGE_BUCKET_PERIOD):
+        raise invalid("The keys with the highest costs are listed of a whole period, by key alone.", "top_keys")
+    return request.top_keys
 
 
 def from_usage_row(row: UsageRow) -> pb.UsageRow:

@@ -53,6 +53,11 @@ def _rotate(fakes: Fakes) -> None:
     fakes.add_key("Nightly report", replaces="key_0000000000000001")
 
 
+def _add_many_keys(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.add_many_keys(150)
+
+
 def _suspend(fakes: Fakes) -> None:
     fakes.is_suspended = True
 
@@ -141,6 +146,9 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "keys-none": ("/keys", _nothing),
     "keys-without-metering": ("/keys", _without_metering),
     "keys-viewer": ("/keys", _become_viewer),
+    "keys-many": ("/keys", _add_many_keys),
+    "keys-found": ("/keys?q=service+010&show=active", _add_many_keys),
+    "keys-not-found": ("/keys?q=nonsense", _add_many_keys),
     "key": (KEY, _rotate),
     "key-without-metering": (KEY, _without_metering),
     "key-new": ("/keys/new", Fakes.fill),
@@ -151,6 +159,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "playground-viewer": ("/playground", _become_viewer),
     "usage": ("/usage", Fakes.fill),
     "usage-by-member": ("/usage?by=member&period=90", Fakes.fill),
+    "usage-by-many-keys": ("/usage?by=key", _add_many_keys),
     "usage-none": ("/usage", _nothing),
     "usage-wrong-dates": ("/usage?period=custom&from=2026-02-02&to=2026-01-01", Fakes.fill),
     "usage-without-metering": ("/usage", _without_metering),

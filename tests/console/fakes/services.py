@@ -1,6 +1,7 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -96,6 +97,15 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
                 setattr(made.key, field, value)
         self.keys.append(made)
         return made
+
+    def add_many_keys(self, count: int) -> None:
+        """Gives the account further keys, all of which were used on the same day."""
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for number in range(count):
+            made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
+            row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
+            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key.key_id, 1_000_000 + number, 1_000
+            self.rows.append(row)
 
     def fill(self) -> None:
         """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
@@ -386,10 +396,29 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         return pb.AccountServiceRevokeKeyResponse(key=found)
 
     def ListKeys(self, request: Any) -> Any:
-        return pb.AccountServiceListKeysResponse(keys=self.keys)
+        found = [each for each in self.keys if request.search.lower() in each.key.name.lower()]
+        if request.only_active:
+            found = [each for each in found if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
+        if request.only_own:
+            found = [each for each in found if each.created_by == "user_1"]
+        start = int(request.page_token or 0)
+        end = start + (request.page_size or len(found) or 1)
+        return pb.AccountServiceListKeysResponse(
+            keys=found[start:end],
+            next_page_token=str(end) if end < len(found) else "",
+            previous_page_token=str(max(0, start - request.page_size)) if start else "",
+            also_keys=[each for each in self.keys if each.key.key_id in request.also_key_ids],
+        )
 
     def IdentifyKey(self, request: Any) -> Any:
-        return pb.IdentifyKeyResponse(key=self.find(request.key_id))
+        found = self.find(request.key_id)
+        by_id = {each.key.key_id: each for each in self.keys}
+        successors = [each for each in self.keys if each.replaces_key_id == request.key_id]
+        return pb.IdentifyKeyResponse(
+            key=found,
+            replaced=by_id.get(found.replaces_key_id),
+            replaced_by=successors[0] if successors else None,
+        )
 
     def ListMembers(self, request: Any) -> Any:
         second = pb.User(user_id="user_2", name="Charles Babbage", email="charles@example.ca")
@@ -430,13 +459,47 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         return metering_pb2.GetBalanceResponse(balance=self.balance)
 
     def ListUsage(self, request: Any) -> Any:
-        return metering_pb2.ListUsageResponse(rows=self.rows)
+        return usage_of(self.rows, request)
 
     def ListModels(self, request: Any) -> Any:
         names = ("auto", "mezzo", "forte", "fortissimo")
         return router_pb2.ListModelsResponse(
             models=[router_pb2.Model(model_id=name, is_bundled=name in self.bundled_classes) for name in names]
         )
+
+
+def usage_of(
+    rows: Iterable[metering_pb2.UsageRow], request: metering_pb2.ListUsageRequest
+) -> metering_pb2.ListUsageResponse:
+    """Adds up rows by time, key and class, as metering does."""
+    sums: dict[tuple[int, str, str], metering_pb2.UsageRow] = {}
+    for row in rows:
+        if request.key_ids and row.key_id not in request.key_ids:
+            continue
+        is_whole = request.bucket == metering_pb2.USAGE_BUCKET_PERIOD
+        start = request.start_time if is_whole else row.start_time
+        key_id, class_id = row.key_id if request.group_by_key else "", row.class_id if request.group_by_class else ""
+        added = sums.setdefault(
+            (start.seconds, key_id, class_id),
+            metering_pb2.UsageRow(start_time=start, key_id=key_id, class_id=class_id),
+        )
+        _add_usage(added, row)
+    if not request.top_keys:
+        return metering_pb2.ListUsageResponse(rows=[sums[each] for each in sorted(sums)])
+    ranked = sorted(sums.values(), key=lambda row: (-row.cost_nanos, row.key_id))
+    shown, rest = ranked[: request.top_keys], ranked[request.top_keys :]
+    others = metering_pb2.UsageRow(start_time=request.start_time)
+    for row in rest:
+        _add_usage(others, row)
+    return metering_pb2.ListUsageResponse(rows=[*shown, *([others] if rest else [])], other_keys=len(rest))
+
+
+def _add_usage(sums: metering_pb2.UsageRow, row: metering_pb2.UsageRow) -> None:
+    sums.requests += row.requests
+    sums.cost_nanos += row.cost_nanos
+    sums.usage.prompt_tokens += row.usage.prompt_tokens
+    sums.usage.cached_tokens += row.usage.cached_tokens
+    sums.usage.completion_tokens += row.usage.completion_tokens
 
 
 def not_answering() -> LegatoError:

@@ -110,3 +110,27 @@ async def test_usage_of_no_time_is_refused(channel: grpc.aio.Channel, request_: 
     with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
         await stub.ListUsage(request_)
     assert refusal.value.reason is Reason.REQUEST_INVALID
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bucket": pb.USAGE_BUCKET_DAY},
+        {"group_by_key": False},
+        {"group_by_class": True},
+        {"key_ids": ["key_1"]},
+        {"top_keys": -1},
+        {"top_keys": 1_001},
+    ],
+    ids=str,
+)
+async def test_the_most_expensive_keys_are_told_of_a_whole_period_by_key_alone(
+    channel: grpc.aio.Channel, change: dict[str, Any]
+) -> None:
+    stub: Any = MeteringServiceStub(channel)
+    whole: dict[str, Any] = {"bucket": pb.USAGE_BUCKET_PERIOD, "group_by_key": True, "top_keys": 1}
+    period: dict[str, Any] = {"start_time": Timestamp(), "end_time": Timestamp(seconds=HOUR_S)}
+    assert not (await stub.ListUsage(pb.ListUsageRequest(account_id=ACCOUNT, **period, **whole))).rows
+    with pytest.raises(LegatoError) as refusal, errors_of("Metering"):
+        await stub.ListUsage(pb.ListUsageRequest(account_id=ACCOUNT, **period, **(whole | change)))
+    assert (refusal.value.reason, refusal.value.param) == (Reason.REQUEST_INVALID, "top_keys")

@@ -3,7 +3,7 @@
 import pytest
 
 from services.chassis.database.database import Database
-from services.metering import statements, usage_totals
+from services.metering import key_totals, statements, usage_totals
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
@@ -24,7 +24,7 @@ DAYS = DaysQuery(ACCOUNT, *PERIOD, "")
 
 @pytest.fixture(autouse=True)
 def same_time(calendar: Calendar, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (usage_totals, statements):
+    for module in (key_totals, usage_totals, statements):
         monkeypatch.setattr(module, "read_now_us", lambda connection: calendar.now_us)
 
 

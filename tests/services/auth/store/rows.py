@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -20,12 +21,17 @@ def add_account(connection: sa.Connection, account: Account = ACCOUNT) -> Accoun
 
 
 def add_key(
-    connection: sa.Connection, peppers: Peppers, account_id: str = ACCOUNT.account_id, at_us: int = 2_000
+    connection: sa.Connection,
+    peppers: Peppers,
+    account_id: str = ACCOUNT.account_id,
+    at_us: int = 2_000,
+    **others: Any,
 ) -> Key:
     secret = keys.mint()
     key = Key(
         secret.key_id, account_id, "laptop", (Scope.INFERENCE, Scope.MODELS), at_us, at_us + 10, None, pepper_version=1
     )
+    key = replace(key, **others)
     assert stored_keys.add_key(connection, key, peppers.digest(secret))
     return key
 

@@ -9,6 +9,7 @@ from services.auth.keys import Peppers
 from services.auth.records import Changes, Key, KeyLimits, PepperUse, Position, Scope
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
+from services.auth.store.keys import KeyChoice
 from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
 
@@ -44,6 +45,47 @@ def test_list_of_keys_holds_those_of_the_account_alone(writing: sa.Connection, p
     assert stored_keys.list_keys(writing, ACCOUNT.account_id, None, 10) == mine
     assert stored_keys.list_keys(writing, ACCOUNT.account_id, Position(1, mine[0].key_id), 1) == mine[1:2]
     assert stored_keys.list_keys(writing, "acct_other", None, 10) is None
+
+
+def test_keys_are_found_by_a_part_of_their_name_or_the_beginning_of_their_id(
+    writing: sa.Connection, peppers: Peppers
+) -> None:
+    add_account(writing)
+    names = ("Nightly build", "100%_sure!", "build", "Laptop")
+    made = {name: add_key(writing, peppers, at_us=at_us, name=name) for at_us, name in enumerate(names)}
+
+    def found(search: str) -> list[str]:
+        listed = stored_keys.list_keys(writing, ACCOUNT.account_id, None, 10, KeyChoice(search=search))
+        return [key.name for key in listed or ()]
+
+    assert found("BUILD") == ["Nightly build", "build"]
+    # What LIKE has a meaning for is searched for as it is.
+    for part in ("0%", "%_", "!", "_sure"):
+        assert found(part) == ["100%_sure!"], part
+    assert found(made["Laptop"].key_id[:-1].upper()) == ["Laptop"]
+    assert found("absent") == []
+
+
+def test_keys_are_listed_from_either_end_and_by_state_and_maker(writing: sa.Connection, peppers: Peppers) -> None:
+    add_account(writing)
+    plain, revoked, expired, own = (
+        add_key(writing, peppers, at_us=1, expires_at_us=None),
+        add_key(writing, peppers, at_us=2, expires_at_us=None),
+        add_key(writing, peppers, at_us=3, expires_at_us=50),
+        add_key(writing, peppers, at_us=4, expires_at_us=None, created_by="user_a"),
+    )
+    stored_keys.change_key(writing, revoked.key_id, partial(replace, revoked_at_us=9))
+
+    def listed(choice: KeyChoice, after: Key | None = None) -> list[str]:
+        position = Position(after.created_at_us, after.key_id) if after else None
+        found = stored_keys.list_keys(writing, ACCOUNT.account_id, position, 10, choice)
+        return [key.key_id for key in found or ()]
+
+    assert listed(KeyChoice(newest_first=True)) == [each.key_id for each in (own, expired, revoked, plain)]
+    assert listed(KeyChoice(newest_first=True), own) == [each.key_id for each in (expired, revoked, plain)]
+    assert listed(KeyChoice(active_at_us=50)) == [plain.key_id, own.key_id]
+    assert listed(KeyChoice(active_at_us=49)) == [plain.key_id, expired.key_id, own.key_id]
+    assert listed(KeyChoice(created_by="user_a")) == [own.key_id]
 
 
 def test_limits_of_a_key_stand_before_those_of_its_account(writing: sa.Connection, peppers: Peppers) -> None:

@@ -1,5 +1,7 @@
 """What members of an account may do, and what they may not."""
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -14,7 +16,8 @@ from tests.support.fakes import FakeClock
 
 
 async def create_key(console: Console, account_id: str, token: bytes, **given: object) -> pb.AccountKey:
-    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="laptop", **given)  # type: ignore[arg-type]
+    fields: Any = {"name": "laptop", **given}
+    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, **fields)
     return (await console.call(console.account.CreateKey, request, token)).key  # type: ignore[no-any-return]
 
 
@@ -88,6 +91,54 @@ async def test_members_change_their_own_keys_and_viewers_none(console: Console) 
     assert await console.reason(console.account.InviteMember, invite, member) is Reason.ROLE_MISSING
 
 
+async def test_pages_of_keys_lead_forwards_and_back(console: Console, clock: FakeClock) -> None:
+    account_id = await console.create_account()
+    _, token = await console.signed_in(account_id)
+    made: list[str] = []
+    for number in range(7):
+        clock.advance(1)
+        # The newest is the first.
+        made.insert(0, (await create_key(console, account_id, token, name=f"key {number}")).key.key_id)
+
+    async def page(page_token: str, **others: Any) -> pb.AccountServiceListKeysResponse:
+        request = pb.AccountServiceListKeysRequest(
+            account_id=account_id, page_size=3, page_token=page_token, newest_first=True, **others
+        )
+        listed: pb.AccountServiceListKeysResponse = await console.call(console.account.ListKeys, request, token)
+        return listed
+
+    def ids(listed: pb.AccountServiceListKeysResponse) -> list[str]:
+        return [each.key.key_id for each in listed.keys]
+
+    first = await page("")
+    second = await page(first.next_page_token)
+    third = await page(second.next_page_token)
+    assert [ids(first), ids(second), ids(third)] == [made[:3], made[3:6], made[6:]]
+    assert (first.previous_page_token, third.next_page_token) == ("", "")
+    back = await page(third.previous_page_token)
+    assert ids(back) == ids(second)
+    assert ids(await page(back.next_page_token)) == ids(third)
+    again = await page(back.previous_page_token)
+    assert (ids(again), again.previous_page_token) == (ids(first), "")
+    found = await page("", search="KEY 4", also_key_ids=[made[0], made[6], "key_0000000000000000"])
+    assert ids(found) == [made[2]]
+    assert {each.key.name for each in found.also_keys} == {"key 0", "key 6"}
+    for page_token in ("~", "~x", "~~" + first.next_page_token):
+        request = pb.AccountServiceListKeysRequest(account_id=account_id, page_token=page_token)
+        expected = None if page_token == "~" else Reason.REQUEST_INVALID
+        assert await console.reason(console.account.ListKeys, request, token) is expected, page_token
+    too_long = pb.AccountServiceListKeysRequest(account_id=account_id, search="x" * 101)
+    assert await console.reason(console.account.ListKeys, too_long, token) is Reason.REQUEST_INVALID
+
+
+async def test_keys_of_other_accounts_are_named_to_nobody(console: Console) -> None:
+    account_id, other_id = [await console.create_account() for _ in range(2)]
+    (_, token), (_, other) = [await console.signed_in(each) for each in (account_id, other_id)]
+    theirs = await create_key(console, other_id, other)
+    request = pb.AccountServiceListKeysRequest(account_id=account_id, also_key_ids=[theirs.key.key_id])
+    assert not (await console.call(console.account.ListKeys, request, token)).also_keys
+
+
 async def test_a_form_that_is_sent_twice_creates_one_key(console: Console) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
@@ -115,7 +166,14 @@ async def test_a_rotated_key_names_the_one_it_replaces_and_is_like_it(console: C
     assert (list(after.key.scopes), after.key.requests_per_minute) == ([auth_pb2.SCOPE_USAGE], 7)
     assert after.key.allowed_classes == allowance
     identify = pb.IdentifyKeyRequest(account_id=account_id, key_id=before.key.key_id)
-    found = (await console.call(console.account.IdentifyKey, identify, token)).key
+    identified = await console.call(console.account.IdentifyKey, identify, token)
+    found = identified.key
+    assert identified.replaced_by.key.key_id == after.key.key_id
+    assert not identified.HasField("replaced")
+    identify.key_id = after.key.key_id
+    identified = await console.call(console.account.IdentifyKey, identify, token)
+    assert identified.replaced.key.key_id == before.key.key_id
+    assert not identified.HasField("replaced_by")
     assert found.key.state == auth_pb2.KEY_STATE_ACTIVE
 
 

@@ -1,0 +1,196 @@
+"""Kept sums by key, compared with the counters themselves while charges, also late ones, are booked."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.metering import key_totals
+from services.metering.batch import Writer
+from services.metering.key_totals import BuildLocks, KeyTotals, TopKeys
+from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.reports import UsageReportQuery, list_top_keys
+from services.metering.store import ledger_days
+from services.metering.store import reports as stored_reports
+from services.metering.store.ledger_days import KeySums
+from services.metering.usage_totals import UsageTotals
+from tests.services.metering.samples import ACCOUNT, ask, grant
+from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
+from tests.services.metering.test_usage_totals import book, same_time
+
+__all__ = ["calendar", "hasty", "same_time"]
+
+PERIOD = (FIRST_US - DAY_US, FIRST_US + 400 * DAY_US)
+
+
+@dataclass
+class Reports:
+    database: Database
+    totals: KeyTotals
+
+    def keys(self, start_us: int, end_us: int, *key_ids: str) -> dict[str, KeySums]:
+        with self.database.transaction(writes=False) as connection:
+            return self.totals.read_keys(connection, ACCOUNT, start_us, end_us, key_ids)
+
+    def top(self, start_us: int, end_us: int, most: int) -> TopKeys:
+        with self.database.transaction(writes=False) as connection:
+            return self.totals.read_top(connection, ACCOUNT, start_us, end_us, most)
+
+    def counted(self, start_us: int, end_us: int) -> dict[str, KeySums]:
+        """What the counters say."""
+        with self.database.transaction(writes=False) as connection:
+            return ledger_days.read_key_sums(connection, ACCOUNT, start_us, end_us)
+
+
+@pytest.fixture
+def found(database: Database) -> Reports:
+    return Reports(database, KeyTotals())
+
+
+def total_of(sums: dict[str, KeySums]) -> KeySums:
+    return KeySums(*map(sum, zip(*sums.values(), strict=True)))
+
+
+async def test_sums_by_key_are_those_of_the_counters_whenever_they_were_read(
+    found: Reports, hasty: Writer, calendar: Calendar
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 14):
+        await book(hasty, calendar, number)
+        periods = [
+            PERIOD,
+            (FIRST_US + number * HOUR_US, PERIOD[1]),
+            # Over: it is extended no more.
+            (FIRST_US, FIRST_US + 20 * HOUR_US),
+            (calendar.now_us - calendar.now_us % HOUR_US, PERIOD[1]),
+        ]
+        for start_us, end_us in periods:
+            expected = found.counted(start_us, end_us)
+            assert found.keys(start_us, end_us) == expected
+            assert found.keys(start_us, end_us, "key_1", "key_none") == {
+                key_id: sums for key_id, sums in expected.items() if key_id == "key_1"
+            }
+    assert len(found.counted(*PERIOD)) == 3
+
+
+async def test_the_keys_with_the_highest_costs_come_first_and_the_others_are_one_sum(
+    found: Reports, hasty: Writer, calendar: Calendar
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 10):
+        await book(hasty, calendar, number)
+        counted = found.counted(*PERIOD)
+        ranked = sorted(counted.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
+        for most in (1, 2, 3, 4):
+            top = found.top(*PERIOD, most)
+            assert top.keys == ranked[:most]
+            assert top.other_keys == len(ranked[most:])
+            rest = dict(ranked[most:])
+            assert top.others == (total_of(rest) if rest else KeySums(0, 0, 0, 0, 0))
+
+
+async def test_the_others_are_the_last_row_of_a_report(database: Database, hasty: Writer, calendar: Calendar) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 5):
+        await book(hasty, calendar, number)
+    query = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, top_keys=1)
+    report = await list_top_keys(database, query, UsageTotals())
+    assert [bool(row.key_id) for row in report.rows] == [True, False]
+    assert report.other_keys == 2
+    assert sum(row.requests for row in report.rows) == 4
+    everything = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, top_keys=3)
+    report = await list_top_keys(database, everything, UsageTotals())
+    assert (len(report.rows), report.other_keys) == (3, 0)
+
+
+async def test_a_past_hour_is_added_up_once_also_for_a_period_that_begins_a_day_later(
+    found: Reports, hasty: Writer, calendar: Calendar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 9):
+        await book(hasty, calendar, number)
+    read, spans = ledger_days.read_key_sums, []
+
+    def note(connection: object, account_id: str, start_us: int, end_us: int, *rest: object) -> object:
+        spans.append((start_us, end_us))
+        return read(connection, account_id, start_us, end_us, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(key_totals, "read_key_sums", note)
+    found.keys(*PERIOD)
+    over_us = calendar.now_us - calendar.now_us % HOUR_US - HOUR_US
+    assert spans == [(PERIOD[0], over_us), (over_us, PERIOD[1])]
+    spans.clear()
+    found.top(*PERIOD, 2)
+    assert spans == []
+    found.keys(*PERIOD)
+    assert spans == [(over_us, PERIOD[1])]
+    spans.clear()
+    later = (PERIOD[0] + DAY_US, PERIOD[1])
+    assert found.keys(*later) == found.counted(*later)
+    assert spans == [(PERIOD[0], later[0]), (over_us, PERIOD[1])]
+    spans.clear()
+    earlier = (later[0] - 3 * HOUR_US, PERIOD[1])
+    assert found.keys(*earlier) == found.counted(*earlier)
+    assert spans == [(earlier[0], later[0]), (over_us, PERIOD[1])]
+
+
+async def test_periods_that_were_not_looked_at_for_long_are_forgotten(
+    database: Database, hasty: Writer, calendar: Calendar
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 5):
+        await book(hasty, calendar, number)
+    found = Reports(database, KeyTotals(kept_most=5))
+    for days in (0, 10, 20):
+        period = (PERIOD[0] - days * DAY_US, PERIOD[1])
+        assert found.keys(*period) == found.counted(*period)
+    assert [each.start_us for each in found.totals._kept] == [PERIOD[0] - 20 * DAY_US]
+
+
+async def test_whoever_would_add_up_the_same_is_told_to_come_back(
+    database: Database, hasty: Writer, calendar: Calendar
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    await book(hasty, calendar, 1)
+    locks = BuildLocks(wait_s=0.0)
+    found = Reports(database, KeyTotals(locks=locks))
+    building: threading.Lock = locks.acquire(ACCOUNT)
+    with pytest.raises(LegatoError) as refused:
+        found.keys(*PERIOD)
+    assert refused.value.reason is Reason.UNAVAILABLE
+    building.release()
+    assert found.keys(*PERIOD) == found.counted(*PERIOD)
+
+
+async def test_counters_of_few_keys_among_many_are_looked_up_one_by_one(
+    database: Database, hasty: Writer, calendar: Calendar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 9):
+        await book(hasty, calendar, number)
+
+    def read(*key_ids: str) -> list[tuple[object, ...]]:
+        with database.transaction(writes=False) as connection:
+            return stored_reports.read_usage(
+                connection,
+                ACCOUNT,
+                *PERIOD,
+                bucket_us=DAY_US,
+                offsets=((0, 0),),
+                by_key=True,
+                by_class=True,
+                rows_most=100,
+                key_ids=key_ids,
+            )
+
+    with database.transaction(writes=False) as connection:
+        assert stored_reports._hours_to_look_up(connection, ACCOUNT, *PERIOD, 1) is None
+    expected = [row for row in read() if row[1] in ("key_0", "key_2")]
+    assert read("key_0", "key_2", "key_none") == expected
+    monkeypatch.setattr(stored_reports, "_ROWS_A_LOOKUP", 0)
+    with database.transaction(writes=False) as connection:
+        assert stored_reports._hours_to_look_up(connection, ACCOUNT, *PERIOD, 1) is not None
+    assert read("key_0", "key_2", "key_none") == expected
+    assert len(expected) > 2
