@@ -38,6 +38,8 @@ TESTS = Path(__file__).parent
 LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
 BROWSER_FOLDER = TESTS / "console" / "browser"
+# Workers take over the last tests of each other. With these among them, each would import the clients of the vendors.
+VENDORS_FOLDER = TESTS / "support" / "upstreams"
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
     "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
@@ -66,7 +68,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LANES.index(item.stash[LANE]))
+    items.sort(key=lambda item: (LANES.index(item.stash[LANE]), not item.path.is_relative_to(VENDORS_FOLDER)))
 
 
 def _lane_of(item: pytest.Item) -> str:

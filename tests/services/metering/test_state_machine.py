@@ -74,14 +74,14 @@ def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_
 FreshReplicas = Callable[[], AbstractContextManager[Replicas]]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshReplicas:
+@pytest.fixture
+def fresh_replicas(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> FreshReplicas:
     """Each time on another database, which is empty."""
     numbers = count(1)
 
     @contextmanager
     def open_replicas() -> Iterator[Replicas]:
-        if request.param == "sqlite":
+        if database_kind == "sqlite":
             url = migrated_sqlite(tmp_path / f"{next(numbers)}.db", "metering", MIGRATIONS)
             with closing(Replicas(url)) as replicas:
                 yield replicas

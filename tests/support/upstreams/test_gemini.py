@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,13 @@ async def client(upstream: GeminiUpstream) -> AsyncIterator[genai.Client]:
     from google import genai
     from google.genai import types
 
-    options = types.HttpOptions(base_url=upstream.base_url)
+    # Without the certificates of all authorities, which take long to load.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    options = types.HttpOptions(
+        base_url=upstream.base_url,
+        client_args={"verify": context},
+        async_client_args={"verify": context, "ssl": context},
+    )
     client = genai.Client(api_key="secret", http_options=options)
     yield client
     await client.aio.aclose()
