@@ -2,10 +2,10 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do. Who has none left
-# takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
+# Tests of the service mostly wait, for processes to start and for time to pass; unit tests seldom do, and each further
+# process imports all of them. Who has none left takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
 TEST_PROCESSES ?= 4
-CHECK_PROCESSES ?= 4
+CHECK_PROCESSES ?= 3
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
