@@ -2,12 +2,12 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of the service mostly wait, for processes to start and for time to pass; unit tests never do. Who has none left
-# takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
+# Tests of the service mostly wait, for processes to start and for time to pass; unit tests seldom do, and each further
+# process imports all of them. Who has none left takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
 TEST_PROCESSES ?= 4
-CHECK_PROCESSES ?= 4
+CHECK_PROCESSES ?= 3
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
-COVERAGE := --cov --cov-report= --cov-fail-under=0
+MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
 # Compiled bytecode is kept in one place, whatever the environment says: every test of the whole service starts
 # processes, and without it each of them compiles its libraries anew.
@@ -104,17 +104,18 @@ test: .venv/dev ## Run lint and all tests, and check the coverage; the tests sta
 # Compiles whatever the tests import, before four processes would each do it for themselves.
 .venv/compiled: .venv/dev
 	@echo "Compiling what the tests import ..."
-	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
+	@$(MEASURED_PYTEST) -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
 	@touch $@
 
 .PHONY: all-tests
 all-tests: .venv/compiled
 	@echo "Tests ..."
 	@$(BIN)/coverage erase
-	@$(BIN)/pytest -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal $(COVERAGE) || { [ $$? -eq 1 ] && \
+	@$(MEASURED_PYTEST) -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal || { [ $$? -eq 1 ] && \
 	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
-	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(COVERAGE) --cov-append; }
+	  $(MEASURED_PYTEST) -q --last-failed --last-failed-no-failures none; }
 	@echo "Coverage ..."
+	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
 	@tail -n 1 .venv/coverage.txt
 

@@ -20,7 +20,6 @@ import sqlalchemy
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
-from tests.support.coverage import Coverage
 from tests.support.fakes import FakeClock
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import MigratedPostgres
@@ -38,33 +37,21 @@ TESTS = Path(__file__).parent
 # The slowest first, so that no worker is left alone with them at the end.
 LANES = ("service", "stores", "rpc", "unit")
 SERVICE_FOLDERS = frozenset({"bench", "campaigns", "deploy", "e2e", "examples"})
-UNTRACED_FOLDERS = SERVICE_FOLDERS | {"contracts", "support"}
 BROWSER_FOLDER = TESTS / "console" / "browser"
+# Workers take over the last tests of each other. With these among them, each would import the clients of the vendors.
+VENDORS_FOLDER = TESTS / "support" / "upstreams"
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
     "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
-COVERAGE = pytest.StashKey[Coverage]()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    session.stash[COVERAGE] = Coverage(session.config)
-    session.stash[COVERAGE].begin_collection()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Modules and tests stay; the garbage collector need not visit them again.
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    item.session.stash[COVERAGE].measure(on=_is_worth_tracing(item))
-    return (yield)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -81,18 +68,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LANES.index(item.stash[LANE]))
-
-
-def _is_worth_tracing(item: pytest.Item) -> bool:
-    """Decides if a test's lines are worth the time: traced, Python runs at less than half its speed.
-
-    Tests of the service run the product in other processes, which are not traced. What ran on SQLite need not be traced
-    once more on PostgreSQL; an example of Hypothesis runs the lines of the others, and each line of Hypothesis itself.
-    """
-    has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    is_repeated = has_examples or _is_on_postgresql(item) or item.get_closest_marker("untraced")
-    return item.path.relative_to(TESTS).parts[0] not in UNTRACED_FOLDERS and not is_repeated
+    items.sort(key=lambda item: (LANES.index(item.stash[LANE]), not item.path.is_relative_to(VENDORS_FOLDER)))
 
 
 def _lane_of(item: pytest.Item) -> str:

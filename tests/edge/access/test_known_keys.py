@@ -242,7 +242,6 @@ def test_uses_are_told_in_portions_and_again_where_they_were_not_heard(cache: Pr
     assert set(cache.pop_used_keys(10)) == {"key_a", "key_b", "key_c"}
 
 
-@pytest.mark.untraced
 def test_memory_is_bounded_and_the_oldest_goes_first(cache: PrincipalCache, clock: FakeClock) -> None:
     one = principal()
     for number in range(MOST_CACHED_PRINCIPALS + 1):

@@ -73,7 +73,6 @@ def test_zero_sets_no_limit() -> None:
     assert count_until_refused(wrong_key_limiter(FakeClock(), per_minute=0), "203.0.113.7") == 1000
 
 
-@pytest.mark.untraced
 def test_many_addresses_take_little_room() -> None:
     """A client of many addresses must not fill our memory with them."""
     clock = FakeClock()

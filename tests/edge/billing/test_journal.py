@@ -266,7 +266,6 @@ _STEPS = st.sampled_from(
 )
 
 
-@pytest.mark.untraced
 @given(st.lists(st.tuples(_STEPS, st.integers(0, 99)), max_size=60))
 def test_next_process_finds_exactly_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[Callable[[Story, int], None], int]]

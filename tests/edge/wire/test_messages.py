@@ -38,7 +38,6 @@ def openings_of(value: object) -> int:
     return 0 if inner is None else 1 + sum(map(openings_of, inner))
 
 
-@pytest.mark.untraced
 @given(VALUES)
 async def test_values_are_counted_and_what_stands_in_strings_is_not(value: object) -> None:
     text_json, most = json.dumps(value).encode(), max(commas_of(value), openings_of(value))

@@ -143,7 +143,6 @@ class Play:
         return self._clock.elapsed_s() >= LEARNT_S
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("multiple", [1.5, 10.0])
 def test_goodput_stays_and_waiting_is_bounded_under_overload(multiple: float) -> None:
     played = Play().run({"key": multiple * CAPACITY_PER_S})
@@ -158,7 +157,6 @@ def test_goodput_stays_where_answers_take_long() -> None:
     assert played.wait_p99_s < 10.0
 
 
-@pytest.mark.untraced
 def test_overload_from_the_first_moment_does_not_become_usual_where_answers_of_all_sizes_come_whole() -> None:
     """Each of them is known only after some samples, most of which have queued already."""
     capacity_per_s = SLOTS / Whole.MEAN_S
@@ -167,19 +165,16 @@ def test_overload_from_the_first_moment_does_not_become_usual_where_answers_of_a
     assert played.wait_p99_s < 30.0
 
 
-@pytest.mark.untraced
 def test_nobody_is_refused_below_the_capacity() -> None:
     played = Play().run({"key": 0.8 * CAPACITY_PER_S})
     assert not played.refused
 
 
-@pytest.mark.untraced
 def test_without_the_gate_waiting_has_no_bound() -> None:
     """Shows that the play can tell."""
     assert Play(tolerated_s=0).run({"key": 3 * CAPACITY_PER_S}).wait_p99_s > 10
 
 
-@pytest.mark.untraced
 def test_polite_keys_are_served_beside_a_greedy_one() -> None:
     polite = {f"polite {number}": 0.03 * CAPACITY_PER_S for number in range(10)}
     played = Play().run({"greedy": 2.7 * CAPACITY_PER_S, **polite})

@@ -28,7 +28,11 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 @pytest.fixture
 async def client(upstream: Upstream) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(api_key="secret", base_url=upstream.base_url, max_retries=0) as client:
+    # Without the certificates of all authorities, which take long to load.
+    http = openai.DefaultAsyncHttpxClient(verify=False)
+    async with openai.AsyncOpenAI(
+        api_key="secret", base_url=upstream.base_url, max_retries=0, http_client=http
+    ) as client:
         yield client
 
 

@@ -3,7 +3,6 @@
 import contextlib
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +33,6 @@ operations: st.SearchStrategy[Operation[Any]] = st.one_of(
 steps = st.lists(st.tuples(operations, st.sampled_from([0, 1, LIFE_US, LIFE_US + 1])), max_size=30)
 
 
-@pytest.mark.untraced
 @given(st.integers(0, 500), steps)
 def test_books_agree_whatever_comes_in_whichever_order(
     balance_nanos: int, story: list[tuple[Operation[Any], int]]

@@ -48,7 +48,6 @@ class Impatient(Machine):
         raise Caught(violation)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "patch",
     [pytest.param(patch, id=name, marks=[pytest.mark.long] * (name in RARE)) for name, patch in PATCHES.items()],

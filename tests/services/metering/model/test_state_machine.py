@@ -55,7 +55,6 @@ def operations_on(request: Named) -> Iterator[Operation[Any]]:
     yield Sweep(*request)
 
 
-@pytest.mark.untraced
 def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_again(database_url: str) -> None:
     with closing(Replicas(database_url)) as replicas:
         for bring_about in STATES.values():
@@ -75,14 +74,14 @@ def test_every_operation_has_its_answer_in_every_state_and_the_same_if_it_comes_
 FreshReplicas = Callable[[], AbstractContextManager[Replicas]]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshReplicas:
+@pytest.fixture
+def fresh_replicas(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> FreshReplicas:
     """Each time on another database, which is empty."""
     numbers = count(1)
 
     @contextmanager
     def open_replicas() -> Iterator[Replicas]:
-        if request.param == "sqlite":
+        if database_kind == "sqlite":
             url = migrated_sqlite(tmp_path / f"{next(numbers)}.db", "metering", MIGRATIONS)
             with closing(Replicas(url)) as replicas:
                 yield replicas
@@ -94,7 +93,6 @@ def fresh_replicas(request: pytest.FixtureRequest, tmp_path: Path) -> FreshRepli
     return open_replicas
 
 
-@pytest.mark.untraced
 def test_whatever_comes_in_whichever_order_the_books_are_those_of_the_model(fresh_replicas: FreshReplicas) -> None:
     for first in range(FIRST_STORY, FIRST_STORY + max(1, STEPS // STORY_STEPS), STORIES_A_DATABASE):
         tell_stories(range(first, first + STORIES_A_DATABASE), fresh_replicas)

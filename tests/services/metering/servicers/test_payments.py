@@ -78,7 +78,6 @@ def entries_of(database: Database, account_id: str) -> list[Entry]:
 changes = st.lists(st.one_of(st.integers(1, PAID_NANOS), st.integers(-3, -1)), max_size=6)
 
 
-@pytest.mark.untraced
 @pytest.mark.hypothesis
 def test_states_in_any_order_and_number_lose_nothing_and_double_nothing(database: Database, prices: Prices) -> None:
     tell_states(database, prices)

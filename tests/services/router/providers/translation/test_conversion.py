@@ -75,7 +75,6 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("provider", "prompt"),
     [
@@ -100,8 +99,6 @@ async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int
     assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
 
 
-@pytest.mark.untraced
-@pytest.mark.untraced
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
     call = make_call("model", msgspec.json.encode(PROMPTS["calls"] * 2), max_tokens=10)
