@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.service import Up
+from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage
-from tests.console.browser.test_accessibility import assert_accessible
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
 

@@ -12,8 +12,8 @@ from console.web.assets import Assets
 from edge.billing import hold
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import usage_pb2
+from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.browser.test_accessibility import assert_accessible
 from tests.console.fake_services import PLAYGROUND_TOKEN
 from tests.console.harness import API_URL, ConsoleHarness
 
