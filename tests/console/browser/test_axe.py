@@ -52,3 +52,17 @@ def test_a_part_of_the_frame_is_looked_at_again_where_its_colours_differ(blank: 
     show(blank, ROW, f"<style>p {{ color: #eee }}</style>{brand}")
     with pytest.raises(AssertionError, match="color-contrast"):
         assert_accessible(blank)
+
+
+def test_what_only_a_phone_hides_is_found(blank: Page) -> None:
+    words = "<style>@media (max-width: 50rem) { span { display: none } }</style>"
+    show(blank, LINK.replace("Next", "<span>Next</span>"), words)
+    with pytest.raises(AssertionError, match=r"dark.*link-name"):
+        assert_accessible(blank)
+
+
+def test_what_only_the_dark_theme_shows_badly_is_found(blank: Page) -> None:
+    faint = "<style>@media (prefers-color-scheme: dark) { li { color: #eee } }</style>"
+    show(blank, ROW, faint)
+    with pytest.raises(AssertionError, match=r"dark.*color-contrast"):
+        assert_accessible(blank)
