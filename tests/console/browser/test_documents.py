@@ -157,7 +157,7 @@ def test_a_note_and_a_document_are_what_the_preview_of_a_real_service_shows(
     up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ)
     try:
         assert "ready" in json.loads(up.line())
-        page = browser.new_page()
+        page = browser.new_page(reduced_motion="reduce")
         page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(WATCH)
         page.goto(json.loads(up.line())["console"])
