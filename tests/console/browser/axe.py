@@ -1,6 +1,6 @@
 """Has axe look at a page, in both themes and both sizes, at what the page shows and at what it would open.
 
-Every page and state is judged by every rule, both times. axe takes about 3 ms of processor time for an element, mostly
+Every page and state is judged by every rule, both times. axe takes about 2 ms of processor time for an element, mostly
 for the contrast of text, so it is spared what it has seen:
 
 - of elements that look the same, down to their last descendants, and whose ancestors do (cells of a table, bars of a
