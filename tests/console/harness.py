@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import urlencode
 
 import grpc.aio
@@ -57,17 +58,22 @@ class ConsoleHarness:
         self._folder = folder
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        # A busy machine may need longer to read the state of a process than an operator would wait; a process that was
+        # not read changes the page, which is then loaded again.
+        self._patience = mock.patch("console.process_status.READ_WITHIN_S", 60.0)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.origin = f"http://localhost:{self.port}"
 
     def start(self) -> None:
+        self._patience.start()
         self._thread.start()
         assert self._started.wait(60)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(60)
+        self._patience.stop()
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
+from tests.console.browser.axe import DESKTOP, PHONE, bring_axe
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.support.servers.chromium import find_chromium
 
-PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 860}
 # Everything a browser does here is over in a moment; a busy machine may take long.
 PATIENCE_MS = 60_000
 # What a page's policy forbade is kept for the end of the test.
@@ -43,19 +43,34 @@ def launch(play: Playwright, options: Sequence[str] = ()) -> Browser:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Starts a browser for one module. Playwright's synchronous interface keeps an event loop running in this thread:
-    it must end before the next module, whose tests may be asynchronous."""
+    """Starts a browser for this folder. Playwright's synchronous interface keeps an event loop running in this thread:
+    it must end before the tests of other folders, which may be asynchronous."""
     with sync_playwright() as play:
-        started = launch(play)
+        # No script of a test runs for long enough to earn back what V8 would spend on optimizing it.
+        started = launch(play, ["--js-flags=--no-opt"])
         yield started
         started.close()
 
 
+@pytest.fixture(scope="package")
+def visited(browser: Browser, running_console: ConsoleHarness) -> Iterator[Page]:
+    """One page for all states: a context of its own for each would take longer than looking at it."""
+    context = browser.new_context(
+        base_url=running_console.origin, timezone_id="UTC", locale="en-CA", reduced_motion="reduce"
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(WATCH)
+    bring_axe(context)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
 def open_page(browser: Browser, console: ConsoleHarness) -> Iterator[OpenPage]:
-    """Opens pages, signed in unless told otherwise; at the end none of them may have met its own policy or an error."""
+    """Opens pages, signed in and without animations unless told otherwise; at the end none of them may have met its own
+    policy or an error."""
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
     errors: list[str] = []
@@ -63,9 +78,9 @@ def open_page(browser: Browser, console: ConsoleHarness) -> Iterator[OpenPage]:
     def open_one(path: str, *, signed_in: bool = True, phone: bool = False, dark: bool = False, **options: Any) -> Page:
         context = browser.new_context(
             base_url=console.origin,
-            viewport=PHONE if phone else DESKTOP,  # type: ignore[arg-type]
+            viewport=PHONE if phone else DESKTOP,
             color_scheme="dark" if dark else "light",
-            **options,
+            **{"reduced_motion": "reduce", **options},
         )
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)

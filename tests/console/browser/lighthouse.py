@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
-from tests.console.browser.conftest import launch
+from tests.console.browser.conftest import launch, session_cookie
 from tests.console.browser.pages import OPERATOR_STATES, STATES
-from tests.console.harness import COOKIE, ConsoleHarness
+from tests.console.harness import ConsoleHarness
 
 COMMAND: Final = Path(__file__).parents[3] / "build/lighthouse/node_modules/lighthouse/cli/index.js"
 CATEGORIES: Final = ("performance", "accessibility", "best-practices")
@@ -30,12 +30,20 @@ def main(names: list[str]) -> None:
         console = ConsoleHarness(Path(folder))
         console.start()
         browser = launch(play, [f"--remote-debugging-port={port}"])
+        _sign_in(browser, console)
         sys.stdout.write("| Page | Performance | Accessibility | Best practices | Blocking time | Layout shift |\n")
         sys.stdout.write("|---|---|---|---|---|---|\n")
         for name in names or _every_page():
             _show(name, _judge(console, port, name))
         browser.close()
         console.stop()
+
+
+def _sign_in(browser: Browser, console: ConsoleHarness) -> None:
+    """Gives the browser cookies. A header of Lighthouse's own would not do: a page that asks for news goes on when
+    Lighthouse has looked and its headers are gone, and would be led to the sign-in before everything is read."""
+    cookies = [session_cookie(console, SESSION), {"name": "legato-zone", "value": "UTC", "url": console.origin}]
+    browser.new_browser_cdp_session().send("Storage.setCookies", {"cookies": cookies})
 
 
 def _every_page() -> list[str]:
@@ -55,10 +63,9 @@ def _judge(console: ConsoleHarness, port: int, name: str) -> Any:
     console.fakes.is_operator = is_operator
     prepare(console.fakes)
     console.fakes.sessions.add(SESSION)
-    headers = json.dumps({"Cookie": f"{COOKIE}={SESSION}; legato-zone=UTC"})
     options = ["--output=json", "--quiet", f"--port={port}", f"--only-categories={','.join(CATEGORIES)}"]
     run = subprocess.run(
-        ["node", COMMAND, console.origin + path, *options, f"--extra-headers={headers}"],
+        ["node", COMMAND, console.origin + path, *options],
         capture_output=True,
         text=True,
         check=False,
@@ -70,17 +77,26 @@ def _judge(console: ConsoleHarness, port: int, name: str) -> Any:
 
 
 def _show(name: str, report: Any) -> None:
-    scores = [round(100 * (report["categories"][category]["score"] or 0)) for category in CATEGORIES]
     audits = report["audits"]
-    figures = [audits[audit]["displayValue"] for audit in ("total-blocking-time", "cumulative-layout-shift")]
-    sys.stdout.write(f"| {name} | {' | '.join(map(str, [*scores, *figures]))} |\n")
+    scores = [_in_words(report["categories"][category]["score"]) for category in CATEGORIES]
+    figures = [
+        audits[audit].get("displayValue", "not judged") for audit in ("total-blocking-time", "cumulative-layout-shift")
+    ]
+    if report["finalDisplayedUrl"] != report["requestedUrl"]:
+        sys.stderr.write(f"  {name}: leads to {report['finalDisplayedUrl']}\n")
+    sys.stdout.write(f"| {name} | {' | '.join([*scores, *figures])} |\n")
     for category in CATEGORIES:
         for each in report["categories"][category]["auditRefs"]:
             audit = audits[each["id"]]
-            if each["weight"] and audit["score"] is not None and audit["score"] < 1:
-                figure = audit.get("displayValue", audit["score"])
+            if each["weight"] and (audit["score"] or 0) < 1 and audit["scoreDisplayMode"] != "notApplicable":
+                figure = audit.get("errorMessage") or audit.get("displayValue") or audit["score"]
                 sys.stderr.write(f"  {name}: {category}: {audit['title']} ({figure})\n")
     sys.stdout.flush()
+
+
+def _in_words(score: float | None) -> str:
+    """A category has no score if one of its audits could not be made."""
+    return "not judged" if score is None else str(round(100 * score))
 
 
 def _free_port() -> int:

@@ -10,7 +10,8 @@ from typing import Final
 
 from playwright.sync_api import sync_playwright
 
-from tests.console.browser.conftest import DESKTOP, PATIENCE_MS, PHONE, launch
+from tests.console.browser.axe import DESKTOP, PHONE
+from tests.console.browser.conftest import PATIENCE_MS, launch
 from tests.console.browser.pages import NAMES, OPERATOR_NAMES, open_state
 from tests.console.harness import ConsoleHarness
 
@@ -28,7 +29,7 @@ def main(names: list[str]) -> None:
             context = browser.new_context(
                 base_url=console.origin,
                 color_scheme=scheme,  # type: ignore[arg-type]
-                viewport=size,  # type: ignore[arg-type]
+                viewport=size,
                 timezone_id="UTC",
                 locale="en-CA",
             )

@@ -150,7 +150,8 @@ def test_a_form_of_another_origin_changes_nothing(console: ConsoleHarness, open_
 
 
 def test_the_keyboard_reaches_the_pages(console: ConsoleHarness, open_page: OpenPage) -> None:
-    page = open_page("/")
+    # The next page fades in, as it does for most people.
+    page = open_page("/", reduced_motion="no-preference")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("?")

@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.service import Up
+from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage
-from tests.console.browser.test_accessibility import assert_accessible
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
 
@@ -157,7 +157,7 @@ def test_a_note_and_a_document_are_what_the_preview_of_a_real_service_shows(
     up = Up(data, "--welcome", "--console-port", "0", "--json", environ=environ)
     try:
         assert "ready" in json.loads(up.line())
-        page = browser.new_page()
+        page = browser.new_page(reduced_motion="reduce")
         page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(WATCH)
         page.goto(json.loads(up.line())["console"])

@@ -1,34 +1,18 @@
 """The operators' pages in a browser: accessible in every state, and figures that follow while somebody looks."""
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, session_cookie
-from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_STATES
-from tests.console.browser.test_accessibility import assert_accessible
+from tests.console.browser.axe import assert_accessible
+from tests.console.browser.conftest import PATIENCE_MS, OpenPage
+from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_NAMES, open_state
 from tests.console.fakes.operator_services import METRICS
 from tests.console.harness import ConsoleHarness
 
 
-@pytest.fixture(scope="module")
-def visited(browser: Browser, running_console: ConsoleHarness) -> Iterator[Page]:
-    context = browser.new_context(base_url=running_console.origin)
-    context.set_default_timeout(PATIENCE_MS)
-    context.add_cookies([session_cookie(running_console, "the-operator")])
-    context.add_init_script(WATCH)
-    yield context.new_page()
-    context.close()
-
-
-@pytest.mark.parametrize("state", OPERATOR_STATES)
-def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, state: str) -> None:
-    path, prepare = OPERATOR_STATES[state]
-    console.fakes.is_operator = True
-    prepare(console.fakes)
-    console.fakes.sessions.add("the-operator")
-    visited.goto(path)
+@pytest.mark.parametrize("name", OPERATOR_NAMES)
+def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
+    open_state(visited, console, name)
     assert_accessible(visited)
     assert visited.evaluate("window.refusedByPolicy") == []
 

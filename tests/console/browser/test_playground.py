@@ -12,8 +12,8 @@ from console.web.assets import Assets
 from edge.billing import hold
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import usage_pb2
+from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.browser.test_accessibility import assert_accessible
 from tests.console.fakes.services import PLAYGROUND_TOKEN
 from tests.console.harness import API_URL, ConsoleHarness
 
@@ -199,6 +199,29 @@ def test_without_javascript_the_page_says_so_and_shows_a_program(console: Consol
     expect(page.get_by_text("The playground needs JavaScript")).to_be_visible()
     expect(page.get_by_label("Your message")).to_be_hidden()
     expect(page.locator("#snippet-curl")).to_contain_text("/chat/completions")
+
+
+def test_nothing_moves_when_the_script_arrives(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("about:blank", phone=True)
+    held: list[Route] = []
+    script = f"**{Assets().path_of('playground.js')}"
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(script, hold)
+    with page.expect_request(script):
+        page.goto("/playground", wait_until="commit")
+    program, message = page.locator("#snippet-curl"), page.get_by_label("Your message")
+    expect(program).to_contain_text("/chat/completions")
+    expect(message).to_be_hidden()
+    before = program.bounding_box()
+    held.pop().continue_()
+    expect(message).to_be_visible()
+    after = program.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["y"] == before["y"]
 
 
 def test_the_script_is_small() -> None:

@@ -45,7 +45,7 @@ def issuer(console: ConsoleHarness) -> Iterator[None]:
 def test_single_sign_on_goes_to_the_issuer_and_back_to_where_it_began(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
-    page = open_page("/sign-in?next=/keys", signed_in=False, reduced_motion="reduce")
+    page = open_page("/sign-in?next=/keys", signed_in=False)
     page.get_by_role("link", name="Sign in with login.example.ca").click()
     expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)
     page.get_by_role("link", name="Approve").click()
@@ -57,7 +57,7 @@ def test_single_sign_on_goes_to_the_issuer_and_back_to_where_it_began(
 def test_an_identity_is_linked_by_way_of_a_link_that_the_policy_allows(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
-    page = open_page("/security", reduced_motion="reduce")
+    page = open_page("/security")
     page.get_by_role("button", name="Link login.example.ca").click()
     page.get_by_role("link", name="Continue").click()
     expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)

@@ -1,0 +1,68 @@
+"""What axe is spared is only what looks like something that it has looked at."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.console.browser.axe import assert_accessible
+
+PAGE = '<!doctype html><html lang="en"><title>Rows</title><main><h1>Rows</h1>{}<ul>{}</ul></main>'
+ROW = "<li>Black on white</li>"
+FAINT = '<li style="color: #eee">Light grey on white</li>'
+LINK = '<li><a href="/next" style="display: block; padding: 1em">Next</a></li>'
+EMPTY_LINK = LINK.replace("Next", "")
+
+
+@pytest.fixture
+def blank(visited: Page) -> Iterator[Page]:
+    page = visited.context.new_page()
+    yield page
+    page.close()
+
+
+def show(page: Page, rows: str, before: str = "") -> None:
+    page.goto("about:blank")
+    page.set_content(PAGE.format(before, rows))
+
+
+@pytest.mark.parametrize(("right", "wrong", "rule"), [(ROW, FAINT, "color-contrast"), (LINK, EMPTY_LINK, "link-name")])
+def test_one_row_among_many_is_found_if_it_differs(blank: Page, right: str, wrong: str, rule: str) -> None:
+    show(blank, right * 6)
+    assert_accessible(blank)
+    show(blank, right * 3 + wrong + right * 3)
+    with pytest.raises(AssertionError, match=rule):
+        assert_accessible(blank)
+
+
+def test_rows_that_are_all_wrong_are_found(blank: Page) -> None:
+    show(blank, FAINT * 6)
+    with pytest.raises(AssertionError, match="color-contrast"):
+        assert_accessible(blank)
+
+
+def test_a_part_of_the_frame_is_looked_at_again_where_its_colours_differ(blank: Page) -> None:
+    brand = '<p class="brand">Legato</p>'
+    show(blank, ROW, brand)
+    assert_accessible(blank)
+    # The same markup, on something dark.
+    show(blank, ROW, f'<div style="background: #111">{brand}</div>')
+    with pytest.raises(AssertionError, match="color-contrast"):
+        assert_accessible(blank)
+    show(blank, ROW, f"<style>p {{ color: #eee }}</style>{brand}")
+    with pytest.raises(AssertionError, match="color-contrast"):
+        assert_accessible(blank)
+
+
+def test_what_only_a_phone_hides_is_found(blank: Page) -> None:
+    words = "<style>@media (max-width: 50rem) { span { display: none } }</style>"
+    show(blank, LINK.replace("Next", "<span>Next</span>"), words)
+    with pytest.raises(AssertionError, match=r"dark.*link-name"):
+        assert_accessible(blank)
+
+
+def test_what_only_the_dark_theme_shows_badly_is_found(blank: Page) -> None:
+    faint = "<style>@media (prefers-color-scheme: dark) { li { color: #eee } }</style>"
+    show(blank, ROW, faint)
+    with pytest.raises(AssertionError, match=r"dark.*color-contrast"):
+        assert_accessible(blank)
