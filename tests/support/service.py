@@ -22,10 +22,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from click.testing import CliRunner
+
 from cli.commands.accounts import balance_of, create_account
 from cli.commands.keys import create_key
 from cli.commands.usage import list_usage
 from cli.connection import ServiceStubs, call_service, running_services
+from cli.main import legato
 from cli.supervision.data_folder import read_processes
 from cli.supervision.health import HealthProbe
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
@@ -129,10 +132,8 @@ class Service:
         workers: int = 1,
         routers: int = 1,
         routes: str = ROUTES,
-        legato: Sequence[str] | None = None,
     ) -> None:
-        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has;
-        `legato` is a command to use in place of the usual one."""
+        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has."""
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
@@ -150,7 +151,7 @@ class Service:
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
-        self._legato = ["/usr/bin/env", *foreign, *assigned, *(legato or [str(LEGATO)])]
+        self._legato = ["/usr/bin/env", *foreign, *assigned, str(LEGATO)]
         self._workers, self._routers = workers, routers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
@@ -268,10 +269,9 @@ class Service:
             call_service(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
-        """Returns a command's JSON."""
-        command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)
-        assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
+        """Runs a command in this process, since a new one would spend its time on imports; returns its JSON."""
+        done = CliRunner().invoke(legato, [*arguments, "--json", "--data", str(self.data)])
+        assert done.exit_code == 0, f"{arguments}: exit code {done.exit_code}: {done.stderr}"
         return json.loads(done.stdout)
 
     def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> None:
