@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.service import Up
 from tests.e2e.running.test_operator_console import PatientVisitor
-from tests.support.service import wait_until
+from tests.support.service import make_data_folder, wait_until
 from tests.support.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, StripeServer, deliver, sign
 
 # The account of `--welcome` begins with five dollars.
@@ -36,7 +36,7 @@ def test_a_payment_becomes_credit_once_though_payments_are_killed_at_the_worst_m
         "LEGATO_STRIPE_API_URL": stripe.url,
         "LEGATO_FAILPOINTS": str(failpoints),
     }
-    up = Up(socket_folder / "data", "--welcome", "--console-port", "0", "--json", environ=environ)
+    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json", environ=environ)
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
