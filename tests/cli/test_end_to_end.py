@@ -25,7 +25,7 @@ def test_an_account_has_its_credit_from_the_start(running: Up, account_id: str) 
 
 
 def test_command_in_a_process_of_its_own_says_the_same(running: Up, account_id: str) -> None:
-    command = [LEGATO, "accounts", "show", account_id, "--json", "--data", str(running.data)]
+    command = [str(LEGATO), "accounts", "show", account_id, "--json", "--data", str(running.data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout) == running.json("accounts", "show", account_id)
     command[command.index(account_id)] = "acct_nobody"
