@@ -17,6 +17,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
+from services.chassis.database import database
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
@@ -26,6 +27,7 @@ from tests.support.servers.migrated import MigratedPostgres
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
+from tests.support.shared_dialects import SharedDialects
 
 # A busy machine takes longer over an example than the 200 ms of the default. `make properties`
 # tries many more, and others each time.
@@ -105,6 +107,13 @@ def _refuse_to_start(server: object) -> None:
     raise AssertionError(f"a test of the unit lane starts {type(server).__name__}: see _lane_of in tests/conftest.py")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def statements_compiled_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "make_engine", SharedDialects().make_engine)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
     server = Postgres()
@@ -122,9 +131,11 @@ def postgres_url(postgres_server: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def migrated_postgres(postgres_server: Postgres) -> MigratedPostgres:
+def migrated_postgres(postgres_server: Postgres) -> Iterator[MigratedPostgres]:
     """Databases for tests that are not about migrations."""
-    return MigratedPostgres(postgres_server)
+    databases = MigratedPostgres(postgres_server)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -55,6 +55,7 @@ class Up:
             env={**os.environ, **(environ or {})},
         )
         self.stderr: list[str] = []
+        self._address = ""
         self._reader = threading.Thread(target=self._read_stderr, daemon=True)
         self._reader.start()
 
@@ -64,9 +65,10 @@ class Up:
 
     def ready(self) -> str:
         """The base address."""
-        word, _, address = self.line().partition(" ")
-        assert word == "ready", "".join(self.stderr)
-        return address
+        if not self._address:
+            word, _, self._address = self.line().partition(" ")
+            assert word == "ready", "".join(self.stderr)
+        return self._address
 
     def line(self) -> str:
         assert self.process.stdout is not None

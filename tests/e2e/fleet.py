@@ -20,7 +20,7 @@ from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
-from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
+from tests.support.service import ROUTES, WAIT_TIMEOUT_S, make_data_folder, wait_until
 from tests.support.upstreams.openai import Upstream
 
 EDGES = ("edge-1", "edge-2", "edge-3")
@@ -45,6 +45,8 @@ class Fleet:
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         (self._folder / "run").mkdir(mode=0o700)
+        if "LEGATO_DATABASE_URL" not in settings:
+            make_data_folder(self._folder)
         self._meterings = [f"metering-{number + 1}" for number in range(meterings)]
         routes = self._folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=upstream.base_url))

@@ -136,6 +136,7 @@ class FaultProxy:
         self._target = target
         self._faults: dict[Direction, Fault] = dict.fromkeys(DIRECTIONS, PASS)
         self._running: set[asyncio.Task[None]] = set()
+        self._opened: list[asyncio.StreamWriter] = []
         self.connections: set[Connection] = set()
         self.address = ""
 
@@ -162,10 +163,15 @@ class FaultProxy:
         for task in self._running.copy():
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        # What is closed with something left to write stays open until somebody reads it, and maybe nobody does.
+        for writer in self._opened:
+            writer.transport.abort()
+        await asyncio.sleep(0)
         await self._server.wait_closed()
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """No coroutine: what is cancelled before it begins closes nothing."""
+        self._opened.append(writer)
         task = asyncio.create_task(self._connect(reader, writer))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -178,7 +184,9 @@ class FaultProxy:
             if any(isinstance(fault, Cut) for fault in self._faults.values()):
                 _reset(writer)
                 return
-            await connection.run((reader, writer), await self._open_target())
+            target = await self._open_target()
+            self._opened.append(target[1])
+            await connection.run((reader, writer), target)
         except OSError:
             # There is nobody at the target.
             _reset(writer)

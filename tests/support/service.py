@@ -22,10 +22,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from click.testing import CliRunner
+
 from cli.commands.account.accounts import balance_of, create_account
 from cli.commands.account.keys import create_key
 from cli.commands.ledger.usage import list_usage
 from cli.connection import ServiceStubs, call_service, running_services
+from cli.main import legato
 from cli.supervision.data_folder import read_processes
 from cli.supervision.health import HealthProbe
 from protos.auth.v1.auth_pb2 import CreateKeyResponse
@@ -89,6 +92,15 @@ def wait_until(condition: Callable[[], Found], timeout_s: float = WAIT_TIMEOUT_S
     return found
 
 
+def make_data_folder(data: Path) -> Path:
+    """Makes a folder whose databases have their tables, which spares the first start the migrations. Tests of
+    `legato up` itself begin with nothing (tests/cli/)."""
+    data.mkdir(mode=0o700, exist_ok=True)
+    for name in ("auth", "metering"):
+        migrated_sqlite(data / f"{name}.db", name, SERVICES / name / "migrations")
+    return data
+
+
 class Addressed(Protocol):
     @property
     def base_url(self) -> str: ...
@@ -129,10 +141,8 @@ class Service:
         workers: int = 1,
         routers: int = 1,
         routes: str = ROUTES,
-        legato: Sequence[str] | None = None,
     ) -> None:
-        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has;
-        `legato` is a command to use in place of the usual one."""
+        """`environ` holds settings beyond those that `legato up` chooses itself; `workers` is how many edges it has."""
         # A short name: the path of a unix socket may have about a hundred characters.
         self._folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
         self.data = self._folder / "data"
@@ -144,13 +154,11 @@ class Service:
         settings = {"TMPDIR": str(temporary), **NEVER_SATURATED, **(environ or {})}
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
         if not self._database_url:
-            # Spares every start the migrations; tests of `legato up` itself begin with nothing (tests/cli/).
-            for name in ("auth", "metering"):
-                migrated_sqlite(self.data / f"{name}.db", name, SERVICES / name / "migrations")
+            make_data_folder(self.data)
         # Settings of whoever runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
-        self._legato = ["/usr/bin/env", *foreign, *assigned, *(legato or [str(LEGATO)])]
+        self._legato = ["/usr/bin/env", *foreign, *assigned, str(LEGATO)]
         self._workers, self._routers = workers, routers
         self._output = self._folder / "output"
         self._process: subprocess.Popen[bytes] | None = None
@@ -268,10 +276,9 @@ class Service:
             call_service(router.ReloadRoutes, ReloadRoutesRequest())
 
     def legato(self, *arguments: str) -> Any:
-        """Returns a command's JSON."""
-        command = [*self._legato, *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S, check=False)
-        assert done.returncode == 0, f"{arguments}: exit code {done.returncode}: {done.stderr}"
+        """Runs a command in this process, since a new one would spend its time on imports; returns its JSON."""
+        done = CliRunner().invoke(legato, [*arguments, "--json", "--data", str(self.data)])
+        assert done.exit_code == 0, f"{arguments}: exit code {done.exit_code}: {done.stderr}"
         return json.loads(done.stdout)
 
     def kill(self, process: str, number: signal.Signals = signal.SIGKILL) -> None:

@@ -1,8 +1,10 @@
 """The proxy before a server that answers each line with the line."""
 
 import asyncio
+import gc
 import socket
 import struct
+import warnings
 from collections.abc import AsyncIterator
 
 import pytest
@@ -197,3 +199,37 @@ async def test_target_that_is_away_is_told_by_a_reset() -> None:
     async with FaultProxy("unix:/nonexistent/socket") as nowhere:
         with pytest.raises(ConnectionError):
             await (await Client.to(nowhere)).hear()
+
+
+def test_nothing_stays_open_of_a_client_that_does_not_read() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                writer.write(bytes(65536))
+                await writer.drain()
+        except ConnectionError:
+            writer.transport.abort()
+
+    def unwritten_bytes(proxy: FaultProxy) -> int:
+        writers = [writer for connection in proxy.connections for writer in connection._writers]
+        return sum(writer.transport.get_write_buffer_size() for writer in writers)
+
+    async def leave_what_nobody_reads(client: socket.socket) -> None:
+        server = await asyncio.start_server(flood, "127.0.0.1", 0)
+        _, port = server.sockets[0].getsockname()
+        async with FaultProxy(f"127.0.0.1:{port}") as proxy:
+            host, _, port = proxy.address.rpartition(":")
+            client.connect((host, int(port)))
+            async with asyncio.timeout(WAIT_TIMEOUT_S):
+                while unwritten_bytes(proxy) < 65536:
+                    await asyncio.sleep(0.01)
+        server.close()
+        # The server learns that nobody listens any more.
+        await asyncio.sleep(SILENCE_S)
+
+    with socket.socket() as client, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asyncio.run(leave_what_nobody_reads(client))
+        gc.collect()
+    assert [str(each.message) for each in warned] == []

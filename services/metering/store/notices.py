@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.compiled_query import CompiledQuery
+from services.chassis.database.insert import insert_into
 from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.records import DAY_US, AccountBalance
@@ -56,9 +56,8 @@ def set_threshold(
     if low_balance_nanos != read_threshold(connection, account_id):
         now_us = read_now_us(connection)
         add_changes(connection, [AccountChange("low_balance.changed", account_id, "", *changed_by, now_us)])
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     row = AccountBalance(account_id)
-    statement = insert(accounts).values(
+    statement = insert_into(connection, accounts).values(
         account_id=account_id,
         balance_nanos=row.balance_nanos,
         held_nanos=row.held_nanos,

@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from tests.cli.service import Up
+from tests.support.service import make_data_folder
 
 SESSION = "__Host-legato"
 EMAIL = "grace.hopper@navy.example"
@@ -94,7 +95,7 @@ class Running:
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
-    up = Up(folder / "data", "--welcome", "--console-port", "0", "--json")
+    up = Up(make_data_folder(folder / "data"), "--welcome", "--console-port", "0", "--json")
     assert "ready" in json.loads(up.line()), up.stderr
     origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
     yield Running(up, origin, code)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.service import Up
 from tests.e2e.running.test_console import Visitor
-from tests.support.service import wait_until
+from tests.support.service import make_data_folder, wait_until
 
 PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys", "/operator/routes", "/operator/ledger"]
 
@@ -34,7 +34,7 @@ class PatientVisitor(Visitor):
 
 
 def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path) -> None:
-    up = Up(socket_folder / "data", "--welcome", "--console-port", "0", "--json")
+    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json")
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")

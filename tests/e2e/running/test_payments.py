@@ -19,7 +19,7 @@ from tests.support.outside.stripe_server import (
     deliver,
     sign,
 )
-from tests.support.service import wait_until
+from tests.support.service import make_data_folder, wait_until
 
 # The account of `--welcome` begins with five dollars.
 FIRST_NANOS = 5 * 10**9
@@ -44,7 +44,7 @@ def test_a_payment_becomes_credit_once_though_payments_are_killed_at_the_worst_m
         "LEGATO_STRIPE_API_URL": stripe.url,
         "LEGATO_FAILPOINTS": str(failpoints),
     }
-    up = Up(socket_folder / "data", "--welcome", "--console-port", "0", "--json", environ=environ)
+    up = Up(make_data_folder(socket_folder / "data"), "--welcome", "--console-port", "0", "--json", environ=environ)
     try:
         assert "ready" in json.loads(up.line())
         origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")

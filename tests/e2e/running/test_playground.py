@@ -14,7 +14,7 @@ from playwright.sync_api import Page, Request, expect, sync_playwright
 
 from tests.cli.service import Up
 from tests.support.servers.chromium import find_chromium
-from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, wait_until
+from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, make_data_folder, wait_until
 from tests.support.upstreams.openai import Reply, Upstream
 
 PATIENCE_MS = 120_000
@@ -73,7 +73,7 @@ def status_with(token: str, base_url: str) -> int:
 
 
 def test_a_new_user_chats_stops_uses_a_tool_meets_an_error_and_signs_out(socket_folder: Path, page: Page) -> None:
-    data = socket_folder / "data"
+    data = make_data_folder(socket_folder / "data")
     with UpstreamThread() as upstream:
         routes = socket_folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=upstream.base_url))

@@ -1,10 +1,7 @@
 """Two edges and two routers on one machine."""
 
 import threading
-from collections.abc import Iterator
 from signal import SIGKILL
-
-import pytest
 
 from cli.connection import call_service
 from protos.router.v1.router_pb2 import ListTargetsRequest
@@ -18,12 +15,6 @@ CHAT = {"model": "mezzo", "messages": QUESTION}
 CHATS = 4
 # Long enough for a router to be killed in the middle, on a slow machine as well.
 LONG = Reply(contents=[" rain"] * 200, event_delay_s=0.05)
-
-
-@pytest.fixture(scope="module")
-def several(shared_upstream: Upstream) -> Iterator[Service]:
-    with Service(shared_upstream, workers=2, routers=2) as service:
-        yield service
 
 
 def running_by_router(service: Service) -> dict[str, int]:

@@ -98,7 +98,7 @@ def test_process_that_has_other_peppers_than_the_last_one_tells_callers_to_forge
     assert (other.epoch, other.forget_all) == (first.epoch + 1, True)
 
 
-def test_open_watch_does_not_hold_up_the_end(socket_folder: Path) -> None:
+def test_socket_is_for_its_owner_alone_and_an_open_watch_does_not_hold_up_the_end(socket_folder: Path) -> None:
     enough = threading.Event()
 
     def pings() -> Iterator[pb.WatchRequest]:
@@ -106,18 +106,13 @@ def test_open_watch_does_not_hold_up_the_end(socket_folder: Path) -> None:
         enough.wait(TIMEOUT_S)
 
     with running(socket_folder) as (process, channel):
+        assert (socket_folder / "run").stat().st_mode & 0o777 == 0o700
         heartbeats = pb_grpc.AuthServiceStub(channel).Watch(pings())
         assert next(heartbeats).echoed_ping_no == 1
         stop(process)
         with pytest.raises(StopIteration):
             next(heartbeats)
         enough.set()
-
-
-def test_socket_is_for_its_owner_alone(socket_folder: Path) -> None:
-    with running(socket_folder) as (process, _):
-        assert (socket_folder / "run").stat().st_mode & 0o777 == 0o700
-        stop(process)
 
 
 @pytest.mark.parametrize(

@@ -17,24 +17,28 @@ from psycopg import sql
 from services.chassis.database.database import Database
 from tests.support.servers.postgres import Postgres
 
-# All of a schema that a test could change beside rows, and the database's own settings.
+# All of a schema that a test could change beside rows, and the database's own settings. A copy has the object ids of
+# its template, and what is made anew gets another.
 FINGERPRINT: LiteralString = """
-SELECT md5(string_agg(line, E'\\n' ORDER BY line)) FROM (
-  SELECT format('%%s %%s %%s', relname, relkind, relacl) AS line
+SELECT sum(hashtextextended(line, 0))::text FROM (
+  SELECT concat_ws(' ', oid, relname, relkind, relacl) AS line
     FROM pg_class WHERE relnamespace = %(schema)s::regnamespace
-  UNION ALL SELECT format('%%s %%s %%s %%s %%s', attrelid::regclass, attname, atttypid, attnotnull, attisdropped)
+  UNION ALL SELECT concat_ws(' ', attrelid, attname, atttypid, attnotnull, attisdropped)
     FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = %(schema)s::regnamespace
-  UNION ALL SELECT format('%%s %%s %%s', tgrelid::regclass, tgname, tgenabled)
+  UNION ALL SELECT concat_ws(' ', tgrelid, tgname, tgenabled)
     FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid WHERE relnamespace = %(schema)s::regnamespace
-  UNION ALL SELECT format('%%s %%s', conname, pg_get_constraintdef(oid))
+  UNION ALL SELECT concat_ws(' ', oid, conname, convalidated)
     FROM pg_constraint WHERE connamespace = %(schema)s::regnamespace
-  UNION ALL SELECT md5(prosrc) FROM pg_proc WHERE pronamespace = %(schema)s::regnamespace
+  UNION ALL SELECT concat_ws(' ', oid, prosrc) FROM pg_proc WHERE pronamespace = %(schema)s::regnamespace
   UNION ALL SELECT nspname FROM pg_namespace
   UNION ALL SELECT setconfig::text FROM pg_db_role_setting JOIN pg_database ON pg_database.oid = setdatabase
     WHERE datname = current_database()
+  UNION ALL SELECT concat_ws(' ', datallowconn, datconnlimit) FROM pg_database WHERE datname = current_database()
 ) AS lines
 """
 TABLES: LiteralString = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+# Rows are deleted from a small table, which stays as large as it was; the new files of TRUNCATE cost more than that.
+SMALL_TABLE_BYTES = 1 << 18
 RESTART_SEQUENCES: LiteralString = """
 SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass, start_value, false)
 FROM pg_sequences WHERE schemaname = %s
@@ -74,24 +78,55 @@ class MigratedPostgres:
     def __init__(self, server: Postgres) -> None:
         self._server = server
         self._templates: dict[str, _Template] = {}
-        self._idle: dict[str, list[str]] = {}
+        self._idle: dict[str, list[_Copy]] = {}
 
     @contextmanager
     def lend(self, schema: str, migrations: Path) -> Iterator[str]:
         template = self._templates.get(schema) or self._migrate_template(schema, migrations)
         idle = self._idle.setdefault(schema, [])
-        url = idle.pop() if idle else self._server.create_database(template.url)
-        yield url
-        if template.restore(url):
-            idle.append(url)
+        copy = idle.pop() if idle else _Copy(self._server.create_database(template.url))
+        yield copy.url
+        if template.restore(copy):
+            idle.append(copy)
         else:
-            self._server.drop_database(url)
+            copy.disconnect()
+            self._server.drop_database(copy.url)
+
+    def close(self) -> None:
+        for copies in self._idle.values():
+            for copy in copies:
+                copy.disconnect()
 
     def _migrate_template(self, schema: str, migrations: Path) -> "_Template":
         url = self._server.create_database()
         _migrate(url, schema, migrations)
         template = self._templates[schema] = _Template(url, schema)
         return template
+
+
+class _Copy:
+    """A database and a connection to it, which stays open: to connect, and to read the catalog for the first time,
+    takes the server longer than to empty the tables."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._connection: psycopg.Connection | None = None
+
+    def connection(self) -> psycopg.Connection:
+        """Returns one that works, even if a test ended all of the database's connections."""
+        if self._connection is not None:
+            try:
+                self._connection.execute("SELECT 1")
+            except psycopg.OperationalError:
+                self.disconnect()
+        if self._connection is None:
+            self._connection = psycopg.connect(self.url, autocommit=True)
+        return self._connection
+
+    def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class _Template:
@@ -105,24 +140,30 @@ class _Template:
             self._tables = [name for (name,) in connection.execute(TABLES, [schema])]
             # Rows that migrations write.
             self._seeds = {name: rows for name in self._tables if (rows := self._read(connection, name))}
+            looks = [
+                sql.SQL("SELECT {}, pg_total_relation_size({}) WHERE EXISTS (SELECT FROM {})").format(
+                    sql.Literal(name), sql.Literal(f'"{schema}"."{name}"'), self._qualified(name)
+                )
+                for name in self._tables
+            ]
+            # Tables with rows, and their bytes.
+            self._filled = sql.SQL(" UNION ALL ").join(looks).as_bytes(connection)
 
-    def restore(self, url: str) -> bool:
+    def restore(self, copy: _Copy) -> bool:
         """Makes a copy what it was at first; returns whether it could."""
         try:
-            connection = psycopg.connect(url)
+            connection = copy.connection()
         except psycopg.OperationalError:
             # Connections were forbidden.
             return False
-        with connection:
+        with connection.transaction():
             connection.execute(END_OTHERS)
             if self._take_fingerprint(connection) != self._fingerprint:
                 return False
             # Rows of the books cannot be deleted: triggers see to that.
             connection.execute("SET LOCAL session_replication_role = replica")
             connection.execute(RESTART_SEQUENCES, [self._schema])
-            if changed := self._changed(connection):
-                names = sql.SQL(", ").join(map(self._qualified, changed))
-                connection.execute(sql.SQL("TRUNCATE {} CASCADE").format(names))
+            self._empty(connection)
             for name, rows in self._seeds.items():
                 if not self._read(connection, name):
                     places = sql.SQL(", ").join(sql.Placeholder() * len(rows[0]))
@@ -130,15 +171,17 @@ class _Template:
                     connection.cursor().executemany(insert, rows)
         return True
 
-    def _changed(self, connection: psycopg.Connection) -> list[str]:
-        """Names the tables with other rows than after the migrations."""
-        looks = [
-            sql.SQL("SELECT {} WHERE EXISTS (SELECT FROM {})").format(sql.Literal(name), self._qualified(name))
-            for name in self._tables
-            if name not in self._seeds
-        ]
-        filled = [name for (name,) in connection.execute(sql.SQL(" UNION ALL ").join(looks))]
-        return filled + [name for name, rows in self._seeds.items() if self._read(connection, name) != rows]
+    def _empty(self, connection: psycopg.Connection) -> None:
+        """Removes the rows of tables with other rows than after the migrations."""
+        filled: dict[str, int] = dict(connection.execute(self._filled).fetchall())
+        for name, rows in self._seeds.items():
+            if name in filled and self._read(connection, name) == rows:
+                del filled[name]
+        if large := [self._qualified(name) for name, size_bytes in filled.items() if size_bytes > SMALL_TABLE_BYTES]:
+            connection.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(large)))
+        for name, size_bytes in filled.items():
+            if size_bytes <= SMALL_TABLE_BYTES:
+                connection.execute(sql.SQL("DELETE FROM {}").format(self._qualified(name)))
 
     def _read(self, connection: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql.SQL("SELECT * FROM {}").format(self._qualified(name))).fetchall()

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.users.records import AuditEvent, AuditStart, Outcome
 from services.auth.users.store.tables import audit_events, audit_head, recorded_changes
+from services.chassis.database.insert import insert_into
 
 _BATCH: Final = 1_000
 # Above every number of an event.
@@ -47,8 +47,7 @@ def append_event(
 
 def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
     """Notes that the log has a change of another service; False if it has it already."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    statement = insert(recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
+    statement = insert_into(connection, recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
     added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
     return connection.execute(added).first() is not None
 

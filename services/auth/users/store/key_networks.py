@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.store.tables import accounts, keys
 from services.auth.users.store.notice_tables import key_networks
+from services.chassis.database.insert import insert_into
 
 
 def find_keys(connection: sa.Connection, key_ids: Collection[str]) -> Sequence[Any]:
@@ -26,7 +26,6 @@ def list_networks(connection: sa.Connection, key_ids: Collection[str]) -> Sequen
 
 def add_network(connection: sa.Connection, key_id: str, digest: bytes, pepper_version: int, now_us: int) -> bool:
     """Adds a network; False if another replica has added it meanwhile."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     values = {
         "key_id": key_id,
         "digest": digest,
@@ -34,7 +33,9 @@ def add_network(connection: sa.Connection, key_id: str, digest: bytes, pepper_ve
         "first_used_at_us": now_us,
         "last_used_at_us": now_us,
     }
-    statement = insert(key_networks).values(values).on_conflict_do_nothing().returning(key_networks.c.key_id)
+    statement = (
+        insert_into(connection, key_networks).values(values).on_conflict_do_nothing().returning(key_networks.c.key_id)
+    )
     return connection.execute(statement).first() is not None
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from services.auth.notices.records import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
 from services.auth.store.tables import accounts, keys
@@ -13,6 +12,7 @@ from services.auth.users.store.notice_tables import muted_notices, notice_delive
 from services.auth.users.store.tables import memberships, users
 from services.chassis.access_tokens import AccountRole
 from services.chassis.database.compiled_query import CompiledQuery
+from services.chassis.database.insert import insert_into
 
 # Looked at for each claim, so that one recipient with many due notices does not hold up the others.
 _CANDIDATES_MOST: Final = 400
@@ -30,7 +30,6 @@ def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
     """Adds a notice; False if it is there already, or if there is no such account."""
     if connection.execute(sa.select(accounts.c.account_id).where(_is_account(notice.account_id))).first() is None:
         return False
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     values = {
         "notice_id": notice.notice_id,
         "account_id": notice.account_id,
@@ -39,7 +38,7 @@ def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
         "body": notice.body,
         "created_at_us": notice.created_at_us,
     }
-    statement = insert(notices).values(values).on_conflict_do_nothing().returning(notices.c.notice_id)
+    statement = insert_into(connection, notices).values(values).on_conflict_do_nothing().returning(notices.c.notice_id)
     return connection.execute(statement).first() is not None
 
 

@@ -5,6 +5,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from services.auth.users.store.tables import sign_in_rate_limits as buckets
+from services.chassis.database.insert import insert_into
 from services.chassis.load.gcra import Rate
 
 _FORGOTTEN_AT_ONCE: Final = 100
@@ -18,11 +19,7 @@ def wait_ns(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> in
 def take(connection: sa.Connection, name: str, rate: Rate, now_ns: int) -> int:
     """Takes one attempt; or returns how long to wait, and takes nothing."""
     # Exists from here on, so that replicas that take from it at the same time wait for each other.
-    if connection.dialect.name == "sqlite":
-        from sqlalchemy.dialects.sqlite import insert
-    else:
-        from sqlalchemy.dialects.postgresql import insert  # type: ignore[assignment]
-    connection.execute(insert(buckets).values(name=name, full_at_ns=now_ns).on_conflict_do_nothing())
+    connection.execute(insert_into(connection, buckets).values(name=name, full_at_ns=now_ns).on_conflict_do_nothing())
     ahead_ns = _ahead_ns(connection, name, now_ns, locks=True)
     wait = rate.wait_ns(ahead_ns, 1)
     if not wait:

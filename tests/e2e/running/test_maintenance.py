@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import Answer, OpenChat, ask, post_chat
 from tests.support.service import Service, wait_until
@@ -12,13 +10,6 @@ from tests.support.upstreams.openai import Reply, Upstream
 
 MESSAGE = "Nous revenons à midi."
 OFF = {"maintenance": "off", "message": None, "retry_after_s": None, "started_at": None}
-
-
-@pytest.fixture(scope="module")
-def maintained(shared_upstream: Upstream) -> Iterator[Service]:
-    """Two edges, whose auth is killed."""
-    with Service(shared_upstream, workers=2) as service:
-        yield service
 
 
 @contextmanager
@@ -53,8 +44,8 @@ def assert_kept_out(service: Service, api_key: str) -> None:
         assert refused.headers["retry-after"] == "300"
 
 
-def test_new_chats_are_kept_out_and_all_else_goes_on(maintained: Service, upstream: Upstream) -> None:
-    service = maintained
+def test_new_chats_are_kept_out_and_all_else_goes_on(several: Service, upstream: Upstream) -> None:
+    service = several
     account = service.new_account()
     api_key = service.new_key(account)
     upstream.replies.append(Reply(contents=["It", " rains"], event_delay_s=0.5))

@@ -1,0 +1,13 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.service import Service
+from tests.support.upstreams.openai import Upstream
+
+
+@pytest.fixture(scope="package")
+def several(shared_upstream: Upstream) -> Iterator[Service]:
+    """Two edges and two routers, which tests may kill as long as they are back at the end."""
+    with Service(shared_upstream, workers=2, routers=2) as service:
+        yield service
