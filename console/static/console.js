@@ -1,4 +1,5 @@
 // On every page: copy buttons, times in the reader's zone, shortcuts, and forms that are sent once. The pages work without it.
+// Nothing is painted before it has run (`blocking="render"`): times become shorter, and tables would move.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;

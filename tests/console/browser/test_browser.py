@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
+from console.web.assets import Assets
 from services.auth.keys import ApiKey
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.fakes.services import CODE, INVITATION, SECRET
@@ -197,3 +198,27 @@ def test_times_are_shown_in_the_zone_of_the_reader(console: ConsoleHarness, open
     expect(first).to_have_attribute("title", re.compile("UTC"))
     # As the server writes days: the day before the month.
     expect(first).to_have_text(re.compile(r"^\d{1,2} [A-Z][a-z]{2,3}( \d{4})?, \d{1,2}:\d\d$"))
+
+
+def test_tables_do_not_move_when_times_are_written_anew(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill()
+    page = open_page("about:blank")
+    held: list[Route] = []
+    script = f"**{Assets().path_of('console.js')}"
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(script, hold)
+    with page.expect_request(script):
+        page.goto("/credit/entries", wait_until="commit")
+    times = page.locator("time[data-to=minute]")
+    times.first.wait_for(state="attached")
+    # Long enough to paint, if that were allowed.
+    page.wait_for_timeout(300)
+    held.pop().continue_()
+    expect(times.first).not_to_contain_text("UTC")
+    page.evaluate("new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))")
+    shifts = page.evaluate("""new Promise(told => new PerformanceObserver(list => told(list.getEntries().length))
+        .observe({ type: "layout-shift", buffered: true }) ?? setTimeout(told, 500, 0))""")
+    assert shifts == 0
