@@ -3,7 +3,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, sync_playwright
 
 from tests.console.browser.axe import DESKTOP, PHONE, bring_axe
 from tests.console.harness import COOKIE, ConsoleHarness
@@ -30,6 +30,19 @@ def session_cookie(console: ConsoleHarness, token: str) -> Any:
         "httpOnly": True,
         "sameSite": "Lax",
     }
+
+
+def sizes_of_responses(page: Page, path: str) -> list[int]:
+    """Opens a page, and returns the bytes of each response."""
+    finished: list[Request] = []
+
+    def note(request: Request) -> None:
+        finished.append(request)
+
+    page.on("requestfinished", note)
+    page.goto(path)
+    page.wait_for_load_state("networkidle")
+    return [request.sizes()["responseBodySize"] for request in finished]
 
 
 def launch(play: Playwright, options: Sequence[str] = ()) -> Browser:

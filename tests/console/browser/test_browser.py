@@ -7,7 +7,7 @@ from playwright.sync_api import Page, Route, expect
 
 from console.web.assets import Assets
 from services.auth.keys import ApiKey
-from tests.console.browser.conftest import PATIENCE_MS, OpenPage
+from tests.console.browser.conftest import PATIENCE_MS, OpenPage, sizes_of_responses
 from tests.console.fakes.services import CODE, INVITATION, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
 
@@ -182,11 +182,7 @@ def test_an_invitation_is_shown_then_accepted(console: ConsoleHarness, open_page
 
 def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage) -> None:
     console.fakes.fill()
-    sizes: list[int] = []
-    page = open_page("about:blank")
-    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
-    page.goto("/")
-    page.wait_for_load_state("networkidle")
+    sizes = sizes_of_responses(open_page("about:blank"), "/")
     assert 1 <= len(sizes) <= 4
     assert sum(sizes) < 30_000
 

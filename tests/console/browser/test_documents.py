@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.service import Up
 from tests.console.browser.axe import assert_accessible
-from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage
+from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
 
@@ -140,11 +140,7 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
 @pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])
 def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage, path: str) -> None:
     console.fakes.fill_grounding()
-    sizes: list[int] = []
-    page = open_page("about:blank")
-    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
-    page.goto(path)
-    page.wait_for_load_state("networkidle")
+    sizes = sizes_of_responses(open_page("about:blank"), path)
     assert 1 <= len(sizes) <= 4
     assert sum(sizes) < 30_000
 
