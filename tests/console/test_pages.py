@@ -11,7 +11,8 @@ from console.web.visit import Form, Visit
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.services import ACCOUNT_ID, CODE, INVITATION, SECRET, not_answering
+from tests.console.fakes.keys import ACCOUNT_ID, SECRET
+from tests.console.fakes.services import CODE, INVITATION, not_answering
 from tests.console.fakes.statements import request_id
 from tests.console.harness import API_URL, COOKIE, ConsoleHarness
 

@@ -30,7 +30,7 @@ from services.metering.servicers.statements import StatementServicer, register_s
 from services.metering.store import books
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
-from tests.console.fakes.services import ACCOUNT_ID
+from tests.console.fakes.keys import ACCOUNT_ID
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import (

@@ -8,7 +8,8 @@ from playwright.sync_api import Page, Route, expect
 from console.web.assets import Assets
 from services.auth.keys import ApiKey
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage, sizes_of_responses
-from tests.console.fakes.services import CODE, INVITATION, SECRET
+from tests.console.fakes.keys import SECRET
+from tests.console.fakes.services import CODE, INVITATION
 from tests.console.harness import COOKIE, ConsoleHarness
 
 expect.set_options(timeout=PATIENCE_MS)

@@ -1,11 +1,8 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2, credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -15,23 +12,23 @@ from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fakes.credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
+from tests.console.fakes.keys import ACCOUNT_ID, KeyFakes
 from tests.console.fakes.notices import NoticeFakes
 from tests.console.fakes.operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fakes.payments import PaymentFakes
 from tests.console.fakes.spends import SpendFakes
 from tests.console.fakes.statements import StatementFakes
+from tests.console.fakes.usage import usage_of
 
-ACCOUNT_ID = "acct_0123456789abcdef"
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
 ACCESS_TOKEN = b"signed by auth"
 # What needs no access token, since somebody else has signed it.
 SIGNED = ("PaymentService.ReceiveEvent",)
-SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes, NoticeFakes):
+class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
@@ -44,19 +41,15 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         self.session_count = 0
         self.used_codes: set[str] = set()
         self.fail: dict[str, LegatoError] = {}
-        self.is_fresh = True
         self.bundled_classes: set[str] = set()
         self.is_suspended = False
-        self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
         self.has_account = True
-        self.keys: list[pb.AccountKey] = []
         self.passkeys: list[pb.Passkey] = []
         self.recovery_codes = 0
-        self.rows: list[metering_pb2.UsageRow] = []
         self.balance = metering_pb2.Balance(account_id=ACCOUNT_ID, balance_nanos=5 * DOLLAR)
         self.events: list[pb.AuditEvent] = []
         self.invitations: list[pb.Invitation] = []
-        self.forms: dict[str, pb.AccountKey] = {}
+        self.reset_keys()
         self.reset_statements()
         self.reset_spends()
         self.reset_payments()
@@ -73,39 +66,6 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         token = f"session-token-{self.session_count:032d}"
         self.sessions.add(token)
         return token
-
-    def add_key(self, name: str, **values: Any) -> pb.AccountKey:
-        number = len(self.keys) + 1
-        key = auth_pb2.Key(
-            key_id=f"key_{number:016d}",
-            account_id=ACCOUNT_ID,
-            name=name,
-            create_time=values.pop("create_time", ago(days=3)),
-            state=values.pop("state", auth_pb2.KEY_STATE_ACTIVE),
-        )
-        made = pb.AccountKey(
-            key=key,
-            created_by="user_2" if name == "Website chat" else "user_1",
-            created_by_name="Charles Babbage" if name == "Website chat" else "Ada Lovelace",
-            replaces_key_id=values.pop("replaces", ""),
-            may_change=self.role != access_token_pb2.ACCOUNT_ROLE_VIEWER,
-        )
-        for field, value in values.items():
-            if isinstance(value, Timestamp):
-                getattr(made.key, field).CopyFrom(value)
-            else:
-                setattr(made.key, field, value)
-        self.keys.append(made)
-        return made
-
-    def add_many_keys(self, count: int) -> None:
-        """Gives the account further keys, all of which were used on the same day."""
-        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        for number in range(count):
-            made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
-            row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
-            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key.key_id, 1_000_000 + number, 1_000
-            self.rows.append(row)
 
     def fill(self) -> None:
         """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
@@ -215,12 +175,6 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
     def signed_in(self) -> pb.SignedIn:
         return pb.SignedIn(session_token=self.sign_in(), session=self.session(), user=self.user())
 
-    def find(self, key_id: str) -> pb.AccountKey:
-        for each in self.keys:
-            if each.key.key_id == key_id:
-                return each
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
-
     # What every RPC does, by name.
 
     def answer(self, name: str, request: Any, has_token: bool) -> Any:
@@ -304,10 +258,6 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         self.sessions.discard(request.session_token)
         return pb.SignOutResponse()
 
-    def require_recent(self) -> None:
-        if not self.is_fresh:
-            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
-
     def UpdateUser(self, request: Any) -> Any:
         return pb.UpdateUserResponse(user=self.user())
 
@@ -370,56 +320,6 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
     def UpdateAccount(self, request: Any) -> Any:
         return pb.AccountServiceUpdateAccountResponse()
 
-    def CreateKey(self, request: Any) -> Any:
-        self.require_recent()
-        if request.form_id in self.forms:
-            return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
-        made = self.add_key(request.name)
-        self.forms[request.form_id] = made
-        return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
-
-    def RotateKey(self, request: Any) -> Any:
-        self.require_recent()
-        made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
-        return pb.RotateKeyResponse(key=made, api_key=SECRET)
-
-    def RenameKey(self, request: Any) -> Any:
-        self.find(request.key_id).key.name = request.name
-        return pb.RenameKeyResponse()
-
-    def UpdateKey(self, request: Any) -> Any:
-        return pb.AccountServiceUpdateKeyResponse()
-
-    def RevokeKey(self, request: Any) -> Any:
-        found = self.find(request.key_id)
-        found.key.state = auth_pb2.KEY_STATE_REVOKED
-        return pb.AccountServiceRevokeKeyResponse(key=found)
-
-    def ListKeys(self, request: Any) -> Any:
-        found = [each for each in self.keys if request.search.lower() in each.key.name.lower()]
-        if request.only_active:
-            found = [each for each in found if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
-        if request.only_own:
-            found = [each for each in found if each.created_by == "user_1"]
-        start = int(request.page_token or 0)
-        end = start + (request.page_size or len(found) or 1)
-        return pb.AccountServiceListKeysResponse(
-            keys=found[start:end],
-            next_page_token=str(end) if end < len(found) else "",
-            previous_page_token=str(max(0, start - request.page_size)) if start else "",
-            also_keys=[each for each in self.keys if each.key.key_id in request.also_key_ids],
-        )
-
-    def IdentifyKey(self, request: Any) -> Any:
-        found = self.find(request.key_id)
-        by_id = {each.key.key_id: each for each in self.keys}
-        successors = [each for each in self.keys if each.replaces_key_id == request.key_id]
-        return pb.IdentifyKeyResponse(
-            key=found,
-            replaced=by_id.get(found.replaces_key_id),
-            replaced_by=successors[0] if successors else None,
-        )
-
     def ListMembers(self, request: Any) -> Any:
         second = pb.User(user_id="user_2", name="Charles Babbage", email="charles@example.ca")
         members = [
@@ -466,40 +366,6 @@ class Fakes(CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, Payment
         return router_pb2.ListModelsResponse(
             models=[router_pb2.Model(model_id=name, is_bundled=name in self.bundled_classes) for name in names]
         )
-
-
-def usage_of(
-    rows: Iterable[metering_pb2.UsageRow], request: metering_pb2.ListUsageRequest
-) -> metering_pb2.ListUsageResponse:
-    """Adds up rows by time, key and class, as metering does."""
-    sums: dict[tuple[int, str, str], metering_pb2.UsageRow] = {}
-    for row in rows:
-        if request.key_ids and row.key_id not in request.key_ids:
-            continue
-        is_whole = request.bucket == metering_pb2.USAGE_BUCKET_PERIOD
-        start = request.start_time if is_whole else row.start_time
-        key_id, class_id = row.key_id if request.group_by_key else "", row.class_id if request.group_by_class else ""
-        added = sums.setdefault(
-            (start.seconds, key_id, class_id),
-            metering_pb2.UsageRow(start_time=start, key_id=key_id, class_id=class_id),
-        )
-        _add_usage(added, row)
-    if not request.top_keys:
-        return metering_pb2.ListUsageResponse(rows=[sums[each] for each in sorted(sums)])
-    ranked = sorted(sums.values(), key=lambda row: (-row.cost_nanos, row.key_id))
-    shown, rest = ranked[: request.top_keys], ranked[request.top_keys :]
-    others = metering_pb2.UsageRow(start_time=request.start_time)
-    for row in rest:
-        _add_usage(others, row)
-    return metering_pb2.ListUsageResponse(rows=[*shown, *([others] if rest else [])], other_keys=len(rest))
-
-
-def _add_usage(sums: metering_pb2.UsageRow, row: metering_pb2.UsageRow) -> None:
-    sums.requests += row.requests
-    sums.cost_nanos += row.cost_nanos
-    sums.usage.prompt_tokens += row.usage.prompt_tokens
-    sums.usage.cached_tokens += row.usage.cached_tokens
-    sums.usage.completion_tokens += row.usage.completion_tokens
 
 
 def not_answering() -> LegatoError:

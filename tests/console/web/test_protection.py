@@ -3,7 +3,8 @@
 import pytest
 
 from console.web.protection import Protection
-from tests.console.fakes.services import CODE, PLAYGROUND_TOKEN, SECRET
+from tests.console.fakes.keys import SECRET
+from tests.console.fakes.services import CODE, PLAYGROUND_TOKEN
 from tests.console.harness import COOKIE, ConsoleHarness
 
 OURS = ["https://console.example.ca"]

@@ -7,7 +7,8 @@ import pytest
 
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.services import ACCOUNT_ID, not_answering
+from tests.console.fakes.keys import ACCOUNT_ID
+from tests.console.fakes.services import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.support.waiting import until
 

@@ -9,8 +9,9 @@ import pytest
 
 from protos.payments.v1 import payments_pb2 as pb
 from protos.type.v1 import access_token_pb2
+from tests.console.fakes.keys import ACCOUNT_ID
 from tests.console.fakes.payments import CHECKOUT_ID, PAYMENT_ID, SIGNATURE
-from tests.console.fakes.services import ACCOUNT_ID, not_answering
+from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
 
 OUTCOME = f"/credit/payment?checkout={CHECKOUT_ID}"

@@ -7,7 +7,8 @@ import pytest
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import access_token_pb2, usage_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.services import ACCOUNT_ID, PLAYGROUND_TOKEN, not_answering
+from tests.console.fakes.keys import ACCOUNT_ID
+from tests.console.fakes.services import PLAYGROUND_TOKEN, not_answering
 from tests.console.harness import API_URL, ConsoleHarness
 
 RECEIPT = metering_pb2.GetRequestResponse(

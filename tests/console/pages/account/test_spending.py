@@ -5,8 +5,9 @@ import pytest
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
+from tests.console.fakes.keys import SECRET
 from tests.console.fakes.operator_services import DOLLAR
-from tests.console.fakes.services import SECRET, not_answering
+from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
 
 KEY_ID = "key_0000000000000001"

@@ -1,0 +1,118 @@
+"""The keys of the account, and what each of them has used."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from protos.metering.v1 import metering_pb2
+from protos.type.v1 import access_token_pb2
+from services.chassis.errors import LegatoError, Reason
+from tests.console.fakes.operator_services import ago, stamp
+
+ACCOUNT_ID = "acct_0123456789abcdef"
+SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+
+
+class KeyFakes:
+    def reset_keys(self) -> None:
+        self.is_fresh = True
+        self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
+        self.keys: list[pb.AccountKey] = []
+        self.forms: dict[str, pb.AccountKey] = {}
+        self.rows: list[metering_pb2.UsageRow] = []
+
+    def require_recent(self) -> None:
+        if not self.is_fresh:
+            raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+    def add_key(self, name: str, **values: Any) -> pb.AccountKey:
+        number = len(self.keys) + 1
+        key = auth_pb2.Key(
+            key_id=f"key_{number:016d}",
+            account_id=ACCOUNT_ID,
+            name=name,
+            create_time=values.pop("create_time", ago(days=3)),
+            state=values.pop("state", auth_pb2.KEY_STATE_ACTIVE),
+        )
+        made = pb.AccountKey(
+            key=key,
+            created_by="user_2" if name == "Website chat" else "user_1",
+            created_by_name="Charles Babbage" if name == "Website chat" else "Ada Lovelace",
+            replaces_key_id=values.pop("replaces", ""),
+            may_change=self.role != access_token_pb2.ACCOUNT_ROLE_VIEWER,
+        )
+        for field, value in values.items():
+            if isinstance(value, Timestamp):
+                getattr(made.key, field).CopyFrom(value)
+            else:
+                setattr(made.key, field, value)
+        self.keys.append(made)
+        return made
+
+    def add_many_keys(self, count: int) -> None:
+        """Gives the account further keys, all of which were used on the same day."""
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        for number in range(count):
+            made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
+            row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
+            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key.key_id, 1_000_000 + number, 1_000
+            self.rows.append(row)
+
+    def find(self, key_id: str) -> pb.AccountKey:
+        for each in self.keys:
+            if each.key.key_id == key_id:
+                return each
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
+
+    def CreateKey(self, request: Any) -> Any:
+        self.require_recent()
+        if request.form_id in self.forms:
+            return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
+        made = self.add_key(request.name)
+        self.forms[request.form_id] = made
+        return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
+
+    def RotateKey(self, request: Any) -> Any:
+        self.require_recent()
+        made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
+        return pb.RotateKeyResponse(key=made, api_key=SECRET)
+
+    def RenameKey(self, request: Any) -> Any:
+        self.find(request.key_id).key.name = request.name
+        return pb.RenameKeyResponse()
+
+    def UpdateKey(self, request: Any) -> Any:
+        return pb.AccountServiceUpdateKeyResponse()
+
+    def RevokeKey(self, request: Any) -> Any:
+        found = self.find(request.key_id)
+        found.key.state = auth_pb2.KEY_STATE_REVOKED
+        return pb.AccountServiceRevokeKeyResponse(key=found)
+
+    def ListKeys(self, request: Any) -> Any:
+        found = [each for each in self.keys if request.search.lower() in each.key.name.lower()]
+        if request.only_active:
+            found = [each for each in found if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
+        if request.only_own:
+            found = [each for each in found if each.created_by == "user_1"]
+        start = int(request.page_token or 0)
+        end = start + (request.page_size or len(found) or 1)
+        return pb.AccountServiceListKeysResponse(
+            keys=found[start:end],
+            next_page_token=str(end) if end < len(found) else "",
+            previous_page_token=str(max(0, start - request.page_size)) if start else "",
+            also_keys=[each for each in self.keys if each.key.key_id in request.also_key_ids],
+        )
+
+    def IdentifyKey(self, request: Any) -> Any:
+        found = self.find(request.key_id)
+        by_id = {each.key.key_id: each for each in self.keys}
+        successors = [each for each in self.keys if each.replaces_key_id == request.key_id]
+        return pb.IdentifyKeyResponse(
+            key=found,
+            replaced=by_id.get(found.replaces_key_id),
+            replaced_by=successors[0] if successors else None,
+        )
