@@ -2,10 +2,10 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests of the service mostly wait, for processes to start and for time to pass; unit tests seldom do, and each further
+# Tests of the service mostly wait, for processes to start and for time to pass, and unit tests for timers; each further
 # process imports all of them. Who has none left takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
 TEST_PROCESSES ?= 4
-CHECK_PROCESSES ?= 3
+CHECK_PROCESSES ?= 4
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
@@ -93,12 +93,16 @@ lint: .venv/dev ## Run all static checks
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml
 
 .PHONY: check
-check: lint ## Run lint and the unit tests: no database, no service (a minute)
+check: .venv/dev ## Run lint and the unit tests: no database, no service (a minute)
+	@$(MAKE) --no-print-directory --jobs 2 lint unit-tests
+
+.PHONY: unit-tests
+unit-tests: .venv/dev
 	@echo "Unit tests ..."
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (a quarter of an hour)
+test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
