@@ -140,19 +140,19 @@ class KeyTotals:
         if first_us >= until_us:
             return _Past(_NONE, [], start_us)
         period = _Period(account_id, first_us, end_us if end_us <= over_us else 0)
-        kept = self._extended(connection, period, until_us)
+        kept = self._extended(connection, period, until_us, retained_us)
         others: list[SumsByKey] = [read_late_key_sums(connection, account_id, first_us, until_us)]
         if start_us < first_us:
             others.append(read_key_sums(connection, account_id, start_us, first_us, key_ids))
         return _Past(kept, others, until_us)
 
-    def _extended(self, connection: Any, period: _Period, until_us: int) -> _Kept:
+    def _extended(self, connection: Any, period: _Period, until_us: int, retained_us: int) -> _Kept:
         kept = self._find(period)
         if kept is not None and kept.end_us >= until_us:
             return kept
         building = self._building.acquire(period.account_id)
         try:
-            kept = self._find(period) or self._shifted(connection, period)
+            kept = self._find(period) or self._shifted(connection, period, retained_us)
             if kept is None:
                 kept = _ranked(period.start_us, until_us, _without_late(connection, period, period.start_us, until_us))
             elif kept.end_us < until_us:
@@ -170,8 +170,9 @@ class KeyTotals:
                 self._kept.move_to_end(period)
             return kept
 
-    def _shifted(self, connection: Any, period: _Period) -> _Kept | None:
-        """Returns the sums of a period that goes on, made from another that begins about the same time."""
+    def _shifted(self, connection: Any, period: _Period, retained_us: int) -> _Kept | None:
+        """Returns the sums of a period that goes on, made from another that begins about the same time. Not from one
+        that begins before `retained_us`: what it has of those hours can no longer be read."""
         if period.end_us:
             return None
         with self._lock:
@@ -181,6 +182,7 @@ class KeyTotals:
                 if other.account_id == period.account_id
                 and not other.end_us
                 and abs(other.start_us - period.start_us) <= CLOSE_US
+                and other.start_us >= retained_us
                 and kept.end_us > period.start_us
             ]
         if not close:

@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 
 import pytest
+import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -15,6 +16,7 @@ from services.metering.reports import UsageReportQuery, list_top_keys
 from services.metering.store import ledger_days
 from services.metering.store import reports as stored_reports
 from services.metering.store.ledger_days import KeySums
+from services.metering.store.tables import retention, usage_hours
 from services.metering.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask, grant
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
@@ -134,6 +136,21 @@ async def test_a_past_hour_is_added_up_once_also_for_a_period_that_begins_a_day_
     earlier = (later[0] - 3 * HOUR_US, PERIOD[1])
     assert found.keys(*earlier) == found.counted(*earlier)
     assert spans == [(earlier[0], later[0]), (over_us, PERIOD[1])]
+
+
+async def test_hours_that_were_summed_up_by_month_meanwhile_are_not_counted_twice(
+    found: Reports, hasty: Writer, calendar: Calendar
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 14):
+        await book(hasty, calendar, number)
+    start_us, end_us = PERIOD[0] + DAY_US // 2, PERIOD[1]
+    assert found.keys(start_us, end_us) == found.counted(start_us, end_us)
+    marked_us = FIRST_US + 16 * HOUR_US
+    with found.database.transaction(writes=True) as connection:
+        connection.execute(sa.update(retention).values(usage_marked_before_us=marked_us))
+        connection.execute(sa.delete(usage_hours).where(usage_hours.c.hour_us < marked_us))
+    assert found.keys(start_us, end_us) == found.counted(start_us, end_us)
 
 
 async def test_periods_that_were_not_looked_at_for_long_are_forgotten(
