@@ -15,11 +15,11 @@ RUN python -m venv /opt/uv \
 # Behind a proxy with an authority of its own, that is believed which the base image or the build brings along.
 ENV VIRTUAL_ENV=/opt/legato UV_SYSTEM_CERTS=1
 
-# What the service runs on, each file checked by its hash. What is of no use at run time is left out then: setuptools, which
-# installs the service itself, packages' own tests, and what only a debugger reads.
+# What the service runs on, each file checked by its hash. What is of no use at run time is left out then: the compiler and
+# setuptools, which install the service itself, packages' own tests, and what only a debugger reads.
 FROM packages AS service-build
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install -y --no-install-recommends binutils
+RUN apt-get update && apt-get install -y --no-install-recommends binutils gcc libc6-dev
 RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock
 COPY pyproject.toml prices.toml routes.toml ./
 COPY protos protos
@@ -31,8 +31,10 @@ COPY deploy/*.py deploy/
 RUN /opt/uv/bin/uv pip install --no-cache --no-build-isolation --no-deps -e . \
     && /opt/uv/bin/uv pip uninstall setuptools \
     && find /opt/legato -type d \( -name tests -o -name testing \) -prune -exec rm -rf {} + \
-    && find /opt/legato -name '*.so' -exec strip --strip-unneeded {} + \
-    && rm -rf requirements ./*.egg-info \
+    && find /opt/legato /app -name '*.so' -exec strip --strip-unneeded {} + \
+    && /opt/legato/bin/python -c 'import services.router.providers.openai.delta_scanner' \
+    && find /app -name '*.c' -delete \
+    && rm -rf build requirements ./*.egg-info \
     && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
 
 FROM packages AS local-model-build

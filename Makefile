@@ -9,6 +9,7 @@ CHECK_PROCESSES ?= 4
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
+COMPILED := $(shell find services -name '*.c')
 # Compiled bytecode is kept in one place, whatever the environment says: every test of the whole service starts
 # processes, and without it each of them compiles its libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -25,7 +26,7 @@ help: ## List the targets
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
-.venv/run: .venv/uv requirements/build.lock requirements/run.lock requirements/local-model.lock pyproject.toml
+.venv/run: .venv/uv requirements/build.lock requirements/run.lock requirements/local-model.lock pyproject.toml $(COMPILED)
 	@echo "Installing the runtime dependencies ..."
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock -r requirements/local-model.lock
 	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-build-isolation --no-deps -e .

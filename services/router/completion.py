@@ -152,7 +152,7 @@ class Completions:
             try:
                 if await relay.pass_on(upstream.first):
                     # Ordinary pieces are relayed as they are read; only the others get here.
-                    upstream.taker.take = relay.pass_at_once
+                    relay.take_from(upstream.taker)
                     async for piece in upstream.rest:
                         # Placed here rather than after sending: the previous piece has mostly left the process by now.
                         failpoints.hit("router.passed_on")
@@ -161,7 +161,7 @@ class Completions:
             finally:
                 upstream.finished = relay.finished
                 upstream.went_beyond_limit = relay.went_beyond_limit
-                upstream.taker.take = None
+                upstream.taker.take = upstream.taker.take_read = None
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")

@@ -172,6 +172,8 @@ class _ServerCall:
         self._inbox: deque[bytes] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._credit_bytes = WINDOW_BYTES
+        # Whether there is credit left.
+        self.has_room = True
         self._credited: asyncio.Future[None] | None = None
 
     async def receive(self) -> Any:
@@ -186,20 +188,18 @@ class _ServerCall:
             await self._credited
         self._put(response, may_wait=False)
 
-    @property
-    def has_room(self) -> bool:
-        return self._credit_bytes > 0
-
     def send_soon(self, response: Message) -> None:
         self._put(response, may_wait=True)
 
     def send_packed(self, payload: bytes) -> None:
-        self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+        self._credit_bytes = credit_bytes = self._credit_bytes - len(payload) - MESSAGE_OVERHEAD_BYTES
+        self.has_room = credit_bytes > 0
         self._outbox.put_packed(self.call_id, payload)
 
     def _put(self, response: Message, *, may_wait: bool) -> None:
         payload = response.SerializeToString()
         self._credit_bytes -= len(payload) + MESSAGE_OVERHEAD_BYTES
+        self.has_room = self._credit_bytes > 0
         self._outbox.put(self.call_id, pb.ITEM_KIND_MESSAGE, payload, may_wait=may_wait)
 
     def arrive(self, payload: bytes) -> None:
@@ -208,6 +208,7 @@ class _ServerCall:
 
     def add_credit(self, credit_bytes: int) -> None:
         self._credit_bytes += credit_bytes
+        self.has_room = self._credit_bytes > 0
         _wake(self._credited)
 
     def cancel(self) -> None:

@@ -78,6 +78,11 @@ class TokenAllowance:
         may_ask = answer is not None or (self._asks_ahead and not grant.last)
         return (is_asked or not may_ask) and output_tokens <= grant.output_tokens
 
+    def sure_tokens(self, max_tokens: int) -> int | None:
+        """Returns up to how many tokens `covers` is true for certain, until more is requested; None: any number."""
+        grant = self._grant
+        return None if grant is None or grant.output_tokens >= max_tokens else (grant.output_tokens - 1) // 2
+
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """Returns how many output tokens may be passed on. Requests credit ahead; waits only at the grant's end."""
         if self._grant is None or self.covers(output_tokens, max_tokens):

@@ -11,13 +11,13 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.packed_pieces import pack_piece
+from services.chassis.packed_pieces import pack_counts, pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
 from services.router.prompts import tokens
 from services.router.prompts.tokens import RunningCount
-from services.router.providers.base import Piece, ProviderError, ProviderUsage
+from services.router.providers.base import Piece, PieceTaker, ProviderError, ProviderUsage, ScanTexts
 from services.router.routing.health import UsageCheck, longest_output_tokens
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
@@ -56,8 +56,11 @@ class Relay:
         self._judge = judge
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
+        # How many tokens are covered for certain, and within the limit.
+        self._sure_tokens = 0
         self._count = _OutputCount()
         self._tokens_at_cut: int | None = None
+        self._scan_texts: ScanTexts | None = None
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
@@ -69,6 +72,12 @@ class Relay:
         # A model applies its limit with its own tokenizer. The client never pays for more than the limit, even where
         # our count replaces the model's.
         return min(self._count.tokens, self._max_tokens)
+
+    def take_from(self, taker: PieceTaker) -> None:
+        """Relays what a provider sends from now on as it is read, where nothing has to be awaited for it."""
+        taker.take = self.pass_at_once
+        self._scan_texts = taker.scan_texts
+        taker.take_read = self.pass_read if self._send_packed is not None and taker.scan_texts is not None else None
 
     def pass_at_once(self, piece: Piece) -> bool:
         """Relays a piece if nothing has to be awaited for it; otherwise returns False, and nothing has happened.
@@ -106,6 +115,27 @@ class Relay:
             self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))
         return True
 
+    def pass_read(self, read: bytes) -> int:
+        """Relays a read of nothing but texts, as most are, without parsing it, under the same conditions. Returns the
+        bytes of its body; 0 if it has to be parsed, and nothing has happened.
+
+        One function does it all: with cold caches, a call costs more than what it does."""
+        scanned = self._scan_texts(read)  # type: ignore[misc]
+        if scanned is None or not self._conversation.has_room:
+            return 0
+        text, texts_json, body_bytes = scanned
+        count, characters = self._count, len(text)
+        most_tokens = count.tokens + (characters if text.isascii() else _MOST_BYTES_A_CHARACTER * characters)
+        if most_tokens > self._sure_tokens or characters > tokens.SLICE_CHARACTERS:
+            return 0
+        if failpoints.watched:
+            failpoints.hit("router.passed_on")
+        count.tokens = output_tokens = count.tokens + count.contents.add(text)
+        if output_tokens > self._max_tokens:
+            output_tokens = self._max_tokens
+        self._send_packed(pack_counts(self._prompt_tokens, output_tokens) + texts_json)  # type: ignore[misc]
+        return body_bytes
+
     async def pass_on(self, piece: Piece) -> bool:
         """Relays one piece and returns False if the answer was cut, so that nothing more need be read."""
         contents = piece.contents
@@ -139,6 +169,10 @@ class Relay:
             await self._conversation.send(self._response(contents, deltas, refuses=piece.refuses))
         elif contents or deltas or piece.hidden:
             await self._send_in_turn(self._response(contents, deltas, refuses=piece.refuses))
+        covered_tokens = None if self._allowance is None else self._allowance.sure_tokens(self._max_tokens)
+        self._sure_tokens = (
+            self._longest_tokens if covered_tokens is None else min(covered_tokens, self._longest_tokens)
+        )
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:

@@ -58,15 +58,25 @@ class ProviderEnvironment:
     local_model_socket: Path
 
 
+# Recognizes a read of nothing but texts, HTTP's framing included. Returns the joined texts, the texts as they are packed,
+# and the bytes of the body; None if the read has to be parsed.
+ScanTexts = Callable[[bytes], tuple[str, bytes, int] | None]
+
+
 class PieceTaker:
     """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
 
-    __slots__ = ("take",)
+    __slots__ = ("scan_texts", "take", "take_read")
 
     def __init__(self) -> None:
         # Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
         # is called again once the reader waits for the next piece.
         self.take: Callable[[Piece], bool] | None = None
+        # Takes a read as it is, HTTP's framing included, if it has nothing but texts: returns the bytes of its body, or
+        # 0 if it has to be parsed. It is asked only between two events.
+        self.take_read: Callable[[bytes], int] | None = None
+        # The answer's, once it is read.
+        self.scan_texts: ScanTexts | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -213,6 +223,10 @@ class ProviderAnswer(ABC):
         self._characters = 0
         self._call_marks: set[tuple[int | None, str | None, str | None]] = set()
         self._calls_without_id = 0
+
+    def text_scanner(self) -> ScanTexts | None:
+        """Returns a function that recognizes reads of nothing but texts, if there is one for this format."""
+        return None
 
     @abstractmethod
     def read_event(self, data: bytes) -> None:

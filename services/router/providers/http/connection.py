@@ -71,6 +71,8 @@ class HttpConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         # Takes what arrives while a reader waits.
         self._consume: Callable[[bytes], bool] | None = None
+        # Is offered a read first, as it is; the consumer may change it.
+        self.consume_read: Callable[[bytes], int] | None = None
         # Why the connection failed.
         self._failure: str | None = None
         self._is_reading_paused = False
@@ -95,9 +97,11 @@ class HttpConnection(asyncio.Protocol):
         self._head_bytes = 0
         self._received: list[bytes] = []
         self._received_bytes = 0
+        # Whether the last chunk is complete and nothing of the next has arrived.
+        self._is_between_chunks = False
         # Bytes read since the request, those of the body, and those since the last body byte.
         self._read_bytes = 0
-        self._body_bytes = 0
+        self.body_bytes = 0
         self._bytes_without_body = 0
         self._is_written = False
         self._may_be_kept = not is_asked
@@ -124,19 +128,22 @@ class HttpConnection(asyncio.Protocol):
         while not self.status:
             await self._change()
 
-    async def read(self, consume: Callable[[bytes], bool] | None = None) -> bytes:
+    async def read(
+        self, consume: Callable[[bytes], bool] | None = None, consume_read: Callable[[bytes], int] | None = None
+    ) -> bytes:
         """Returns the bytes received so far; empty at the end.
 
         With `consume`, only bytes that are here already are returned. Later ones are passed to it as they arrive, while
-        this waits; once it returns False, empty bytes are returned."""
+        this waits; once it returns False, empty bytes are returned. `consume_read` is offered them first, before they
+        are parsed, if they begin where a chunk does: it returns the bytes of the body if it took whole chunks, or 0."""
         while not self._received and not self.is_whole:
-            self._consume = consume
+            self._consume, self.consume_read = consume, consume_read
             try:
                 await self._change()
                 if self._consume is not consume:
                     return b""
             finally:
-                self._consume = None
+                self._consume = self.consume_read = None
         received = self._take_received()
         self._read_or_pause()
         return received
@@ -257,15 +264,30 @@ class HttpConnection(asyncio.Protocol):
             # Unsolicited or unparseable data.
             self.abort()
             return
-        body_bytes = self._body_bytes
+        body_bytes = self.body_bytes
+        if self._is_between_chunks and self.consume_read is not None and self._waiter is not None:
+            try:
+                taken_bytes = 0 if self._waiter.done() else self.consume_read(data)
+            except Exception:
+                # It is parsed instead, and what fails then is raised in the reader's task.
+                taken_bytes = 0
+            if taken_bytes:
+                # The parser, which is between two chunks, need not see whole ones.
+                self._read_bytes += len(data)
+                self.body_bytes = body_bytes + taken_bytes
+                self._bytes_without_body = 0
+                if self._answer_by_s is None:
+                    self._deadline.at_s = self._loop.time() + self._silence_s
+                return
         try:
+            self._is_between_chunks = False
             if self.status:
                 self._parser.feed_data(data)
             else:
                 self._feed_head(data)
             self._read_bytes += len(data)
-            if self._body_bytes == body_bytes or self._read_bytes > LARGEST_FRAMING_BYTES:
-                self._check_framing(len(data), has_body=self._body_bytes > body_bytes)
+            if self.body_bytes == body_bytes or self._read_bytes > LARGEST_FRAMING_BYTES:
+                self._check_framing(len(data), has_body=self.body_bytes > body_bytes)
             else:
                 self._bytes_without_body = 0
         except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -273,6 +295,8 @@ class HttpConnection(asyncio.Protocol):
             refusal = error if isinstance(error, _Refused) else error.__context__
             self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
             return
+        # It may also be followed by the incomplete size of the next.
+        self._is_between_chunks = self._is_between_chunks and data.endswith(b"\r\n")
         if self.status and not self._is_consumed():
             self._read_or_pause()
             self._wake()
@@ -301,8 +325,8 @@ class HttpConnection(asyncio.Protocol):
     def _check_framing(self, read_bytes: int, *, has_body: bool) -> None:
         """Raises `_Refused` if there is too much around the body."""
         self._bytes_without_body = 0 if has_body else self._bytes_without_body + read_bytes
-        framing_bytes = self._read_bytes - self._body_bytes
-        most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self._body_bytes
+        framing_bytes = self._read_bytes - self.body_bytes
+        most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self.body_bytes
         if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:
             raise _Refused("sent too much around its answer")
 
@@ -422,7 +446,13 @@ class HttpConnection(asyncio.Protocol):
         body_bytes = len(body)
         self._received.append(body)
         self._received_bytes += body_bytes
-        self._body_bytes += body_bytes
+        self.body_bytes += body_bytes
+
+    def on_chunk_header(self) -> None:
+        self._is_between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self._is_between_chunks = True
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_whole:

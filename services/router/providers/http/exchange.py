@@ -216,8 +216,8 @@ class Stream:
         self._answer = answer
         self._place = buffer
         self._taker = taker or PieceTaker()
+        self._taker.scan_texts = answer.text_scanner()
         self._failed: Exception | None = None
-        self._received_bytes = 0
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
 
@@ -240,7 +240,7 @@ class Stream:
             if self._taker.take is not None:
                 self._connection.read_in_rounds()
             try:
-                received = await self._connection.read(self._take_at_once)
+                received = await self._connection.read(self._take_at_once, self._read_taker())
             except Interrupted:
                 if not self._answer.is_finished:
                     raise
@@ -263,14 +263,20 @@ class Stream:
                 # Raised in the waiting task: here it would reach nobody but the event loop.
                 pieces.clear()
                 self._failed = error
+        self._connection.consume_read = self._read_taker()
         return not pieces and self._failed is None
+
+    def _read_taker(self) -> Callable[[bytes], int] | None:
+        """Returns who takes a read that need not be parsed; nobody inside an event, or once the answer has finished."""
+        if self._events.is_inside_event or self._half or self._answer.is_finished:
+            return None
+        return self._taker.take_read
 
     def _receive(self, received: bytes) -> None:
         """Splits received bytes into pieces; empty ones end the answer."""
         pieces = self._answer.pieces
-        self._received_bytes += len(received)
         try:
-            if self._received_bytes > LARGEST_STREAM_BYTES:
+            if self._connection.body_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
             events = self._events.feed(received) if received else self._events.finish()
             if self._place.taken_bytes or not received.endswith(b"\n\n"):

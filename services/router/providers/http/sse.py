@@ -26,6 +26,10 @@ class EventReader:
         self._may_have_mark = True
 
     @property
+    def is_inside_event(self) -> bool:
+        return bool(self._begun or self._data)
+
+    @property
     def held_bytes(self) -> int:
         """Bytes buffered for an incomplete event."""
         return len(self._begun) + self._data_bytes

@@ -16,6 +16,7 @@ from services.router.providers.base import (
     ProviderAnswer,
     ProviderError,
     ProviderUsage,
+    ScanTexts,
     UnreadableAnswer,
     read_text_of_object,
 )
@@ -39,6 +40,12 @@ SIGNS = ErrorPatterns(
         re.compile(r"^[^\"'`]*you exceeded your current quota"),
     ),
 )
+
+try:
+    from services.router.providers.openai.delta_scanner import scan_deltas
+except ImportError:
+    # It was not compiled.
+    scan_deltas = None  # type: ignore[assignment]  # docs/decisions/0060-a-scanner-in-c.md
 
 _DONE = b"[DONE]"
 
@@ -130,6 +137,9 @@ _texts = msgspec.json.Decoder(str)
 
 
 class CompletionAnswer(ProviderAnswer):
+    def text_scanner(self) -> ScanTexts | None:
+        return scan_deltas
+
     def read_event(self, data: bytes) -> None:
         if data == _DONE:
             self.is_over = True

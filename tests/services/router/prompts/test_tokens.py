@@ -77,6 +77,10 @@ _texts = st.lists(
             "\U0001f3b5",
             "\t",
             "\u00a0",
+            "xY9z",
+            "\uff0c",
+            "\u3042\u3002",
+            "e\u0301",
         ]
     )
 ).map("".join)
@@ -98,6 +102,15 @@ def test_count_does_not_depend_on_where_the_network_cuts(text: str, data: st.Dat
         running.add(rest[:cut])
         rest = rest[cut:]
     assert running.tokens == tokens.count(text)
+
+
+@pytest.mark.parametrize("piece", ["q7Zk9", "0x1f", "camelCase", "\u3053\u3093\u306b\u3061\u306f\u3002"])
+def test_long_word_is_counted_again_only_from_its_last_part_on(piece: str) -> None:
+    running = tokens.RunningCount()
+    for _ in range(50):
+        running.add(piece)
+        assert len(running._word) <= tokens.SHORT_WORD_CHARACTERS + len(piece)
+    assert running.tokens == tokens.count(50 * piece)
 
 
 def test_text_without_spaces_is_counted_in_bounded_parts() -> None:

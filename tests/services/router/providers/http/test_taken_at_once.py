@@ -1,134 +1,20 @@
 """Chunks that are relayed in the callback of their read: from the provider's bytes to the items of the exchange."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
 
-import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
-from services.chassis.exchange.outbox import WINDOW_BYTES, Outbox
-from services.chassis.exchange.server import _ServerCall
-from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
-from services.chassis.timing.deadlines import Deadlines
-from services.router.answers.grants import TokenAllowance
-from services.router.answers.relay import Relay
+from protos.router.v1.router_pb2 import Grant
+from services.chassis.exchange.outbox import WINDOW_BYTES
 from services.router.prompts.tokens import SLICE_CHARACTERS
-from services.router.providers.base import PieceTaker, ProviderError, Timeouts
-from services.router.providers.http.connection import READ_AHEAD_BYTES, HttpConnection
-from services.router.providers.openai.provider import OpenAIProvider
-from tests.services.router.providers.asking import make_call
+from services.router.providers.base import ProviderError, Timeouts
+from services.router.providers.http.connection import READ_AHEAD_BYTES
+from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-DONE = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-MAX_TOKENS = 100_000
 MOST_CALLS_A_CHUNK = 22
-
-
-def chunk(text: str) -> bytes:
-    return b"data: " + msgspec.json.encode({"choices": [{"delta": {"content": text}}]}) + b"\n\n"
-
-
-class FakeTransport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_paused = False
-        self.is_aborted = False
-
-    def write(self, data: Any) -> None:
-        pass
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-    def is_closing(self) -> bool:
-        return self.is_aborted
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-
-class Owner:
-    def take_back(self, connection: HttpConnection) -> bool:
-        return False
-
-    def forget(self, connection: HttpConnection) -> None:
-        pass
-
-
-class Chat:
-    """One chat's way through the router, without sockets at either end."""
-
-    def __init__(self, grant: Grant | None = None) -> None:
-        self.transport = FakeTransport()
-        self.connection = HttpConnection(Owner(), Deadlines())
-        self.connection.connection_made(self.transport)
-        self.outbox = Outbox(ExchangeResponse, Histogram(BATCH_BOUNDS))
-        self.call = _ServerCall(1, ChatRequest, self.outbox)
-        self.allowance = TokenAllowance(self.call, grant)
-        self.relay = Relay(self.call, self.allowance, 1, Started(max_tokens=MAX_TOKENS))
-        # Steps that the task took, after the first piece.
-        self.woken = 0
-        self.taker = PieceTaker()
-
-    async def serve(self) -> None:
-        provider = OpenAIProvider("http://127.0.0.1:1/v1", Timeouts())
-
-        async def acquire() -> HttpConnection:
-            return self.connection
-
-        provider._server._connections.acquire = acquire  # type: ignore[method-assign]
-        call = make_call("m", b"[]", max_tokens=MAX_TOKENS, stream=True)
-        call.taker = self.taker
-        pieces = provider.answer(call)
-        try:
-            await self.relay.pass_on(await anext(pieces))
-            self.taker.take = self.relay.pass_at_once
-            async for piece in pieces:
-                self.woken += 1
-                if not await self.relay.pass_on(piece):
-                    break
-        finally:
-            self.allowance.close()
-            await pieces.aclose()
-
-    def receive(self, data: bytes) -> None:
-        self.connection.data_received(data)
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.connection._consume is not None
-
-    def queued(self) -> list[ChatResponse]:
-        queued = [*self.outbox._urgent.values(), *self.outbox._turns.values(), *self.outbox._later.get(1, ())]
-        return [ChatResponse.FromString(payload) for _, _, payload, _ in queued]
-
-    @property
-    def contents(self) -> list[str]:
-        return [content for response in self.queued() for content in response.contents]
-
-
-@asynccontextmanager
-async def a_chat(grant: Grant | None = None) -> AsyncIterator[tuple[Chat, "asyncio.Task[None]"]]:
-    """A chat whose first piece has been relayed, and whose task waits for the next."""
-    chat = Chat(grant)
-    task = asyncio.create_task(chat.serve())
-    await until(lambda: chat.connection._waiter is not None)
-    chat.receive(HEAD)
-    chat.receive(chunk("first"))
-    await until(lambda: chat.taker.take is not None and chat.is_waiting)
-    try:
-        yield chat, task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_an_ordinary_chunk_is_in_the_outbox_when_its_read_returns_and_wakes_no_task() -> None:
@@ -188,7 +74,7 @@ async def test_order_is_kept_between_chunks_that_are_taken_and_chunks_that_wait(
 
 async def test_reading_pauses_while_the_edge_gives_no_credit_and_goes_on_when_it_does() -> None:
     async with a_chat() as (chat, _):
-        chat.call._credit_bytes = 0
+        chat.call.add_credit(-WINDOW_BYTES)
         chat.receive(chunk("waits"))
         assert chat.contents == ["first"]
         await until(lambda: chat.call._credited is not None)
@@ -244,7 +130,7 @@ def _nothing(chat: Chat) -> None:
 
 
 def _no_room(chat: Chat) -> None:
-    chat.call._credit_bytes = 0
+    chat.call.add_credit(-WINDOW_BYTES)
 
 
 # What arrives, and how a chat is before it.
