@@ -24,10 +24,6 @@ _encode = msgspec.json.encode
 _texts = msgspec.json.Decoder(str)
 
 
-# Begins a packed piece, with the tokens of the prompt and of the output.
-pack_counts = _COUNTS.pack
-
-
 def pack_piece(prompt_tokens: int, output_tokens: int, contents: Sequence[str]) -> bytes:
     counts = _COUNTS.pack(prompt_tokens, output_tokens)
     if len(contents) == 1:

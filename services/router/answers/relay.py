@@ -11,13 +11,13 @@ from protos.router.v1.router_pb2 import (
     ToolCallDelta,
 )
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.packed_pieces import pack_counts, pack_piece
+from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
 from services.router.prompts import tokens
-from services.router.prompts.tokens import RunningCount
-from services.router.providers.base import Piece, PieceTaker, ProviderError, ProviderUsage, ScanTexts
+from services.router.prompts.running_count import RunningCount
+from services.router.providers.base import PackRead, Piece, PieceTaker, ProviderError, ProviderUsage
 from services.router.routing.health import UsageCheck, longest_output_tokens
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
@@ -60,7 +60,7 @@ class Relay:
         self._sure_tokens = 0
         self._count = _OutputCount()
         self._tokens_at_cut: int | None = None
-        self._scan_texts: ScanTexts | None = None
+        self._pack_read: PackRead | None = None
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
@@ -76,8 +76,8 @@ class Relay:
     def take_from(self, taker: PieceTaker) -> None:
         """Relays what a provider sends from now on as it is read, where nothing has to be awaited for it."""
         taker.take = self.pass_at_once
-        self._scan_texts = taker.scan_texts
-        taker.take_read = self.pass_read if self._send_packed is not None and taker.scan_texts is not None else None
+        self._pack_read = taker.pack_read
+        taker.take_read = self.pass_read if self._send_packed is not None and taker.pack_read is not None else None
 
     def pass_at_once(self, piece: Piece) -> bool:
         """Relays a piece if nothing has to be awaited for it; otherwise returns False, and nothing has happened.
@@ -119,21 +119,19 @@ class Relay:
         """Relays a read of nothing but texts, as most are, without parsing it, under the same conditions. Returns the
         bytes of its body; 0 if it has to be parsed, and nothing has happened.
 
-        One function does it all: with cold caches, a call costs more than what it does."""
-        scanned = self._scan_texts(read)  # type: ignore[misc]
-        if scanned is None or not self._conversation.has_room:
-            return 0
-        text, texts_json, body_bytes = scanned
-        count, characters = self._count, len(text)
-        most_tokens = count.tokens + (characters if text.isascii() else _MOST_BYTES_A_CHARACTER * characters)
-        if most_tokens > self._sure_tokens or characters > tokens.SLICE_CHARACTERS:
+        That is compiled: with cold caches, Python needs several times as long for it."""
+        if not self._conversation.has_room:
             return 0
         if failpoints.watched:
             failpoints.hit("router.passed_on")
-        count.tokens = output_tokens = count.tokens + count.contents.add(text)
-        if output_tokens > self._max_tokens:
-            output_tokens = self._max_tokens
-        self._send_packed(pack_counts(self._prompt_tokens, output_tokens) + texts_json)  # type: ignore[misc]
+        count = self._count
+        packed = self._pack_read(  # type: ignore[misc]
+            read, count.contents, count.tokens, self._sure_tokens, self._prompt_tokens, self._max_tokens
+        )
+        if packed is None:
+            return 0
+        payload, count.tokens, body_bytes = packed
+        self._send_packed(payload)  # type: ignore[misc]
         return body_bytes
 
     async def pass_on(self, piece: Piece) -> bool:
@@ -300,8 +298,8 @@ class _OutputCount:
 
     def __init__(self) -> None:
         self.tokens = 0
-        self.contents = RunningCount()
-        self._hidden = RunningCount()
+        self.contents = RunningCount(tokens.counter())
+        self._hidden = RunningCount(tokens.counter())
         self._arguments: dict[int, RunningCount] = {}
 
     def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
@@ -331,7 +329,7 @@ class _OutputCount:
         self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
 
     def arguments_of(self, index: int) -> RunningCount:
-        return self._arguments.setdefault(index, RunningCount())
+        return self._arguments.setdefault(index, RunningCount(tokens.counter()))
 
     async def add_within(self, counted: RunningCount, text: str, most_tokens: int) -> str:
         """Adds as much of `text` as keeps the total within `most_tokens`, and returns it; a short text is kept whole or

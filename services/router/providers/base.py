@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.prompts.running_count import RunningCount
 from services.router.schema.messages import Messages
 from services.router.schema.tools import Parameters, Tools
 
@@ -58,15 +59,14 @@ class ProviderEnvironment:
     local_model_socket: Path
 
 
-# Recognizes a read of nothing but texts, HTTP's framing included. Returns the joined texts, the texts as they are packed,
-# and the bytes of the body; None if the read has to be parsed.
-ScanTexts = Callable[[bytes], tuple[str, bytes, int] | None]
+# Recognizes a read of nothing but texts, HTTP's framing included: `services.router.native.pack_read`, or the like.
+PackRead = Callable[[bytes, RunningCount, int, int, int, int], tuple[bytes, int, int] | None]
 
 
 class PieceTaker:
     """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
 
-    __slots__ = ("scan_texts", "take", "take_read")
+    __slots__ = ("pack_read", "take", "take_read")
 
     def __init__(self) -> None:
         # Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
@@ -76,7 +76,7 @@ class PieceTaker:
         # 0 if it has to be parsed. It is asked only between two events.
         self.take_read: Callable[[bytes], int] | None = None
         # The answer's, once it is read.
-        self.scan_texts: ScanTexts | None = None
+        self.pack_read: PackRead | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -224,7 +224,7 @@ class ProviderAnswer(ABC):
         self._call_marks: set[tuple[int | None, str | None, str | None]] = set()
         self._calls_without_id = 0
 
-    def text_scanner(self) -> ScanTexts | None:
+    def read_packer(self) -> PackRead | None:
         """Returns a function that recognizes reads of nothing but texts, if there is one for this format."""
         return None
 

@@ -216,7 +216,7 @@ class Stream:
         self._answer = answer
         self._place = buffer
         self._taker = taker or PieceTaker()
-        self._taker.scan_texts = answer.text_scanner()
+        self._taker.pack_read = answer.read_packer()
         self._failed: Exception | None = None
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""

@@ -10,13 +10,14 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
+from services.router.prompts.running_count import pack_read
 from services.router.providers import base as counts
 from services.router.providers.base import (
     UNREADABLE,
+    PackRead,
     ProviderAnswer,
     ProviderError,
     ProviderUsage,
-    ScanTexts,
     UnreadableAnswer,
     read_text_of_object,
 )
@@ -40,12 +41,6 @@ SIGNS = ErrorPatterns(
         re.compile(r"^[^\"'`]*you exceeded your current quota"),
     ),
 )
-
-try:
-    from services.router.providers.openai.delta_scanner import scan_deltas
-except ImportError:
-    # It was not compiled.
-    scan_deltas = None  # type: ignore[assignment]  # docs/decisions/0060-a-scanner-in-c.md
 
 _DONE = b"[DONE]"
 
@@ -137,8 +132,8 @@ _texts = msgspec.json.Decoder(str)
 
 
 class CompletionAnswer(ProviderAnswer):
-    def text_scanner(self) -> ScanTexts | None:
-        return scan_deltas
+    def read_packer(self) -> PackRead | None:
+        return pack_read
 
     def read_event(self, data: bytes) -> None:
         if data == _DONE:

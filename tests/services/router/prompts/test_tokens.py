@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Iterable
 
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.router.prompts import tokens
@@ -59,66 +58,6 @@ async def test_small_text_is_counted_at_once() -> None:
     counted = tokens.YieldingCount()
     assert await turns_of_others(add_all(counted, tokens.slices_of("Hello, world!"))) == 0
     assert counted.tokens == 4
-
-
-_texts = st.lists(
-    st.sampled_from(
-        [
-            "hello",
-            "World",
-            " ",
-            "\n",
-            "  ",
-            "don't",
-            "\u4e2d\u6587",
-            "12345",
-            "!!",
-            "a/b\n",
-            "\U0001f3b5",
-            "\t",
-            "\u00a0",
-            "xY9z",
-            "\uff0c",
-            "\u3042\u3002",
-            "e\u0301",
-        ]
-    )
-).map("".join)
-
-
-def longest_word(text: str) -> int:
-    """Returns its length; a word has the space before it."""
-    return max(map(len, re.split(r"(?<=\S)(?= )", text)))
-
-
-@given(text=_texts, data=st.data())
-def test_count_does_not_depend_on_where_the_network_cuts(text: str, data: st.DataObject) -> None:
-    # A longer one is counted in parts, and where it happens to be cut may make a difference.
-    assume(longest_word(text) <= tokens.LONGEST_WORD_CHARACTERS)
-    running = tokens.RunningCount()
-    rest = text
-    while rest:
-        cut = data.draw(st.integers(1, len(rest)))
-        running.add(rest[:cut])
-        rest = rest[cut:]
-    assert running.tokens == tokens.count(text)
-
-
-@pytest.mark.parametrize("piece", ["q7Zk9", "0x1f", "camelCase", "\u3053\u3093\u306b\u3061\u306f\u3002"])
-def test_long_word_is_counted_again_only_from_its_last_part_on(piece: str) -> None:
-    running = tokens.RunningCount()
-    for _ in range(50):
-        running.add(piece)
-        assert len(running._word) <= tokens.SHORT_WORD_CHARACTERS + len(piece)
-    assert running.tokens == tokens.count(50 * piece)
-
-
-def test_text_without_spaces_is_counted_in_bounded_parts() -> None:
-    running = tokens.RunningCount()
-    for _ in range(5_000):
-        running.add("\u4e2d\u6587")
-    assert len(running._word) <= tokens.LONGEST_WORD_CHARACTERS + 2
-    assert running.tokens >= 5_000
 
 
 # What may stand at a cut: characters of one to four bytes, escapes of every kind, halves of characters.

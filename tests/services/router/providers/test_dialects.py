@@ -48,8 +48,9 @@ class Network:
     """The provider's end of a connection: gives what it was given, segment by segment."""
 
     segments: list[bytes]
+    body_bytes = 0
 
-    async def read(self, consume: Callable[[bytes], bool]) -> bytes:
+    async def read(self, consume: Callable[[bytes], bool], consume_read: Callable[[bytes], int] | None = None) -> bytes:
         return self.segments.pop(0) if self.segments else b""
 
     def limit_silence(self, silence_s: float) -> None:

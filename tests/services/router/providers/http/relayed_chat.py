@@ -1,4 +1,4 @@
-"""A chat's way through the router, for tests: from the bytes of a provider's connection to the items of the exchange."""
+"""A chat's way through the router: from the bytes of a provider's connection to the items of the exchange."""
 
 import asyncio
 from collections.abc import AsyncIterator

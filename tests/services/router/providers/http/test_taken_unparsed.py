@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from protos.router.v1.router_pb2 import Grant
 from services.chassis.exchange.outbox import WINDOW_BYTES
+from services.router.native import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError, Timeouts
 from services.router.providers.http.connection import HttpConnection
 from services.router.providers.openai.answer import CompletionAnswer
-from services.router.providers.openai.delta_scanner import scan_deltas
 from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
-MOST_CALLS_A_READ = 8
+MOST_CALLS_A_READ = 7
 
 
 class Parsed:
@@ -55,7 +55,7 @@ async def test_reads_of_texts_and_all_others_keep_their_order() -> None:
         for number in range(30):
             read = framed(chunk(f"{number} "))
             if number % 3 == 0:
-                # A comment, which the scanner does not know.
+                # A comment, which is not recognized.
                 read = framed(b": ping\n\n" + chunk(f"{number} "))
             chat.receive(read)
         assert chat.contents == [f"{number} " for number in range(30)]
@@ -191,9 +191,9 @@ async def test_a_read_of_texts_takes_few_function_calls() -> None:
         assert max(calls) <= MOST_CALLS_A_READ
 
 
-async def test_without_the_compiled_scanner_everything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CompletionAnswer().text_scanner() is scan_deltas
-    monkeypatch.setattr(CompletionAnswer, "text_scanner", lambda _: None)
+async def test_without_the_compiled_module_everything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert CompletionAnswer().read_packer() is pack_read
+    monkeypatch.setattr(CompletionAnswer, "read_packer", lambda _: None)
     async with a_chat(is_chunked=True) as (chat, _):
         parsed = Parsed(chat.connection)
         chat.receive(framed(chunk("one ")) + framed(chunk("two")))

@@ -1,4 +1,4 @@
-"""The scanner of reads: what it accepts, it reads as the parsers do; and it accepts what servers send."""
+"""Reads that are packed without being parsed: as the parsers read them, and all that servers send ordinarily."""
 
 import httptools
 import msgspec
@@ -6,14 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.chassis.packed_pieces import SEPARATOR
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, pack_piece, read_counts
+from services.router.native import RunningCount, pack_read
+from services.router.prompts import tokens
 from services.router.providers.base import ProviderError
 from services.router.providers.http.sse import EventReader, EventTooLong
 from services.router.providers.openai.answer import CompletionAnswer
-from services.router.providers.openai.delta_scanner import scan_deltas
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-Scanned = tuple[str, bytes, int]
+# The packed piece, and the bytes of the body.
+Packed = tuple[bytes, int]
+PROMPT_TOKENS = 7
+MOST_TOKENS = 10**9
+
+
+def pack(read: bytes) -> Packed | None:
+    packed = pack_read(read, RunningCount(tokens.counter()), 0, MOST_TOKENS, PROMPT_TOKENS, MOST_TOKENS)
+    if packed is None:
+        return None
+    payload, output_tokens, body_bytes = packed
+    assert read_counts(payload) == (PROMPT_TOKENS, output_tokens)
+    return payload, body_bytes
 
 
 def framed(*events: bytes) -> bytes:
@@ -44,7 +57,7 @@ class Body:
         self.is_between_chunks = True
 
 
-def parse(read: bytes) -> Scanned | None:
+def parse(read: bytes) -> Packed | None:
     """Returns what the parsers make of a read; None if that is not one piece of texts and nothing else."""
     body, reader, answer = Body(), EventReader(), CompletionAnswer()
     try:
@@ -61,7 +74,8 @@ def parse(read: bytes) -> Scanned | None:
     [piece] = answer.pieces
     if not piece.contents or piece.tool_calls or piece.hidden or piece.refuses:
         return None
-    return "".join(piece.contents), SEPARATOR.join(map(msgspec.json.encode, piece.contents)), len(body.data)
+    output_tokens = tokens.count("".join(piece.contents))
+    return pack_piece(PROMPT_TOKENS, output_tokens, piece.contents), len(body.data)
 
 
 def event(content: str = "x", **fields: object) -> bytes:
@@ -69,8 +83,7 @@ def event(content: str = "x", **fields: object) -> bytes:
     return msgspec.json.encode({"id": "c-1", "object": "chat.completion.chunk", "choices": [choice], **fields})
 
 
-# Of OpenAI, Azure, vLLM, SGLang, llama.cpp, Groq, DeepSeek, Mistral, OpenRouter and Together: fields that others lack, and
-# spaces as Python writes them.
+# With the fields that others lack, and spaces as Python writes them.
 SERVERS = {
     "OpenAI": b'{"id":"chatcmpl-B9","object":"chat.completion.chunk","created":1741569952,"model":"gpt-4.1-mini",'
     b'"service_tier":"default","system_fingerprint":"fp_a7","choices":[{"index":0,"delta":{"content":" rain"},'
@@ -78,21 +91,21 @@ SERVERS = {
     "Azure": b'{"choices":[{"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}},"delta":'
     b'{"content":" rain"},"finish_reason":null,"index":0,"logprobs":null}],"created":1741569952,"id":"c","model":"m",'
     b'"object":"chat.completion.chunk","system_fingerprint":"fp"}',
-    "vLLM": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"meta-llama/Llama-3","choices":[{"index":0,'
+    "vLLM": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"llama/Llama-3","choices":[{"index":0,'
     b'"delta":{"content":" rain","reasoning_content":null},"logprobs":null,"finish_reason":null,"token_ids":null}]}',
-    "SGLang": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":'
-    b'null,"content":" rain","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,'
+    "SGLang": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
+    b'{"role":null,"content":" rain","reasoning_content":null,"tool_calls":null},"logprobs":null,"finish_reason":null,'
     b'"matched_stop":null}],"usage":null}',
     "llama.cpp": b'{"choices":[{"finish_reason":null,"index":0,"delta":{"content":" rain"}}],"created":1,"id":"c",'
     b'"model":"m","system_fingerprint":"b6","object":"chat.completion.chunk"}',
-    "Groq": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"llama3-8b-8192","system_fingerprint":"fp",'
+    "Groq": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"llama3-8b","system_fingerprint":"fp",'
     b'"choices":[{"index":0,"delta":{"content":" rain"},"logprobs":null,"finish_reason":null}],"x_groq":null}',
     "Mistral": b'{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
     b'{"content":" rain"},"finish_reason":null}],"p":"abcdefgh"}',
-    "OpenRouter": b'{"id":"gen-1","provider":"Together","model":"m","object":"chat.completion.chunk","created":1,"choices":'
+    "OpenRouter": b'{"id":"g","provider":"Together","model":"m","object":"chat.completion.chunk","created":1,"choices":'
     b'[{"index":0,"delta":{"role":"assistant","content":" rain"},"finish_reason":null,"native_finish_reason":null,'
     b'"logprobs":null}]}',
-    "Python's json": b'{"id": "c", "object": "chat.completion.chunk", "created": 1.5, "choices": [{"index": 0, "delta": '
+    "Python's json": b'{"id": "c", "object": "chat.completion.chunk", "at": 1.5, "choices": [{"index": 0, "delta": '
     b'{"content": " rain"}, "logprobs": {"content": [ {"logprob": -0.25, "bytes": [ ]} ]}, "finish_reason": null}]}',
 }
 
@@ -100,15 +113,18 @@ SERVERS = {
 @pytest.mark.parametrize("server", SERVERS)
 def test_events_of_servers_are_recognized(server: str) -> None:
     read = framed(SERVERS[server])
-    assert scan_deltas(read) == parse(read) == (" rain", b'" rain"', len(SERVERS[server]) + len(b"data: \n\n"))
+    packed = pack(read)
+    assert packed is not None
+    assert packed == parse(read)
+    assert packed[0][PACKED_HEAD_BYTES:] == b'" rain"'
 
 
 def test_all_events_of_a_read_are_one_piece() -> None:
     read = framed(event("a"), event("b")) + framed(event("c"))
-    assert scan_deltas(read) == parse(read)
-    scanned = scan_deltas(read)
-    assert scanned is not None
-    assert scanned[:2] == ("abc", b'"a"\n"b"\n"c"')
+    packed = pack(read)
+    assert packed is not None
+    assert packed == parse(read)
+    assert packed[0][PACKED_HEAD_BYTES:] == b'"a"\n"b"\n"c"'
 
 
 @pytest.mark.parametrize(
@@ -117,8 +133,8 @@ def test_all_events_of_a_read_are_one_piece() -> None:
 )
 def test_texts_are_decoded_and_spelled_like_our_own(spelled: bytes) -> None:
     read = framed(event("@").replace(b"@", spelled))
-    assert scan_deltas(read) is not None
-    assert scan_deltas(read) == parse(read)
+    assert pack(read) is not None
+    assert pack(read) == parse(read)
 
 
 TEXT = event("x")
@@ -166,12 +182,48 @@ DECLINED = {
 
 @pytest.mark.parametrize("why", DECLINED)
 def test_what_is_not_ordinary_is_declined(why: str) -> None:
-    assert scan_deltas(DECLINED[why]) is None
+    assert pack(DECLINED[why]) is None
 
 
-def test_only_bytes_are_scanned() -> None:
+def test_only_bytes_are_packed() -> None:
     with pytest.raises(TypeError):
-        scan_deltas("data: {}")  # type: ignore[arg-type]
+        pack("data: {}")  # type: ignore[arg-type]
+
+
+TEN = framed(event("x" * 10))
+
+
+@pytest.mark.parametrize(("sure_tokens", "is_packed"), [(14, False), (15, True)])
+def test_read_that_may_have_more_tokens_than_are_sure_is_declined_uncounted(sure_tokens: int, is_packed: bool) -> None:
+    contents = RunningCount(tokens.counter())
+    packed = pack_read(TEN, contents, 5, sure_tokens, PROMPT_TOKENS, MOST_TOKENS)
+    assert (packed is not None) is is_packed
+    assert bool(contents.tokens) is is_packed
+
+
+def test_count_goes_on_from_read_to_read_and_is_told_up_to_the_limit() -> None:
+    contents = RunningCount(tokens.counter())
+    first = pack_read(framed(event("hello wor")), contents, 5, MOST_TOKENS, PROMPT_TOKENS, MOST_TOKENS)
+    assert first is not None
+    assert first[1] == 5 + tokens.count("hello wor")
+    second = pack_read(framed(event("ld and so on")), contents, first[1], MOST_TOKENS, PROMPT_TOKENS, 8)
+    assert second is not None
+    assert second[1] == 5 + tokens.count("hello world and so on") > 8
+    assert read_counts(second[0]) == (PROMPT_TOKENS, 8)
+
+
+@pytest.mark.parametrize("tokens_given", [(0, 0), (0, 0, -1, 0), ("0", 0, 0, 0), (0, 2**70, 0, 0)])
+def test_wrong_arguments_are_refused(tokens_given: tuple[object, ...]) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        pack_read(TEN, RunningCount(tokens.counter()), *tokens_given)  # type: ignore[arg-type]
+
+
+def test_failure_of_the_tokenizer_is_raised() -> None:
+    def count(text: str) -> int:
+        raise ValueError(text)
+
+    with pytest.raises(ValueError, match="x"):
+        pack_read(TEN, RunningCount(count), 0, MOST_TOKENS, PROMPT_TOKENS, MOST_TOKENS)
 
 
 _values = st.recursive(
@@ -211,8 +263,8 @@ _reads = st.lists(st.lists(_plain_events | _events, min_size=1, max_size=3), min
 
 @given(_reads)
 def test_what_is_accepted_is_what_the_parsers_read(read: bytes) -> None:
-    scanned = scan_deltas(read)
-    assert scanned is None or scanned == parse(read)
+    packed = pack(read)
+    assert packed is None or packed == parse(read)
 
 
 @given(_reads, st.data())
@@ -224,5 +276,5 @@ def test_what_is_accepted_of_a_damaged_read_is_what_the_parsers_read(read: bytes
             st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"}", b"]", b"\n", b"\r\n", b"0", b" "])
         )
         read = read[:begin] + put + read[end:]
-    scanned = scan_deltas(read)
-    assert scanned is None or scanned == parse(read)
+    packed = pack(read)
+    assert packed is None or packed == parse(read)

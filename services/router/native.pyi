@@ -1,0 +1,22 @@
+from collections.abc import Callable
+
+class RunningCount:
+    def __init__(self, count: Callable[[str], int], /) -> None: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def word(self) -> str: ...
+    def add(self, piece: str, /) -> int: ...
+    def copy(self) -> RunningCount: ...
+
+def pack_read(
+    read: bytes,
+    contents: RunningCount,
+    output_tokens: int,
+    sure_tokens: int,
+    prompt_tokens: int,
+    max_tokens: int,
+    /,
+) -> tuple[bytes, int, int] | None:
+    """Returns the packed piece of a read of nothing but texts, the output tokens with it, and the bytes of its body.
+    None, with nothing counted, if it has to be parsed, or may have more than `sure_tokens`."""
