@@ -359,6 +359,16 @@ read_chunk_size(Scan *scan)
     return scan->at + size;
 }
 
+/* Returns the text that was scanned; NULL to decline, or with an exception. */
+static PyObject *
+decode_text(const Scan *scan)
+{
+    PyObject *text = PyUnicode_DecodeUTF8((char *)text_buffer, scan->text_end - text_buffer, NULL);
+    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        PyErr_Clear();
+    return text;
+}
+
 /* Scans a read into the buffers; returns the bytes of its body, or 0 to decline. */
 static Py_ssize_t
 scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size)
@@ -382,6 +392,43 @@ scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size)
             return 0;
     }
     return body_bytes;
+}
+
+/* Returns the texts of events from a place in a list on, as long as each of them has nothing but a text. */
+static PyObject *
+read_texts(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *events;
+    Py_ssize_t at, until;
+    if (!PyArg_ParseTuple(args, "O!nn", &PyList_Type, &events, &at, &until))
+        return NULL;
+    PyObject *texts = PyList_New(0);
+    if (texts == NULL)
+        return NULL;
+    for (; at >= 0 && at < until && at < PyList_GET_SIZE(events); at++) {
+        PyObject *event = PyList_GET_ITEM(events, at);
+        if (!PyBytes_Check(event) || PyBytes_GET_SIZE(event) > MOST_BYTES)
+            break;
+        const unsigned char *begin = (const unsigned char *)PyBytes_AS_STRING(event);
+        const unsigned char *end = begin + PyBytes_GET_SIZE(event);
+        Scan scan = {begin, end, text_buffer, json_buffer, 0, 0, 0, 0};
+        if (!read_object(&scan, read_completion_member) || scan.at != end || !scan.has_content)
+            break;
+        PyObject *text = decode_text(&scan);
+        if (text == NULL) {
+            if (PyErr_Occurred())
+                goto failed;
+            break;
+        }
+        int appended = PyList_Append(texts, text);
+        Py_DECREF(text);
+        if (appended < 0)
+            goto failed;
+    }
+    return texts;
+failed:
+    Py_DECREF(texts);
+    return NULL;
 }
 
 /* Counts the tokens of a streamed text: the same as RunningCount in prompts/tokens.py, where it is explained. */
@@ -593,11 +640,10 @@ pack_read(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t co
     Py_ssize_t text_bytes = scan.text_end - text_buffer;
     if (!body_bytes || text_bytes > MOST_TEXT_BYTES || tokens + text_bytes > sure_tokens)
         Py_RETURN_NONE;
-    PyObject *text = PyUnicode_DecodeUTF8((char *)text_buffer, text_bytes, NULL);
+    PyObject *text = decode_text(&scan);
     if (text == NULL) {
-        if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
+        if (PyErr_Occurred())
             return NULL;
-        PyErr_Clear();
         Py_RETURN_NONE;
     }
     Py_ssize_t grown_tokens = add_piece((RunningCount *)arguments[1], text);
@@ -611,7 +657,51 @@ pack_read(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t co
     return Py_BuildValue("(y#nn)", (char *)json_buffer, scan.json_end - json_buffer, tokens, body_bytes);
 }
 
+/* Follows an HTTP parser through the chunks of a body: its methods are the parser's callbacks. */
+
+typedef struct {
+    PyObject_HEAD
+    char is_between;
+} ChunkPosition;
+
+static PyObject *
+chunk_begins(ChunkPosition *self, PyObject *Py_UNUSED(nothing))
+{
+    self->is_between = 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+chunk_ends(ChunkPosition *self, PyObject *Py_UNUSED(nothing))
+{
+    self->is_between = 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef chunk_position_methods[] = {
+    {"begin", (PyCFunction)chunk_begins, METH_NOARGS, NULL},
+    {"end", (PyCFunction)chunk_ends, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef chunk_position_members[] = {
+    {"is_between", T_BOOL, offsetof(ChunkPosition, is_between), 0, "Whether the last chunk has ended, and none has begun."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject chunk_position_type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "services.router.native.ChunkPosition",
+    .tp_basicsize = sizeof(ChunkPosition),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = PyType_GenericNew,
+    .tp_methods = chunk_position_methods,
+    .tp_members = chunk_position_members,
+};
+
 static PyMethodDef functions[] = {
+    {"read_texts", read_texts, METH_VARARGS,
+     "Returns the texts of events from a place on, up to the first that has anything else."},
     {"pack_read", (PyCFunction)(void (*)(void))pack_read, METH_FASTCALL,
      "Returns the packed piece of a read, the tokens with it, and the bytes of its body; None to decline."},
     {NULL, NULL, 0, NULL},
@@ -628,7 +718,8 @@ PyMODINIT_FUNC
 PyInit_native(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyModule_AddType(module, &running_count_type) < 0) {
+    if (module == NULL || PyModule_AddType(module, &running_count_type) < 0 ||
+        PyModule_AddType(module, &chunk_position_type) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

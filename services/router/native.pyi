@@ -9,6 +9,14 @@ class RunningCount:
     def add(self, piece: str, /) -> int: ...
     def copy(self) -> RunningCount: ...
 
+class ChunkPosition:
+    is_between: bool
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+
+def read_texts(events: list[bytes], at: int, until: int, /) -> list[str]:
+    """Returns the texts of events from a place on, up to the first that has anything else."""
+
 def pack_read(
     read: bytes,
     contents: RunningCount,

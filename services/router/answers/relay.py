@@ -15,8 +15,8 @@ from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
+from services.router.compiled import RunningCount
 from services.router.prompts import tokens
-from services.router.prompts.running_count import RunningCount
 from services.router.providers.base import PackRead, Piece, PieceTaker, ProviderError, ProviderUsage
 from services.router.routing.health import UsageCheck, longest_output_tokens
 

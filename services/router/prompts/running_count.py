@@ -1,9 +1,7 @@
-"""Counts the tokens of a streamed text, in C where that is compiled."""
+"""Counts the tokens of a streamed text. The router uses the same in C, where that is compiled."""
 
 import re
 from collections.abc import Callable
-
-__all__ = ["LONGEST_WORD_CHARACTERS", "SHORT_WORD_CHARACTERS", "PythonRunningCount", "RunningCount", "pack_read"]
 
 LONGEST_WORD_CHARACTERS = 64
 # Counted again as a whole, however it is composed.
@@ -67,10 +65,3 @@ class PythonRunningCount:
         other = PythonRunningCount(self._count)
         other._settled, other.word, other._word_tokens = self._settled, self.word, self._word_tokens
         return other
-
-
-try:
-    from services.router.native import RunningCount, pack_read
-except ImportError:
-    # There was no compiler: docs/decisions/0060-compiled-chunks.md.
-    RunningCount, pack_read = PythonRunningCount, None  # type: ignore[assignment,misc]

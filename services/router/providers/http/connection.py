@@ -10,6 +10,7 @@ from typing import Protocol, cast
 import httptools
 
 from services.chassis.timing.deadlines import Deadlines
+from services.router.compiled import ChunkPosition
 from services.router.providers.base import ProviderError
 from services.router.providers.http.read_rounds import RoundReader
 
@@ -63,6 +64,9 @@ class HttpConnection(asyncio.Protocol):
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._deadline = deadlines.new(self._on_deadline)
+        self._chunk_position = position = ChunkPosition()
+        # Called by the parser, for every chunk.
+        self.on_chunk_header, self.on_chunk_complete = position.begin, position.end
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         # None if every read is an event of the loop.
@@ -99,6 +103,7 @@ class HttpConnection(asyncio.Protocol):
         self._received_bytes = 0
         # Whether the last chunk is complete and nothing of the next has arrived.
         self._is_between_chunks = False
+        self._chunk_position.begin()
         # Bytes read since the request, those of the body, and those since the last body byte.
         self._read_bytes = 0
         self.body_bytes = 0
@@ -279,8 +284,17 @@ class HttpConnection(asyncio.Protocol):
                 if self._answer_by_s is None:
                     self._deadline.at_s = self._loop.time() + self._silence_s
                 return
+        if not self._parse(data, body_bytes):
+            return
+        # The last chunk may also be followed by the incomplete size of the next.
+        self._is_between_chunks = self._chunk_position.is_between and data.endswith(b"\r\n")
+        if self.status and not self._is_consumed():
+            self._read_or_pause()
+            self._wake()
+
+    def _parse(self, data: bytes, body_bytes: int) -> bool:
+        """Feeds the parser, after a body of so many bytes; returns False if that failed, and so did the connection."""
         try:
-            self._is_between_chunks = False
             if self.status:
                 self._parser.feed_data(data)
             else:
@@ -294,12 +308,8 @@ class HttpConnection(asyncio.Protocol):
             # The parser wraps an exception from a callback in its own.
             refusal = error if isinstance(error, _Refused) else error.__context__
             self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
-            return
-        # It may also be followed by the incomplete size of the next.
-        self._is_between_chunks = self._is_between_chunks and data.endswith(b"\r\n")
-        if self.status and not self._is_consumed():
-            self._read_or_pause()
-            self._wake()
+            return False
+        return True
 
     def _is_consumed(self) -> bool:
         """Passes what has arrived to the consumer; returns whether its reader may wait on."""
@@ -447,12 +457,6 @@ class HttpConnection(asyncio.Protocol):
         self._received.append(body)
         self._received_bytes += body_bytes
         self.body_bytes += body_bytes
-
-    def on_chunk_header(self) -> None:
-        self._is_between_chunks = False
-
-    def on_chunk_complete(self) -> None:
-        self._is_between_chunks = True
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_whole:

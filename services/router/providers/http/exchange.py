@@ -306,23 +306,31 @@ class Stream:
 
     def _read(self, events: list[bytes]) -> None:
         answer = self._answer
-        answer.begin_piece()
-        for number, event in enumerate(events):
-            if number and number % MOST_EVENTS_A_PIECE == 0:
-                answer.begin_piece()
-            if len(event) >= SHORT_BYTES:
-                _refuse_too_many_objects(event)
-            if event:
-                try:
-                    answer.read_event(event)
-                except UnreadableAnswer:
-                    if not self._read_halved(event):
-                        raise
-            if answer.is_over:
-                answer.close()
-                return
+        for begin in range(0, len(events), MOST_EVENTS_A_PIECE):
+            answer.begin_piece()
+            end = min(begin + MOST_EVENTS_A_PIECE, len(events))
+            at = begin
+            while at < end:
+                if not self._half and (texts := answer.read_texts(events, at, end)):
+                    at += texts
+                    continue
+                self._read_event(events[at])
+                at += 1
+                if answer.is_over:
+                    answer.close()
+                    return
         if answer.is_finished:
             self.limit_silence()
+
+    def _read_event(self, event: bytes) -> None:
+        if len(event) >= SHORT_BYTES:
+            _refuse_too_many_objects(event)
+        if event:
+            try:
+                self._answer.read_event(event)
+            except UnreadableAnswer:
+                if not self._read_halved(event):
+                    raise
 
     def _read_halved(self, event: bytes) -> bool:
         """Reads an unreadable event without the half of a surrogate pair; returns False if it has none."""

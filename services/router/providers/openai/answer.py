@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.answers.toolcalls import ToolCallFragment
-from services.router.prompts.running_count import pack_read
+from services.router.compiled import pack_read, read_texts
 from services.router.providers import base as counts
 from services.router.providers.base import (
     UNREADABLE,
@@ -134,6 +134,12 @@ _texts = msgspec.json.Decoder(str)
 class CompletionAnswer(ProviderAnswer):
     def read_packer(self) -> PackRead | None:
         return pack_read
+
+    def read_texts(self, events: list[bytes], at: int, until: int) -> int:
+        texts = read_texts(events, at, until)
+        if texts:
+            self.add_texts(texts)
+        return len(texts)
 
     def read_event(self, data: bytes) -> None:
         if data == _DONE:

@@ -12,7 +12,6 @@ from services.router.prompts.running_count import (
     LONGEST_WORD_CHARACTERS,
     SHORT_WORD_CHARACTERS,
     PythonRunningCount,
-    RunningCount,
 )
 
 CountType = type[PythonRunningCount] | type[native.RunningCount]
@@ -113,7 +112,3 @@ def test_both_count_alike_with_any_tokenizer(pieces: list[str]) -> None:
     for piece in pieces:
         assert in_python.add(piece) == compiled.add(piece)
         assert (in_python.word, in_python.tokens) == (compiled.word, compiled.tokens)
-
-
-def test_compiled_one_is_used() -> None:
-    assert RunningCount is native.RunningCount

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from protos.router.v1.router_pb2 import Grant
 from services.chassis.exchange.outbox import WINDOW_BYTES
+from services.router.compiled import pack_no_read
 from services.router.native import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError, Timeouts
 from services.router.providers.http.connection import HttpConnection
+from services.router.providers.openai import answer
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
@@ -193,7 +195,7 @@ async def test_a_read_of_texts_takes_few_function_calls() -> None:
 
 async def test_without_the_compiled_module_everything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CompletionAnswer().read_packer() is pack_read
-    monkeypatch.setattr(CompletionAnswer, "read_packer", lambda _: None)
+    monkeypatch.setattr(answer, "pack_read", pack_no_read)
     async with a_chat(is_chunked=True) as (chat, _):
         parsed = Parsed(chat.connection)
         chat.receive(framed(chunk("one ")) + framed(chunk("two")))
