@@ -33,7 +33,7 @@ RUN /opt/uv/bin/uv pip install --no-cache --no-build-isolation --no-deps -e . \
     && find /opt/legato -type d \( -name tests -o -name testing \) -prune -exec rm -rf {} + \
     && find /opt/legato /app -name '*.so' -exec strip --strip-unneeded {} + \
     && /opt/legato/bin/python -c 'import services.router.native' \
-    && find /app -name '*.c' -delete \
+    && rm -rf services/router/native_source \
     && rm -rf build requirements ./*.egg-info \
     && /opt/legato/bin/python -m compileall -q /opt/legato/lib /app
 

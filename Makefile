@@ -9,7 +9,7 @@ CHECK_PROCESSES ?= 4
 # What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
 MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
-COMPILED := $(shell find services -name '*.c')
+COMPILED := $(shell find services -name '*.[ch]')
 # Compiled bytecode is kept in one place, whatever the environment says: every test of the whole service starts
 # processes, and without it each of them compiles its libraries anew.
 export PYTHONDONTWRITEBYTECODE :=
