@@ -190,18 +190,23 @@ class ChatHold:
         """True if there is nothing to settle: it is settled, was refused, or was never reserved."""
         return self._slot is None or self._slot.kind != OPEN
 
-    def count(self, usage: Usage) -> None:
+    def count(self, prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
         """Records the totals delivered, before the next piece is sent."""
-        self.count_tokens(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
-
-    def count_tokens(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Records the totals delivered, before the next piece is sent."""
-        slot = self._slot
-        if slot is None:
-            raise SlotPassedOn
-        slot.count(prompt_tokens, completion_tokens, cached_tokens)
+        slot = self._open_slot()
+        slot.count(prompt_tokens, output_tokens, cached_tokens)
         if failpoints.watched:
             failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
+
+    def count_covered(self, prompt_tokens: int, output_tokens: int) -> bool:
+        """Does the same for a piece that is not the first, if the hold covers it, and returns whether it does. It is
+        `covers` and `count` in one call, because every ordinary piece takes it."""
+        millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos
+        if millionths > self._held_nanos * PER_MILLION or self._slot is None:
+            return False
+        self._slot.count(prompt_tokens, output_tokens)
+        if failpoints.watched:
+            failpoints.hit("edge.counted")
+        return True
 
     def mark(self) -> None:
         """Records that the first piece was sent."""

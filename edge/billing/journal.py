@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 import zlib
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -124,7 +125,11 @@ _OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
 # Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
 _COUNTS: Final = struct.Struct("<QIBBBBqqq")
 _CHECKSUM: Final = struct.Struct("<I")
-_WRITTEN_BYTES: Final = _CHECKSUM.size + _OWNER.size + _COUNTS.size
+# A whole record: the checksum of what follows, the owner, the counts.
+_RECORD: Final = struct.Struct(f"<I{_OWNER.size}s{_COUNTS.size}s")
+# Bound once: a piece of an answer is counted by little more than these.
+_pack_counts: Final = _COUNTS.pack
+_write_record: Final = _RECORD.pack_into
 _HALF_BYTES: Final = SLOT_BYTES // 2
 _UNTOUCHED: Final = bytes(SLOT_BYTES)
 
@@ -154,8 +159,8 @@ class Slot:
     and this one can no longer write."""
 
     __slots__ = (
-        "_generation", "_journal", "_owner", "accepted_prompt_tokens", "account_id", "basis", "cached_tokens",
-        "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id", "start",
+        "_generation", "_journal", "_owner", "_owner_checksum", "accepted_prompt_tokens", "account_id", "basis",
+        "cached_tokens", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id", "start",
         "unpaid_prompt_tokens",
     )  # fmt: skip
 
@@ -163,6 +168,7 @@ class Slot:
         self._journal = journal
         self._generation = generation
         self._owner = _OWNER.pack(bytes.fromhex(request_id), account_id.encode())
+        self._owner_checksum = zlib.crc32(self._owner)
         # Offset of the half that is written next.
         self.start = journal.next_half(index)
         self.index = index
@@ -189,37 +195,53 @@ class Slot:
             completion_tokens=self.completion_tokens,
         )
 
-    def count(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> None:
-        """Records the totals delivered, before the next delivery."""
-        if self.kind != OPEN:
+    def count(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0, kind: int = OPEN) -> None:
+        """Records the totals delivered, before the next delivery. All other records are written by this, too: it makes
+        no further call, because every piece of an answer waits for it."""
+        if self.kind != OPEN and kind != FREE:
             raise SlotPassedOn
+        journal, start = self._journal, self.start
         self.prompt_tokens = prompt_tokens
         self.completion_tokens = completion_tokens
         self.cached_tokens = cached_tokens
-        self._write(OPEN)
+        journal.write_no += 1
+        counts = _pack_counts(
+            journal.write_no,
+            self._generation,
+            kind,
+            self.basis,
+            self.end,
+            self.marked,
+            prompt_tokens,
+            cached_tokens,
+            completion_tokens,
+        )
+        checksum = zlib.crc32(counts, self._owner_checksum)
+        if failpoints.watched:
+            failpoints.hit("edge.torn", partial(self._tear, checksum, counts))
+        _write_record(journal.map, start, checksum, self._owner, counts)
+        self.start = start ^ _HALF_BYTES
+        self.kind = kind
 
     def mark(self) -> None:
         """Records the first delivery."""
         if self.kind != OPEN:
             raise SlotPassedOn
         self.marked = True
-        self._write(OPEN)
+        self.count(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
 
     def seal(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
         """Records the result before it is reported. Without a basis, nothing is charged."""
         if self.kind != OPEN:
             raise SlotPassedOn
-        self.prompt_tokens = usage.prompt_tokens
-        self.completion_tokens = usage.completion_tokens
-        self.cached_tokens = usage.cached_tokens
         self.basis, self.end = basis, end
-        self._write(SEAL)
+        self.count(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, SEAL)
 
     def free(self) -> None:
         """Frees the slot; only allowed once metering has acknowledged the result."""
         if self.kind == FREE:
             raise SlotPassedOn
-        self._write(FREE)
+        self.count(self.prompt_tokens, self.completion_tokens, self.cached_tokens, FREE)
         self._journal.release(self)
 
     def restore(self, record: _Record) -> None:
@@ -230,26 +252,10 @@ class Slot:
         self.cached_tokens = record.cached_tokens
         self.completion_tokens = record.completion_tokens
 
-    def _write(self, kind: int) -> None:
-        journal, start = self._journal, self.start
-        journal.write_no += 1
-        record = self._owner + _COUNTS.pack(
-            journal.write_no,
-            self._generation,
-            kind,
-            self.basis,
-            self.end,
-            self.marked,
-            self.prompt_tokens,
-            self.cached_tokens,
-            self.completion_tokens,
-        )
-        written = _CHECKSUM.pack(zlib.crc32(record)) + record
-        if failpoints.watched:
-            failpoints.hit("edge.torn", lambda: journal.map.__setitem__(slice(start, start + 64), written[:64]))
-        journal.map[start : start + _WRITTEN_BYTES] = written
-        self.start = start ^ _HALF_BYTES
-        self.kind = kind
+    def _tear(self, checksum: int, counts: bytes) -> None:
+        """Writes the first half of a record, as a process does that dies meanwhile."""
+        start = self.start
+        self._journal.map[start : start + 64] = _RECORD.pack(checksum, self._owner, counts)[:64]
 
 
 class Journal:
@@ -315,7 +321,7 @@ class Journal:
                 self.taken[index] = slot
 
     def _read(self, start: int) -> _Record | None:
-        record = self.map[start + _CHECKSUM.size : start + _WRITTEN_BYTES]
+        record = self.map[start + _CHECKSUM.size : start + _RECORD.size]
         [checksum] = _CHECKSUM.unpack(self.map[start : start + _CHECKSUM.size])
         if checksum != zlib.crc32(record):
             return None

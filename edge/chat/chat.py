@@ -37,6 +37,9 @@ class ChatStage(IntEnum):
     ENDED = auto()
 
 
+# Looked up once: it is asked for every piece.
+_ANSWERING: Final = ChatStage.ANSWERING
+
 # The stages that may follow each stage.
 STAGES_AFTER: Final = {
     ChatStage.RESERVING: {ChatStage.ROUTING, ChatStage.FAILING, ChatStage.CLIENT_GONE, ChatStage.ENDED},
@@ -83,7 +86,9 @@ class Chat:
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
         # Tokens of what the client was sent, or will be in one piece, as the router counted them.
-        self._counted = Usage()
+        self._prompt_tokens = 0
+        self._output_tokens = 0
+        self._cached_tokens = 0
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
         self._running_key = admitted.running_key
@@ -112,7 +117,7 @@ class Chat:
             self._enter(ChatStage.ENDED)
             self._keepalive.stop()
             self._settle(end)
-            self._admitted.admission.use(self._counted.prompt_tokens + self._counted.completion_tokens)
+            self._admitted.admission.use(self._prompt_tokens + self._output_tokens)
             self._hold_growth.stop()
             if self._call is not None:
                 self._call.cancel()
@@ -198,6 +203,14 @@ class Chat:
     def _delivered(self) -> Usage:
         return self._counted if self._reply.delivered else Usage()
 
+    @property
+    def _counted(self) -> Usage:
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._output_tokens,
+            cached_tokens=self._cached_tokens,
+        )
+
     def _deliver_now(self, response: router.ChatResponse) -> bool:
         """Delivers an ordinary piece as soon as it arrives, without waking the chat's task. Declines a response if
         somebody has to wait or decide: there is more to it than a piece, the key is refused, the time is over, the hold
@@ -220,19 +233,17 @@ class Chat:
     def _deliver_packed(self, packed: bytes) -> bool:
         """Does the same for a packed piece, which is always ordinary and never the first."""
         prompt_tokens, output_tokens = read_counts(packed)
+        # Counted in the journal by the last of these, and only then written.
         if (
-            self._stage is not ChatStage.ANSWERING
+            self._stage is not _ANSWERING
             or self._running_key.is_refused
             or self._clock.elapsed_s() >= self._over_at_s
-            or not self._hold.covers(prompt_tokens, output_tokens)
-            or not self._reply.can_write
+            or self._reply.is_behind
+            or not self._hold.count_covered(prompt_tokens, output_tokens)
         ):
             return False
-        counted = self._counted
-        counted.prompt_tokens = prompt_tokens
-        counted.completion_tokens = output_tokens
-        # Counted in the journal, and only then written.
-        self._hold.count_tokens(prompt_tokens, output_tokens)
+        self._prompt_tokens = prompt_tokens
+        self._output_tokens = output_tokens
         self._reply.write_packed(packed)
         if failpoints.watched:
             failpoints.hit("edge.relayed")
@@ -240,14 +251,13 @@ class Chat:
 
     def _deliver(self, response: router.ChatResponse) -> None:
         """Counts a piece in the journal, and only then writes it."""
-        # Changed in place: that costs a fraction of a new message.
-        self._counted.prompt_tokens = response.prompt_tokens
-        self._counted.completion_tokens = response.output_tokens
+        self._prompt_tokens = response.prompt_tokens
+        self._output_tokens = response.output_tokens
         if not self._reply.is_streamed:
             self._reply.write(response)
             return
         is_first = not self._reply.delivered
-        self._hold.count(self._counted)
+        self._hold.count(self._prompt_tokens, self._output_tokens)
         self._reply.write(response)
         if is_first:
             self._hold.mark()
@@ -257,7 +267,7 @@ class Chat:
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no
         output yet."""
-        if not self._counted.completion_tokens:
+        if not self._output_tokens:
             raise refusal
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
         await self._tell_end("length", self._counted, metering_pb.BASIS_COUNTED, end)
@@ -280,14 +290,16 @@ class Chat:
         counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
-        if not self._counted.completion_tokens and not usage.completion_tokens:
+        if not self._output_tokens and not usage.completion_tokens:
             # An empty answer is not charged.
             hold.void(end)
-        self._counted = usage
+        self._prompt_tokens = usage.prompt_tokens
+        self._output_tokens = usage.completion_tokens
+        self._cached_tokens = usage.cached_tokens
         if self._reply.delivered:
             hold.settle(usage, basis, end)
         elif not hold.is_resolved:
-            hold.count(usage)
+            hold.count(self._prompt_tokens, self._output_tokens, self._cached_tokens)
         await self._reply.finish(finish_reason, usage)
         if not hold.is_resolved:
             failpoints.hit("edge.relayed_first")
@@ -330,6 +342,8 @@ class Chat:
 
     def _settle(self, end: "metering_pb.End.ValueType") -> None:
         """Charges what was delivered, or nothing if nothing was. Does nothing if the hold is settled already."""
+        if self._hold.is_resolved:
+            return
         if self._reply.delivered:
             self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
         else:
@@ -337,7 +351,7 @@ class Chat:
 
     def _record_end(self, end: "metering_pb.End.ValueType") -> None:
         """Records the end in the log, in Prometheus and, if it is traced, in the trace."""
-        step_timer, principal, counted = self._admitted.step_timer, self._admitted.principal, self._counted
+        step_timer, principal = self._admitted.step_timer, self._admitted.principal
         if self._first_piece_at_s is None:
             first_piece_s, ended_at_s = None, self._clock.elapsed_s()
         else:
@@ -356,8 +370,8 @@ class Chat:
             stream=self._body.stream,
             tools=bool(self._body.tools_json),
             end=OUTCOMES[end],
-            prompt_tokens=counted.prompt_tokens,
-            completion_tokens=counted.completion_tokens,
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._output_tokens,
             duration_ms=round(took_s * 1000, 1),
             **({} if step_timer.span is None else {"trace_id": step_timer.span.trace_id}),
         )
@@ -365,8 +379,8 @@ class Chat:
             step_timer.span.name = f"{OPERATION} {self._hold.class_id}"
             step_timer.span.attributes |= {
                 "gen_ai.request.model": self._hold.class_id,
-                "gen_ai.usage.input_tokens": counted.prompt_tokens,
-                "gen_ai.usage.output_tokens": counted.completion_tokens,
+                "gen_ai.usage.input_tokens": self._prompt_tokens,
+                "gen_ai.usage.output_tokens": self._output_tokens,
                 "legato.stream": self._body.stream,
                 "legato.end": OUTCOMES[end],
             }

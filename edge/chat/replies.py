@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from operator import attrgetter
 from typing import Protocol
 
-from edge.wire.completion_json import COMMENT, Chunks, Folded, error_event
+from edge.wire.completion_json import COMMENT, DELTA_END, Chunks, Folded, error_event
 from edge.wire.requests import BodyWriter, Headers, Send
 from edge.wire.responses import send_json
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
-from services.chassis.packed_pieces import unpack_piece
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR, unpack_piece
 
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -34,6 +35,11 @@ class Reply(Protocol):
 
     def record_start(self, started: router.Started) -> None:
         """Adds its figures to the headers, if not sent yet."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the client does not keep up with what was written."""
         ...
 
     @property
@@ -83,9 +89,12 @@ class StreamedReply:
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
 
+    # A function of C: it is asked for every piece.
+    is_behind = property(attrgetter("_writer.flow.write_paused"))
+
     @property
     def can_write(self) -> bool:
-        return self._writer.can_write
+        return self.is_open and not self.is_behind
 
     async def prepare(self) -> None:
         await self._open()
@@ -99,7 +108,9 @@ class StreamedReply:
         self._writer.write(chunks)
 
     def write_packed(self, packed: bytes) -> None:
-        self._writer.write(self._chunks.contents(packed))
+        # Rendered here, and not by a method of the chunks: all but the first and the last piece come this way.
+        chunks, texts_json = self._chunks, packed[PACKED_HEAD_BYTES:]
+        self._writer.write(chunks.content_head + texts_json.replace(SEPARATOR, chunks.between_contents) + DELTA_END)
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)
@@ -132,6 +143,7 @@ class StreamedReply:
 class WholeReply:
     is_streamed = False
     is_open = False
+    is_behind = False
     can_write = True
 
     def __init__(self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str) -> None:

@@ -242,10 +242,6 @@ class Cycle(RequestResponseCycle):
         await self.drain()
         self.write(message.get("body", b""), more=message.get("more_body", False))
 
-    @property
-    def can_write(self) -> bool:
-        return self.response_started and not self.flow.write_paused
-
     async def drain(self) -> None:
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()

@@ -9,12 +9,11 @@ from edge.wire.responses import error_body
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
-from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 DONE = b"data: [DONE]\n\n"
 
 _encode = msgspec.json.encode
-_DELTA_END = b'},"finish_reason":null}]}\n\n'
+DELTA_END = b'},"finish_reason":null}]}\n\n'
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
@@ -36,8 +35,9 @@ class Chunks:
             _encode(class_id),
         )
         self._delta_head = self._head + b'{"index":0,"delta":{'
-        self._content_head = self._delta_head + b'"content":'
-        self._between_contents = _DELTA_END + self._content_head
+        # What comes before the first content of a piece, and between two.
+        self.content_head = self._delta_head + b'"content":'
+        self.between_contents = DELTA_END + self.content_head
         self._citing = b""
 
     def role(self, *, speaks: bool = True) -> bytes:
@@ -46,21 +46,16 @@ class Chunks:
         return self._delta_head + b'"role":"assistant","content":' + content + b'},"finish_reason":null}]}\n\n'
 
     def deltas(self, response: router.ChatResponse) -> bytes:
-        head, between = self._content_head, self._between_contents
+        head, between = self.content_head, self.between_contents
         if response.refusal:
             head = self._delta_head + b'"refusal":'
-            between = _DELTA_END + head
+            between = DELTA_END + head
         contents, calls = response.contents, response.tool_calls
-        chunks = head + between.join(map(_encode, contents)) + _DELTA_END if contents else b""
+        chunks = head + between.join(map(_encode, contents)) + DELTA_END if contents else b""
         if calls:
             head = self._delta_head + b'"tool_calls":['
-            chunks += b"".join([head + _encode(_delta(call)) + b"]" + _DELTA_END for call in calls])
+            chunks += b"".join([head + _encode(_delta(call)) + b"]" + DELTA_END for call in calls])
         return chunks
-
-    def contents(self, packed: bytes) -> bytes:
-        """Renders a packed piece."""
-        texts_json = packed[PACKED_HEAD_BYTES:]
-        return self._content_head + texts_json.replace(SEPARATOR, self._between_contents) + _DELTA_END
 
     def cite(self, citations: Iterable[router.Citation]) -> None:
         """Adds citations as a chunk before the last."""

@@ -19,13 +19,18 @@ Headers = list[tuple[bytes, bytes]]
 WhenGone = Callable[[Callable[[], None]], None]
 
 
+class WriteFlow(Protocol):
+    @property
+    def write_paused(self) -> bool:
+        """True while the client does not keep up."""
+        ...
+
+
 class BodyWriter(Protocol):
-    """Writes pieces of a response's body without waiting."""
+    """Writes pieces of the body of a response that has begun, without waiting."""
 
     @property
-    def can_write(self) -> bool:
-        """False while the client does not keep up, and before the response has begun."""
-        ...
+    def flow(self) -> WriteFlow: ...
 
     def write(self, body: bytes) -> None: ...
 

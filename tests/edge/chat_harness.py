@@ -163,8 +163,12 @@ class ChatHarness:
             await server.stop(0)
 
     @property
-    def can_write(self) -> bool:
-        return self.status != 0 and self.reads.is_set()
+    def flow(self) -> "ChatHarness":
+        return self
+
+    @property
+    def write_paused(self) -> bool:
+        return not self.reads.is_set()
 
     async def drain(self) -> None:
         self.waits += not self.reads.is_set()

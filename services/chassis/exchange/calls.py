@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -11,6 +11,7 @@ from services.chassis.errors import LegatoError, internal_error
 from services.chassis.exchange.outbox import (
     MESSAGE_OVERHEAD_BYTES,
     WINDOW_BYTES,
+    read_packed,
 )
 from services.chassis.timing.deadlines import Deadlines, Timed
 
@@ -53,8 +54,6 @@ class UnaryCall(Timed, Generic[ResponseT]):
 
     def arrive(self, payload: bytes) -> None:
         """Ignores messages: a unary call's only response comes with its end."""
-
-    arrive_packed = arrive
 
     def complete(self, payload: bytes) -> None:
         self.clear()
@@ -129,23 +128,12 @@ class ClientCall(Generic[ResponseT]):
 
     def arrive(self, payload: bytes) -> None:
         if self._consume is None or not self._consumed(payload, self._consume):
-            self._inbox.append(payload)
-            self._wake()
+            self._keep(payload)
 
-    def arrive_packed(self, payload: bytes) -> None:
-        consume = self._consume_packed
-        try:
-            is_consumed = consume is not None and consume(payload)
-        except Exception:
-            # As in `_consumed`.
-            is_consumed = False
-        if not is_consumed:
-            self._inbox.append(payload)
-            self._wake()
-            return
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= _CREDIT_BYTES:
-            self._give_credit()
+    def _keep(self, payload: bytes) -> None:
+        """Leaves a response to the reader."""
+        self._inbox.append(payload)
+        self._wake()
 
     def complete(self, payload: bytes) -> None:
         if payload:
@@ -185,3 +173,27 @@ class ClientCall(Generic[ResponseT]):
         self._consume = self._consume_packed = None
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
+
+
+def arrive_packed(calls: Mapping[int, UnaryCall[Any] | ClientCall[Any]], packed: bytes) -> None:
+    """Offers each payload of a message's packed part to its call, as `ClientCall.arrive` does for others.
+
+    It does so for all calls in one loop, without a method of theirs: a payload is some characters of an answer, and a
+    function call more for each of them costs as much as anything else that is done here."""
+    for call_id, payload in read_packed(packed):
+        call = calls.get(call_id)
+        if not isinstance(call, ClientCall):
+            # It has ended. Unary calls have no packed responses.
+            continue
+        consume = call._consume_packed
+        try:
+            is_consumed = consume is not None and consume(payload)
+        except Exception:
+            # As in `ClientCall._consumed`.
+            is_consumed = False
+        if not is_consumed:
+            call._keep(payload)
+            continue
+        call._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
+        if call._taken_bytes >= _CREDIT_BYTES:
+            call._give_credit()

@@ -12,14 +12,13 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
-from services.chassis.exchange.calls import ClientCall, ResponseT, UnaryCall
+from services.chassis.exchange.calls import ClientCall, ResponseT, UnaryCall, arrive_packed
 from services.chassis.exchange.outbox import (
     Opening,
     Outbox,
     PartialPayloads,
     SendDelay,
     delay_send,
-    read_packed,
 )
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -193,7 +192,7 @@ class ExchangeClient:
             self._unheard_signs = 0
             self._has_spoken = True
             if has_packed and (packed := response.packed):
-                self._receive_packed(packed)
+                arrive_packed(self._calls, packed)
             for item in response.items:
                 self._receive(item)
             if self._is_dismissed:
@@ -226,12 +225,6 @@ class ExchangeClient:
         self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
-
-    def _receive_packed(self, packed: bytes) -> None:
-        calls = self._calls
-        for call_id, payload in read_packed(packed):
-            if (call := calls.get(call_id)) is not None:
-                call.arrive_packed(payload)
 
     def _receive(self, item: Item) -> None:
         kind = item.kind

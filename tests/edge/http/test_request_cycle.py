@@ -50,14 +50,13 @@ class App:
     async def _fill(self, scope: dict[str, Any], send: Any) -> None:
         """Writes without waiting until the client does not keep up, then waits until it does."""
         writer = scope[BODY_WRITER]
-        assert not writer.can_write
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        while writer.can_write:
+        while not writer.flow.write_paused:
             writer.write(PIECE)
             self.written += 1
         self.is_full.set()
         await writer.drain()
-        assert writer.can_write
+        assert not writer.flow.write_paused
         await send({"type": "http.response.body", "body": b"the end"})
 
     async def _read(self, receive: Any) -> None:

@@ -1,5 +1,8 @@
+from unittest.mock import Mock
+
 import pytest
 
+from edge.chat.replies import StreamedReply
 from edge.wire.completion_json import Chunks
 from protos.router.v1.router_pb2 import ChatResponse
 from services.chassis.packed_pieces import pack_piece, read_counts, unpack_piece
@@ -16,8 +19,10 @@ def test_piece_is_the_same_after_it_was_packed(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("texts", TEXTS)
 def test_client_reads_the_same_chunks_of_either_form(texts: list[str]) -> None:
+    writer = Mock()
+    StreamedReply(Mock(), writer, "chatcmpl-7", 1, "forte").write_packed(pack_piece(1, 1, texts))
     chunks = Chunks("chatcmpl-7", 1, "forte")
-    assert chunks.contents(pack_piece(1, 1, texts)) == chunks.deltas(ChatResponse(contents=texts))
+    writer.write.assert_called_once_with(chunks.deltas(ChatResponse(contents=texts)))
 
 
 def test_packed_piece_is_told_from_a_message_by_its_first_byte() -> None:

@@ -1,10 +1,12 @@
 """Calls of an exchange, without one around them: who gets what arrives, and when its credit is returned."""
 
 import asyncio
+import struct
 from collections import Counter
 
 from protos.router.v1 import router_pb2 as router
 from services.chassis.exchange import ClientCall
+from services.chassis.exchange.calls import arrive_packed
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.packed_pieces import pack_piece, unpack_piece
 
@@ -79,8 +81,9 @@ async def test_packed_responses_return_credit_once_and_declined_ones_wait_for_th
 
     reading = asyncio.create_task(call.receive(None, consume))
     await asyncio.sleep(0)
+    unknown = 9
     for piece in packed:
-        call.arrive_packed(piece)
+        arrive_packed({1: call}, _message_part(unknown, piece) + _message_part(1, piece))
     assert consumed == packed[:declined_at]
     read = [await reading]
     call.complete(b"")
@@ -89,3 +92,7 @@ async def test_packed_responses_return_credit_once_and_declined_ones_wait_for_th
     assert read == [unpack_piece(piece) for piece in packed[declined_at:]]
     sent_bytes = sum(len(piece) + MESSAGE_OVERHEAD_BYTES for piece in packed)
     assert sent_bytes - WINDOW_BYTES // 4 < exchange.credit_bytes[0] <= sent_bytes
+
+
+def _message_part(call_id: int, payload: bytes) -> bytes:
+    return struct.pack("<QI", call_id, len(payload)) + payload
