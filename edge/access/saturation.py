@@ -54,7 +54,8 @@ class EdgeSaturation:
     @property
     def is_reached(self) -> bool:
         """Returns whether a chat that arrives now may be refused."""
-        return self._gate.running >= self._gate.limit
+        # The limit itself is worked out only where it can matter.
+        return self._gate.running >= LEAST_CHATS and self._gate.running >= self._gate.limit
 
     def refusal(self, key_id: str) -> LegatoError | None:
         """Returns the error that a new chat would get; None if there is room."""

@@ -74,16 +74,13 @@ class Models:
 
     def _usable(self, principal: Principal) -> dict[str, dict[str, Any]]:
         """Returns the models that exist for this key: `auto`, if it may use any class, and those classes."""
-        known = self._known()
+        known = self._objects
+        if not known:
+            raise unavailable("The router")
         if principal.allowed_classes is None:
             return known
         usable = {model_id: model for model_id, model in known.items() if principal.may_use(model_id)}
         return {AUTO: known[AUTO], **usable} if usable and AUTO in known else usable
-
-    def _known(self) -> dict[str, dict[str, Any]]:
-        if not self._objects:
-            raise unavailable("The router")
-        return self._objects
 
     async def _keep_fresh(self) -> None:
         while True:

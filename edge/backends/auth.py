@@ -196,6 +196,6 @@ class Principal:
         return not self.scopes or scope in self.scopes
 
     def require(self, scope: "pb.Scope.ValueType") -> None:
-        if not self.may(scope):
+        if self.scopes and scope not in self.scopes:
             name = pb.Scope.Name(scope).removeprefix("SCOPE_").lower()
             raise LegatoError(Reason.SCOPE_MISSING, f"This API key does not have the required scope: {name}.")

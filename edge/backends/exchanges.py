@@ -1,6 +1,6 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
-from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from edge.backends.auth import NAME as AUTH
@@ -9,7 +9,7 @@ from edge.wire.chat_request import ChatBody
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.router.v1.router_pb2 import ChatOpen, Grant
-from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.exchange import CallsInFlight, ClientCall, ExchangeClient, RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder
@@ -34,9 +34,8 @@ class _Replica:
         self._exchange = exchange
         exchange.start()
 
-    @property
-    def usable(self) -> bool:
-        return self._exchange.usable
+    # A function of C: every call to a service asks.
+    usable: bool = property(attrgetter("_exchange.usable"))  # type: ignore[assignment]
 
     @property
     def is_leaving(self) -> bool:
@@ -58,13 +57,14 @@ class RouterReplica(_Replica):
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
-        load: Callable[[], int] | None = None,
+        in_flight: CallsInFlight | None = None,
     ) -> None:
         def connect() -> ChannelHolder["router_pb2_grpc.RouterServiceAsyncStub"]:
             return ChannelHolder(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
 
         self._shared, self._bulk = connect(), connect()
         self._bulk_calls = 0
+        self._in_flight = in_flight = in_flight or CallsInFlight()
         super().__init__(
             self._shared,
             ExchangeClient(
@@ -73,7 +73,7 @@ class RouterReplica(_Replica):
                 router_pb2.ExchangeRequest,
                 log,
                 message_items,
-                load,
+                in_flight,
                 has_packed=True,
             ),
         )
@@ -103,11 +103,13 @@ class RouterReplica(_Replica):
         metadata = None if span is None else (("traceparent", span.traceparent),)
         call = self._bulk.stub.Chat(metadata=metadata)
         self._bulk_calls += 1
+        self._in_flight.count += 1
         call.add_done_callback(self._end_bulk_call)
         return call
 
     def _end_bulk_call(self, call: Any) -> None:
         self._bulk_calls -= 1
+        self._in_flight.count -= 1
 
     async def close(self) -> None:
         await super().close()
@@ -121,14 +123,16 @@ class MeteringReplica(_Replica):
         log: Log,
         certificates: Certificates | None = None,
         message_items: Histogram | None = None,
-        load: Callable[[], int] | None = None,
+        in_flight: CallsInFlight | None = None,
     ) -> None:
         self._shared: ChannelHolder[metering_pb2_grpc.MeteringServiceAsyncStub] = ChannelHolder(
             address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
         super().__init__(
             self._shared,
-            ExchangeClient("Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, load),
+            ExchangeClient(
+                "Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, in_flight
+            ),
         )
         self.call = self._exchange.call
 
@@ -154,26 +158,24 @@ class Backends:
         # Items per message, for all replicas of a service together.
         self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
         to_router, to_metering = self.message_items.values()
+        # Of both: a chat is at one of them at a time, and calls both.
+        in_flight = CallsInFlight()
         self.auths: Replicas[AuthReplica] = Replicas(
             AUTH, auth_address, lambda address: AuthReplica(address, clock, certificates), log
         )
         self.routers: Replicas[RouterReplica] = Replicas(
             "The router",
             router_address,
-            lambda address: RouterReplica(address, log, certificates, to_router, self._load),
+            lambda address: RouterReplica(address, log, certificates, to_router, in_flight),
             log,
             router_subset,
         )
         self.meterings: Replicas[MeteringReplica] = Replicas(
             "Metering",
             metering_address,
-            lambda address: MeteringReplica(address, log, certificates, to_metering, self._load),
+            lambda address: MeteringReplica(address, log, certificates, to_metering, in_flight),
             log,
         )
-
-    def _load(self) -> int:
-        """Returns the calls in flight at both: a chat is at one of them at a time, and calls both."""
-        return self.routers.load + self.meterings.load
 
     async def start(self) -> None:
         await self.auths.start()

@@ -29,7 +29,7 @@ _ESCAPE_BYTES, _LETTER_BYTES = 6, 2
 
 def guess_prompt_tokens(*sent_json: bytes) -> int:
     """Estimates the tokens of all that goes upstream: messages, tools and parameters."""
-    return sum(map(_plain_bytes, sent_json)) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
+    return sum(map(_plain_bytes, filter(None, sent_json))) // BYTES_PER_TOKEN + UNSEEN_PROMPT_TOKENS
 
 
 def _plain_bytes(text_json: bytes) -> int:
@@ -86,7 +86,8 @@ class ChatHold:
         self._balance_nanos = 0
         # Estimated tokens of the client's prompt; 0 until credit is held.
         self._asked_tokens = 0
-        self._tells_acceptance = False
+        # True if the router should report when a provider accepts the prompt, in case the client disconnects.
+        self.tells_acceptance = False
         self._slot: Slot | None = None
         self._asked_again = False
         # True once the account could not hold what was needed.
@@ -140,7 +141,7 @@ class ChatHold:
         self._output_nanos = reserved.price.output_nanos_per_million
         self._held_nanos = reserved.held_nanos
         self._asked_tokens = max(0, prompt_tokens - UNSEEN_PROMPT_TOKENS)
-        self._tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
+        self.tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
         return self.grant(prompt_tokens)
 
     def _note_repeat(self) -> None:
@@ -181,18 +182,15 @@ class ChatHold:
         return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
 
     @property
-    def tells_acceptance(self) -> bool:
-        """True if the router should report when a provider accepts the prompt, in case the client disconnects."""
-        return self._tells_acceptance
-
-    @property
     def is_resolved(self) -> bool:
         """True if there is nothing to settle: it is settled, was refused, or was never reserved."""
         return self._slot is None or self._slot.kind != OPEN
 
     def count(self, prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
         """Records the totals delivered, before the next piece is sent."""
-        slot = self._open_slot()
+        slot = self._slot
+        if slot is None:
+            raise SlotPassedOn
         slot.count(prompt_tokens, output_tokens, cached_tokens)
         if failpoints.watched:
             failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
@@ -211,16 +209,19 @@ class ChatHold:
     def mark(self) -> None:
         """Records that the first piece was sent."""
         failpoints.hit("edge.relayed_first")
-        self._open_slot().mark()
+        if self._slot is None:
+            raise SlotPassedOn
+        self._slot.mark()
         failpoints.hit("edge.marked")
 
     def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
         """Charges what was used, once; later calls for the same chat do nothing."""
-        if self._slot is not None and not self.is_resolved:
-            self._slot.seal(usage, basis, end)
+        slot = self._slot
+        if slot is not None and slot.kind == OPEN:
+            slot.seal(usage, basis, end)
             self.charged = usage
             failpoints.hit("edge.sealed")
-            self._metering.resolve(self._slot)
+            self._metering.resolve(slot)
 
     def void(self, end: "pb.End.ValueType", accepted_prompt_tokens: int = 0) -> None:
         """Charges nothing, as nothing was delivered. Metering may still charge a prompt that a provider has accepted,
@@ -233,11 +234,6 @@ class ChatHold:
     async def acknowledged(self) -> None:
         """Waits until metering knows how the chat ended, with a timeout."""
         await self._metering.acknowledged(self.request_id)
-
-    def _open_slot(self) -> Slot:
-        if self._slot is None:
-            raise SlotPassedOn
-        return self._slot
 
     async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
         if total_nanos <= self._held_nanos:

@@ -63,9 +63,9 @@ class Settlements:
         except LegatoError as error:
             self._send_later(settlement, error)
         else:
-            answer.add_done_callback(lambda answer: self._on_answer(answer, settlement))
+            answer.add_done_callback(partial(self._on_answer, settlement))
 
-    def _on_answer(self, answer: "asyncio.Future[Any]", settlement: "Settlement") -> None:
+    def _on_answer(self, settlement: "Settlement", answer: "asyncio.Future[Any]") -> None:
         if answer.cancelled():
             # The process shuts down. An unacknowledged settlement stays in its slot.
             return
@@ -87,7 +87,7 @@ class Settlements:
         task = asyncio.create_task(self._retry_until_acknowledged(settlement.slot))
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
-        task.add_done_callback(lambda answer: self._on_answer(answer, settlement))
+        task.add_done_callback(partial(self._on_answer, settlement))
 
     async def _retry_until_acknowledged(self, slot: Slot) -> None:
         failures = 1

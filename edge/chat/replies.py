@@ -90,7 +90,7 @@ class StreamedReply:
         self._headers = [*self._headers, *_headers_of(started)]
 
     # A function of C: it is asked for every piece.
-    is_behind = property(attrgetter("_writer.flow.write_paused"))
+    is_behind: bool = property(attrgetter("_writer.flow.write_paused"))  # type: ignore[assignment]
 
     @property
     def can_write(self) -> bool:

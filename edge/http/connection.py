@@ -104,7 +104,7 @@ class EdgeProtocol(HeadProtocol):
         for begin in range(0, len(data), SLICE_BYTES):
             if self.transport.is_closing():
                 return
-            if self._is_resting():
+            if self._rest is not None:
                 self._unparsed += data[begin:]
                 return
             if self._is_pipelined():
@@ -130,9 +130,6 @@ class EdgeProtocol(HeadProtocol):
         if not self._is_resting() and not self.transport.is_closing():
             self.flow.end_rest()
 
-    def _is_resting(self) -> bool:
-        return self._rest is not None
-
     def eof_received(self) -> bool:  # type: ignore[override]
         """Returns whether the connection stays open for a half-closed client that waits for its answer."""
         started = self._started
@@ -148,6 +145,9 @@ class EdgeProtocol(HeadProtocol):
         if not self.pipeline and not self._pipelined.size_bytes:
             started.keep_alive = False
         return True
+
+    def _is_resting(self) -> bool:
+        return self._rest is not None
 
     def _is_pipelined(self) -> bool:
         """Returns whether data that arrives now belongs to a next request, though one is being answered."""
@@ -222,7 +222,8 @@ class EdgeProtocol(HeadProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         started: Any = self._started
         if started.more_body:
             self._unread_body.start(self.unread_timeout_s)

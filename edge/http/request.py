@@ -198,7 +198,8 @@ class Cycle(RequestResponseCycle):
             tell()
         self._tell_gone = tell
         # A disconnect is only noticed while reading, and a large body may have paused that.
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
 
     def connection_lost(self) -> None:
         """Handles a disconnect."""

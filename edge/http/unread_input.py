@@ -22,7 +22,7 @@ MOST_PASSED_OVER_PIECES = 16 * 1024
 class UnreadBody:
     """Drains one connection."""
 
-    __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport")
+    __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport", "is_under_way")
 
     def __init__(
         self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
@@ -34,13 +34,11 @@ class UnreadBody:
         self._size_bytes = 0
         self._pieces = 0
         self._due: asyncio.TimerHandle | None = None
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._due is not None
+        self.is_under_way = False
 
     def start(self, within_s: float) -> None:
         self._due = self._loop.call_later(within_s, self._transport.close)
+        self.is_under_way = True
         self._passed_over.add(self)
 
     def discard(self, size_bytes: int, pieces: int) -> float:
@@ -57,6 +55,7 @@ class UnreadBody:
         if self._due is not None:
             self._due.cancel()
             self._due = None
+            self.is_under_way = False
             self._passed_over.discard(self)
 
 

@@ -104,14 +104,16 @@ async def decode_chat(body: bytes) -> ChatBody:
     decoded: _Body = decode(_body_decoder, body, "")
     if yielder.is_due(len(body)):
         await yielder.pause()
-    _check_metadata(_present(decoded.metadata))
+    if decoded.metadata is not UNSET:
+        _check_metadata(_present(decoded.metadata))
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await check_messages(messages_json, yielder)
-    tools_json = _present(decoded.tools)
-    tool_choice_json = _present(decoded.tool_choice)
+    tools_json = b"" if decoded.tools is UNSET else _present(decoded.tools)
+    tool_choice_json = b"" if decoded.tool_choice is UNSET else _present(decoded.tool_choice)
     tool_names = await check_tools(tools_json, yielder) if tools_json else frozenset()
-    check_tool_choice(tool_choice_json, tool_names)
+    if tool_choice_json:
+        check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),
@@ -174,7 +176,7 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
 def _parameters(body: _Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
-    response_format = _present(body.response_format)
+    response_format = b"" if body.response_format is UNSET else _present(body.response_format)
     if response_format:
         wanted: _ResponseFormat = decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:

@@ -283,8 +283,6 @@ async def check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
 
 
 def check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
-    if not tool_choice_json:
-        return
     choice = decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
     if isinstance(choice, _ForcedTool) and choice.function.name not in tool_names:
         raise invalid("tool_choice names a function that is not in tools.", "tool_choice")

@@ -25,8 +25,10 @@ class Admission:
         self, asked: pb.AdmitRequest, rate: pb.AdmitResponse | None, correct: Callable[[pb.CorrectRequest], None]
     ) -> None:
         """Takes `correct`, which sends without waiting. Without a `rate` it is pending: still to be asked for."""
-        self._asked = asked
+        self.asked = asked
         self._rate = rate
+        # True until the limits have admitted it.
+        self.is_pending = rate is None
         self._correct = correct
         self._taken_tokens = asked.tokens
         self._is_used = False
@@ -34,17 +36,10 @@ class Admission:
         # A call that asks for it is under way, or its answer was lost.
         self.is_asked_for = False
 
-    @property
-    def asked(self) -> pb.AdmitRequest:
-        return self._asked
-
-    @property
-    def is_pending(self) -> bool:
-        return self._rate is None
-
     def confirm(self, rate: pb.AdmitResponse) -> None:
         """Ends the waiting: the limits have admitted it."""
         self._rate = rate
+        self.is_pending = False
 
     @property
     def headers(self) -> Headers:
@@ -53,7 +48,7 @@ class Admission:
             return []
         if not (self._is_used or self._is_given_back):
             return rate_headers(self._rate)
-        tokens = self._asked.tokens - self._taken_tokens
+        tokens = self.asked.tokens - self._taken_tokens
         return rate_headers(_given_back(self._rate, int(self._is_given_back), tokens))
 
     def use(self, tokens: int) -> None:
@@ -88,13 +83,14 @@ class Admission:
 
     def renew(self, asked: pb.AdmitRequest, rate: pb.AdmitResponse) -> None:
         """Replaces the withdrawn admission by another for the same request."""
-        self._asked = asked
+        self.asked = asked
         self._rate = rate
+        self.is_pending = False
         self._taken_tokens = asked.tokens
         self._is_given_back = False
 
     def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
-        asked = self._asked
+        asked = self.asked
         return pb.CorrectRequest(
             key_id=asked.key_id,
             account_id=asked.account_id,

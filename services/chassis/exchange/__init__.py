@@ -7,7 +7,7 @@ wait for each other some milliseconds; with many calls in flight a client pauses
 """
 
 from services.chassis.exchange.calls import ClientCall
-from services.chassis.exchange.client import ExchangeBroken, ExchangeClient
+from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient
 from services.chassis.exchange.methods import CallSpans, CallStream, StreamMethod, UnaryMethod
 from services.chassis.exchange.rpc import RpcCall, serve_stream
 from services.chassis.exchange.server import ExchangeServer
@@ -15,6 +15,7 @@ from services.chassis.exchange.server import ExchangeServer
 __all__ = [
     "CallSpans",
     "CallStream",
+    "CallsInFlight",
     "ClientCall",
     "ExchangeBroken",
     "ExchangeClient",

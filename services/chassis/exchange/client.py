@@ -39,6 +39,15 @@ class ExchangeBroken(LegatoError):
         super().__init__(Reason.UNAVAILABLE, unavailable(service).message, retry_after_s=1)
 
 
+class CallsInFlight:
+    """The number of calls in flight of several exchanges. They keep it, since they ask for it with each message."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class ExchangeClient:
     """Keeps one exchange with one replica of a service open, and reconnects when it breaks."""
 
@@ -49,16 +58,17 @@ class ExchangeClient:
         request_type: type[Any],
         log: Log,
         message_items: Histogram | None = None,
-        load: Callable[[], int] | None = None,
+        in_flight: CallsInFlight | None = None,
         delay: SendDelay = delay_send,
         *,
         has_packed: bool = False,
     ) -> None:
-        """Prepares an exchange; `message_items` counts the items per message. `load` returns the calls in flight, where
-        that is not this exchange's alone. `has_packed` tells that the other side's messages have a packed part."""
+        """Prepares an exchange; `message_items` counts the items per message. `in_flight` is shared with others, if the
+        delay between messages depends on their calls too. `has_packed` tells that the other side's messages have a
+        packed part."""
         self._service = service
         self._has_packed = has_packed
-        self._load = load or (lambda: self.load)
+        self._in_flight = in_flight or CallsInFlight()
         self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
@@ -68,17 +78,15 @@ class ExchangeClient:
         self._parts = PartialPayloads()
         self._last_call_id = 0
         self._outbox: Outbox | None = None
+        # Openings of calls that are not traced, by method.
+        self._openings: dict[str, Opening] = {}
+        # Tells whether new calls may be opened. A stalled process accepts connections, so it must have sent data.
+        self.usable = False
         self._going_away = False
-        self._has_spoken = False
         self._is_dismissed = False
         self._unheard_signs = 0
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-
-    @property
-    def usable(self) -> bool:
-        """Tells whether new calls may be opened. A stalled process accepts connections, so it must have sent data."""
-        return self._outbox is not None and self._has_spoken and not self._going_away
 
     @property
     def is_leaving(self) -> bool:
@@ -113,8 +121,9 @@ class ExchangeClient:
     def give_up(self, call_id: int) -> None:
         """Fails a unary call whose time is over."""
         question = self._calls.pop(call_id, None)
-        self._parts.forget(call_id)
+        self._parts.pop(call_id, None)
         if question is not None:
+            self._in_flight.count -= 1
             question.fail(unavailable(self._service))
 
     def open(
@@ -133,12 +142,15 @@ class ExchangeClient:
     def _begin(self, method: str, request: Message, call: UnaryCall[Any] | ClientCall[Any]) -> int:
         if self._outbox is None:
             raise ExchangeBroken(self._service)
-        self._last_call_id += 1
-        self._calls[self._last_call_id] = call
+        self._last_call_id = call_id = self._last_call_id + 1
+        self._calls[call_id] = call
+        self._in_flight.count += 1
         span = current_span()
-        opening = Opening(method, "" if span is None else span.traceparent)
-        self._outbox.put(self._last_call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
-        return self._last_call_id
+        opening = self._openings.get(method) if span is None else Opening(method, span.traceparent)
+        if opening is None:
+            opening = self._openings[method] = Opening(method, "")
+        self._outbox.put(call_id, pb.ITEM_KIND_OPEN, request.SerializeToString(), opening)
+        return call_id
 
     def send(self, call_id: int, payload: bytes) -> None:
         """Sends one more message of a running call."""
@@ -152,8 +164,11 @@ class ExchangeClient:
 
     def forget(self, call_id: int) -> None:
         """Cancels a call; the other side is told, unless the call was never sent."""
-        self._parts.forget(call_id)
-        if self._calls.pop(call_id, None) is None or self._outbox is None:
+        self._parts.pop(call_id, None)
+        if self._calls.pop(call_id, None) is None:
+            return
+        self._in_flight.count -= 1
+        if self._outbox is None:
             return
         if not self._outbox.drop(call_id):
             self._outbox.put_control(Item(call_id=call_id, kind=pb.ITEM_KIND_CANCEL))
@@ -183,14 +198,14 @@ class ExchangeClient:
     async def _read(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         await stream.wait_for_connection()
         self._outbox = outbox
-        self._going_away = self._has_spoken = self._is_dismissed = False
+        self._going_away = self._is_dismissed = False
         self._unheard_signs = 0
         self._connected.set()
         has_packed = self._has_packed
         # Read by the iterator: after a failed write, `stream.read()` returns nothing, even if messages have arrived.
         async for response in stream:
             self._unheard_signs = 0
-            self._has_spoken = True
+            self.usable = not self._going_away
             if has_packed and (packed := response.packed):
                 arrive_packed(self._calls, packed)
             for item in response.items:
@@ -201,7 +216,7 @@ class ExchangeClient:
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.next_message()) is not None:
             await stream.write(message)
-            await self._delay(self._load())
+            await self._delay(self._in_flight.count)
 
     async def _watch(self, outbox: Outbox) -> None:
         """Sends heartbeats; returns when the other side has been silent for too long."""
@@ -220,8 +235,10 @@ class ExchangeClient:
 
     def _break_off(self) -> None:
         self._outbox = None
+        self.usable = False
         self._connected.clear()
         calls, self._calls = self._calls, {}
+        self._in_flight.count -= len(calls)
         self._parts = PartialPayloads()
         for call in calls.values():
             call.fail(ExchangeBroken(self._service))
@@ -230,6 +247,7 @@ class ExchangeClient:
         kind = item.kind
         if kind == pb.ITEM_KIND_GOING_AWAY:
             self._going_away = True
+            self.usable = False
             if self._outbox is not None:
                 # Acknowledged: from here on calls are opened here only if no other replica is usable.
                 self._outbox.put_control(Item(kind=pb.ITEM_KIND_GOING_AWAY))
@@ -240,16 +258,20 @@ class ExchangeClient:
         call = self._calls.get(item.call_id)
         if call is None:
             return
+        if kind == pb.ITEM_KIND_PART:
+            self._parts.add(item)
+            return
+        payload = self._parts.whole(item) if self._parts else item.payload
         if kind == pb.ITEM_KIND_MESSAGE:
-            call.arrive(self._parts.whole(item))
+            call.arrive(payload)
         elif kind == pb.ITEM_KIND_END:
             del self._calls[item.call_id]
-            call.complete(self._parts.whole(item))
+            self._in_flight.count -= 1
+            call.complete(payload)
         elif kind == pb.ITEM_KIND_ERROR:
             del self._calls[item.call_id]
-            call.fail(_told_error(self._parts.whole(item)))
-        elif kind == pb.ITEM_KIND_PART:
-            self._parts.add(item)
+            self._in_flight.count -= 1
+            call.fail(_told_error(payload))
 
 
 def _told_error(payload: bytes) -> LegatoError:

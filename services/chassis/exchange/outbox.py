@@ -229,28 +229,16 @@ def read_packed(packed: bytes) -> list[tuple[int, bytes]]:
     return payloads
 
 
-class PartialPayloads:
-    """The incomplete payloads of one exchange, by call."""
-
-    __slots__ = ("_by_call",)
-
-    def __init__(self) -> None:
-        self._by_call: dict[int, list[bytes]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_call)
+class PartialPayloads(dict[int, list[bytes]]):
+    """The incomplete payloads of one exchange, by call. Mostly it is empty, and then nobody need ask it."""
 
     def add(self, item: Item) -> None:
-        self._by_call.setdefault(item.call_id, []).append(item.payload)
+        self.setdefault(item.call_id, []).append(item.payload)
 
     def whole(self, item: Item) -> bytes:
         """Returns the payload that the item completes; mostly that is its own."""
-        if not self._by_call or (parts := self._by_call.pop(item.call_id, None)) is None:
-            return item.payload
-        return b"".join((*parts, item.payload))
-
-    def forget(self, call_id: int) -> None:
-        self._by_call.pop(call_id, None)
+        parts = self.pop(item.call_id, None)
+        return item.payload if parts is None else b"".join((*parts, item.payload))
 
 
 # Takes the number of calls in flight.

@@ -87,11 +87,11 @@ class Session:
             self._parts.add(item)
             return
         if kind == pb.ITEM_KIND_CANCEL:
-            self._parts.forget(item.call_id)
+            self._parts.pop(item.call_id, None)
         call = self.calls.get(item.call_id)
         if not isinstance(call, _ServerCall):
             # The call is over, which the caller does not know yet.
-            self._parts.forget(item.call_id)
+            self._parts.pop(item.call_id, None)
             return
         if kind == pb.ITEM_KIND_MESSAGE:
             call.arrive(self._parts.whole(item))

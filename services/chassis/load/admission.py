@@ -96,9 +96,9 @@ class Gate:
 
     def acquire(self, key_id: str) -> "Permit":
         """Admits a request, or raises SATURATED."""
-        refusal = self.refusal(key_id)
-        if refusal is not None:
-            raise refusal
+        if not self._has_room_for(key_id):
+            self._used_up = True
+            raise self.refuse()
         self.running += 1
         self.running_by_key[key_id] = self.running_by_key.get(key_id, 0) + 1
         self._peak = max(self._peak, self.running)

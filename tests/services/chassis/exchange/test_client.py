@@ -13,7 +13,7 @@ from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ClientCall, ExchangeBroken, ExchangeClient
+from services.chassis.exchange import CallsInFlight, ClientCall, ExchangeBroken, ExchangeClient
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening
@@ -253,6 +253,39 @@ async def test_stream_arrives_whole_and_in_order(client: ExchangeClient) -> None
         numbers.append(response.output_tokens)
     assert numbers == list(range(2000))
     assert client.load == 0
+
+
+async def test_call_counts_as_in_flight_until_it_ends_however_it_does(
+    socket_folder: Path, serve: Serve, talker: Talker, log: Log
+) -> None:
+    in_flight = CallsInFlight()
+    async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(60):
+        stub = router_pb2_grpc.RouterServiceStub(channel)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, in_flight=in_flight)
+        client.start()
+        await client.connected()
+        running = client.open("Chat", opening("wait"), router.ChatResponse)
+        assert await ask(client, "answered") == "answered"
+        with pytest.raises(LegatoError, match="Nothing left"):
+            await ask(client, "poor")
+        with pytest.raises(LegatoError):
+            await ask(client, "slow", timeout_s=0.05)
+        failing = client.open("Chat", opening("fail"), router.ChatResponse)
+        assert await failing.receive() is not None
+        with pytest.raises(LegatoError):
+            await failing.receive()
+        assert await client.open("Chat", opening(pieces=0), router.ChatResponse).receive() is None
+        left = client.open("Chat", opening("wait"), router.ChatResponse)
+        assert in_flight.count == client.load == 2
+        left.cancel()
+        left.cancel()
+        assert in_flight.count == client.load == 1
+        await serve.stop()
+        with pytest.raises(ExchangeBroken):
+            await running.receive()
+        running.cancel()
+        assert in_flight.count == client.load == 0
+        await client.close()
 
 
 async def test_later_messages_reach_the_handler(client: ExchangeClient, talker: Talker) -> None:
