@@ -15,7 +15,6 @@ from edge.wire.requests import BODY, Headers, HttpScope, announced_tokens, guess
 from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.admission import Permit
 
 # Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
@@ -48,6 +47,8 @@ class Entrance:
         self.require_service = principals.maintenance.raise_if_on
         # Tracks the key while the chat runs: `with entrance.track_key(principal) as running_key: …`.
         self.track_key = principals.track_key
+        # Returns a permit for the chat: `with entrance.acquire_permit(key_id): …`. Raises SATURATED.
+        self.acquire_permit = saturation.acquire_permit
 
     async def admit(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         principal = await self.identify(scope, needed)
@@ -85,10 +86,6 @@ class Entrance:
         except LegatoError:
             # Metering is down, and nothing is cached for this key.
             return []
-
-    def acquire_permit(self, principal: Principal) -> Permit:
-        """Returns a permit for the chat: `with entrance.acquire_permit(principal): …`. Raises SATURATED."""
-        return self._saturation.acquire_permit(principal.key_id)
 
     async def charge_request(self, principal: Principal, scope: HttpScope) -> Admission:
         """Charges a chat to the key's rate limits; raises RATE_LIMITED. A small body that has arrived costs no more to

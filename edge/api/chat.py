@@ -198,7 +198,7 @@ class ChatEndpoint:
             principal = await self.entrance.identify(scope, needed_scope)
             step_timer.end_step(metrics.auth)
             self.entrance.require_service()
-            with self.entrance.track_key(principal) as running_key, self.entrance.acquire_permit(principal):
+            with self.entrance.track_key(principal) as running_key, self.entrance.acquire_permit(principal.key_id):
                 admission = await self.entrance.charge_request(principal, scope)
                 step_timer.end_step(metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer)

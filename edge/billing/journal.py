@@ -170,7 +170,7 @@ class Slot:
         self._owner = _OWNER.pack(bytes.fromhex(request_id), account_id.encode())
         self._owner_checksum = zlib.crc32(self._owner)
         # Offset of the half that is written next.
-        self.start = journal.next_half(index)
+        self.start = journal.next_halves[index]
         self.index = index
         self.request_id = request_id
         self.account_id = account_id
@@ -270,7 +270,8 @@ class Journal:
         self._slots = self._file.slots
         self.map = mmap.mmap(self._file.number, self._file.size_bytes)
         self._generations = [0] * self._slots
-        self._next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
+        # Offset of the half of each slot that is written next, while the slot is free.
+        self.next_halves = [HEADER_BYTES + index * SLOT_BYTES for index in range(self._slots)]
         self._recover()
         # The slot that was freed last is taken first, so that pages which are not needed are never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
@@ -295,16 +296,13 @@ class Journal:
         self.map.close()
         self._file.close()
 
-    def next_half(self, index: int) -> int:
-        return self._next_halves[index]
-
     def release(self, slot: Slot) -> None:
         del self.taken[slot.index]
-        self._next_halves[slot.index] = slot.start
+        self.next_halves[slot.index] = slot.start
         self._free.append(slot.index)
 
     def _recover(self) -> None:
-        for index, start in enumerate(self._next_halves):
+        for index, start in enumerate(self.next_halves):
             if self.map[start : start + SLOT_BYTES] == _UNTOUCHED:
                 continue
             halves = [self._read(start), self._read(start + _HALF_BYTES)]
@@ -314,7 +312,7 @@ class Journal:
                 continue
             self.write_no = max(self.write_no, newest.write_no)
             self._generations[index] = newest.generation
-            self._next_halves[index] = start if halves[1] == newest else start + _HALF_BYTES
+            self.next_halves[index] = start if halves[1] == newest else start + _HALF_BYTES
             if newest.kind != FREE:
                 slot = Slot(self, index, newest.generation, newest.request_id, newest.account_id)
                 slot.restore(newest)

@@ -43,7 +43,7 @@ class Settlements:
         # Their durations, for the metrics.
         self.times_s = Histogram(STEP_BOUNDS_S)
 
-    def begin(self, slot: Slot, acknowledged: str) -> None:
+    def begin(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
         """Reports the slot, and then frees it. `acknowledged` is the failpoint in between."""
         loop = asyncio.get_running_loop()
         settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
@@ -164,6 +164,9 @@ class Metering:
         self._clock = clock
         self._log = log
         self.settlements = Settlements(replicas, clock, log)
+        # Settles or voids a slot in the background, with retries, and then frees it. The task belongs to the process,
+        # not to a client that may have left.
+        self.resolve = self.settlements.begin
         self._corrections: set[asyncio.Task[None]] = set()
         self._last_rates = LastRates(clock)
 
@@ -255,11 +258,6 @@ class Metering:
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
         return self._call("Extend", request, pb.ExtendResponse, request.account_id)
-
-    def resolve(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
-        """Settles or voids the slot in the background, with retries, and then frees it. The task belongs to the
-        process, not to a client that may have left."""
-        self.settlements.begin(slot, acknowledged)
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
         """Reports what running requests have delivered. Raises if a replica failed, after all were called."""

@@ -1,6 +1,7 @@
 """The calls of an exchange's client: what has arrived of each, and who waits for it."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -38,12 +39,15 @@ class CallTransport(Protocol):
 
 
 class UnaryCall(Timed, Generic[ResponseT]):
-    """A call with one response. If the caller leaves, the response still arrives and is discarded."""
+    """A call with one response. If the caller leaves, the response still arrives and is discarded.
+
+    It prepares and clears its deadline without the methods for that, because every chat has two or three such calls."""
 
     __slots__ = ("_exchange", "_response_type", "answer", "call_id")
 
     def __init__(self, exchange: CallTransport, deadlines: Deadlines, response_type: type[ResponseT]) -> None:
-        super().__init__(deadlines)
+        self._deadlines = deadlines
+        self.at_s = math.inf
         self.call_id = 0
         self.answer: asyncio.Future[ResponseT] = deadlines.loop.create_future()
         self._exchange = exchange
@@ -56,7 +60,7 @@ class UnaryCall(Timed, Generic[ResponseT]):
         """Ignores messages: a unary call's only response comes with its end."""
 
     def complete(self, payload: bytes) -> None:
-        self.clear()
+        self._deadlines.running.discard(self)
         if self.answer.done():
             return
         try:
@@ -66,7 +70,7 @@ class UnaryCall(Timed, Generic[ResponseT]):
             self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
-        self.clear()
+        self._deadlines.running.discard(self)
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -124,7 +128,8 @@ class ClientCall(Generic[ResponseT]):
         self._exchange.send(self.call_id, request.SerializeToString())
 
     def cancel(self) -> None:
-        self._exchange.forget(self.call_id)
+        if not self._ended:
+            self._exchange.forget(self.call_id)
 
     def arrive(self, payload: bytes) -> None:
         if self._consume is None or not self._consumed(payload, self._consume):

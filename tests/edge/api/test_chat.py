@@ -39,7 +39,7 @@ class OpenEntrance:
     def track_key(self, principal: Any) -> Any:
         return self._chat_harness.running_keys.add(principal.key_id)
 
-    def acquire_permit(self, principal: Any) -> Any:
+    def acquire_permit(self, key_id: str) -> Any:
         return nullcontext()
 
     async def charge_request(self, principal: Any, scope: Any) -> Any:
