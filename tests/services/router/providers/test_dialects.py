@@ -109,7 +109,11 @@ class Writer:
     """The client's connection, which takes everything."""
 
     written: list[MutableMapping[str, Any]]
-    can_write: bool = True
+    write_paused: bool = False
+
+    @property
+    def flow(self) -> "Writer":
+        return self
 
     async def drain(self) -> None: ...
 
