@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.engine import READERS, make_engine
+from services.chassis.database.worker import Worker
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
@@ -76,7 +77,7 @@ class Database:
         self.schema = schema
         self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{schema}-write")
+        self._writer = Worker(f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
         self._writing: sa.Connection | None = None
@@ -86,13 +87,12 @@ class Database:
         # The same for short reads in the caller's own thread.
         self._reading: sa.Connection | None = None
 
-    async def write(
+    def write(
         self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
-    ) -> ResultT:
+    ) -> "asyncio.Future[ResultT]":
         """Runs `change` in one transaction; writes run one at a time, in the order of the calls. `lock_timeout_s`
         limits the wait for each locked row in PostgreSQL; then LockTimeout is raised."""
-        loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._writer, self._write, change, lock_timeout_s))
+        return self._writer.run(self._write, change, lock_timeout_s)
 
     async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         """Runs `look` on one snapshot of the database."""
@@ -315,7 +315,7 @@ class Database:
 
     def close(self) -> None:
         """Closes connections when running transactions end."""
-        self._writer.shutdown()
+        self._writer.close()
         self._drop_write_connection()
         self._readers.shutdown()
         self._drop_look_connection()

@@ -55,7 +55,7 @@ async def test_slow_write_of_uses_holds_up_no_heartbeat(
         asyncio.run_coroutine_threadsafe(may_end.wait(), loop).result(timeout=30)
 
     # The one thread that writes is busy.
-    writing = asyncio.create_task(database.write(write_slowly))
+    writing = database.write(write_slowly)
     await tell_use(call, 1, key.key_id)
     assert (await ping(call, 2, epoch=1)).echoed_ping_no == 2
     may_end.set()

@@ -120,7 +120,7 @@ async def test_a_write_whose_caller_left_is_committed(database: Database) -> Non
         released.wait(20)
         add(2)(connection)
 
-    caller = asyncio.create_task(database.write(change))
+    caller = database.write(change)
     await asyncio.to_thread(started.wait, 20)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -133,8 +133,8 @@ async def test_a_write_whose_caller_left_is_committed(database: Database) -> Non
 
 async def test_a_write_that_waits_its_turn_is_committed_though_its_caller_left(database: Database) -> None:
     released = threading.Event()
-    first = asyncio.create_task(database.write(lambda _: released.wait(20)))
-    second = asyncio.create_task(database.write(add(2)))
+    first = database.write(lambda _: released.wait(20))
+    second = database.write(add(2))
     await asyncio.sleep(0)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -77,7 +77,7 @@ async def test_replica_that_stands_still_keeps_no_other_from_what_it_locked(
         released.wait(60)
         add(2)(connection)
 
-    freezing = asyncio.create_task(frozen.write(stand_still))
+    freezing = frozen.write(stand_still)
     await asyncio.to_thread(locked.wait, 20)
     await other.write(lock_notes)
     released.set()

@@ -1,0 +1,82 @@
+"""A thread that does one piece of work after the other, in the order of the calls.
+
+An executor of the standard library does the same with a lock, a condition and two futures for each piece of work, which
+cost more than a short transaction.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+class _Job(NamedTuple):
+    work: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[Any]"
+
+
+class Worker:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # None ends the thread.
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def run(self, work: Callable[..., ResultT], *arguments: Any) -> "asyncio.Future[ResultT]":
+        """Queues `work`; the future has its result. Cancelling the future cancels no work."""
+        if self._is_closed:
+            raise RuntimeError(f"{self._name} is closed")
+        if self._thread is None:
+            # A daemon, so that a process that fails without closing it can exit.
+            self._thread = threading.Thread(target=_work_off, args=(self._jobs,), name=self._name, daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ResultT] = loop.create_future()
+        self._jobs.put(_Job(work, arguments, loop, future))
+        return future
+
+    def close(self) -> None:
+        """Waits until all queued work is done, and ends the thread."""
+        self._is_closed = True
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+
+def _work_off(jobs: "SimpleQueue[_Job | None]") -> None:
+    while (job := jobs.get()) is not None:
+        _do(job)
+        # Not kept until the next one comes.
+        del job
+
+
+def _do(job: _Job) -> None:
+    result, error = None, None
+    try:
+        result = job.work(*job.arguments)
+    except BaseException as raised:
+        # Told to the caller, who may be waiting for nothing else.
+        error = raised
+    try:
+        with contextlib.suppress(RuntimeError):
+            # Raised if the loop is closed: then nobody waits.
+            job.loop.call_soon_threadsafe(_tell, job.future, result, error)
+    finally:
+        # The exception refers to this frame, by its traceback, and the job to the exception, by its future.
+        del job, error
+
+
+def _tell(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
