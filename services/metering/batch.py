@@ -9,7 +9,9 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from services.chassis.database.database import Database, DatabaseUnavailable, LockTimeout
 from services.chassis.errors import LegatoError, Reason, internal_error, unavailable
@@ -58,7 +60,7 @@ RETRIED_AT_ONCE: Final = 64
 NEVER_WAIT_FOR_LOCKS: Final[frozenset[type[Operation[Any]]]] = frozenset({Checkpoint, Sweep})
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     operation: Operation[Any]
     reply: Callable[[Any], Any]
     future: "asyncio.Future[Any]"
@@ -102,7 +104,10 @@ class Writer:
         # Whether any queued operation must be written without delay.
         self._must_write_now = False
         self._delay_timer: asyncio.TimerHandle | None = None
-        self._drain: asyncio.Task[None] | None = None
+        # From when a batch is wanted until none is; and who waits for that.
+        self._is_writing = False
+        self._ended: asyncio.Future[None] | None = None
+        self._rewriting: asyncio.Task[None] | None = None
         self._locked: LockedAccounts[_Waiting] = LockedAccounts(lock_wait_s)
         self._retrying: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -135,39 +140,42 @@ class Writer:
             future.set_exception(unavailable("Metering") if refuse is None else refuse(unavailable("Metering")))
             return future
         waiting = _Waiting(operation, reply, future, refuse)
-        if operation.account_id in self._locked:
+        if operation.account_id in self._locked.queues:
             # Queued behind the account's waiting operations.
             self._set_aside(waiting)
             return future
         self._waiting.append(waiting)
         if type(operation) not in DELAYED or not self._settlement_delay_s:
-            self._note_pause()
+            now_s = self._clock.elapsed_s()
+            pause_s = min(now_s - self._last_awaited_s, PAUSE_MOST_S)
+            self._usual_pause_s += (pause_s - self._usual_pause_s) * PAUSE_WEIGHT
+            self._last_awaited_s = now_s
             self._end_delay()
-        elif self._drain is None:
+        elif not self._is_writing:
             self._delay_batch(self._delay_of(operation))
         return future
-
-    def _note_pause(self) -> None:
-        now_s = self._clock.elapsed_s()
-        pause_s = min(now_s - self._last_awaited_s, PAUSE_MOST_S)
-        self._usual_pause_s += (pause_s - self._usual_pause_s) * PAUSE_WEIGHT
-        self._last_awaited_s = now_s
 
     async def close(self) -> None:
         """Closes the writer once everything submitted is written. Operations that wait for a locked account are
         refused."""
         self._is_closing = True
         self._end_delay()
-        while running := [task for task in (self._drain, self._retrying) if task is not None]:
-            await asyncio.gather(*running)
+        while self._is_writing or self._retrying is not None:
+            if self._retrying is not None:
+                await asyncio.gather(self._retrying)
+            else:
+                self._ended = asyncio.get_running_loop().create_future()
+                await self._ended
 
     def _end_delay(self) -> None:
         self._must_write_now = True
         if self._delay_timer is not None:
             self._delay_timer.cancel()
             self._delay_timer = None
-        if self._drain is None:
-            self._drain = asyncio.create_task(self._write_all())
+        if not self._is_writing:
+            self._is_writing = True
+            # Not now: the operations of one message share a batch.
+            asyncio.get_running_loop().call_soon(self._begin_batch)
 
     @property
     def prices(self) -> Prices:
@@ -190,42 +198,80 @@ class Writer:
             self._delay_timer.cancel()
         self._delay_timer = loop.call_at(ends_at_s, self._end_delay)
 
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting and self._must_write_now:
-                if (pause_s := self._next_at_s - self._clock.elapsed_s()) > 0:
-                    await asyncio.sleep(pause_s)
-                batch = self._next_batch()
-                self._must_write_now = bool(self._waiting)
-                if not batch:
-                    continue
+    def _begin_batch(self) -> None:
+        """Writes the next batch, if there is one that must be written now. Callbacks, since nearly every batch is
+        written at the first attempt: a task for each would cost as much as a small one."""
+        while self._waiting and self._must_write_now:
+            began_s = self._clock.elapsed_s()
+            if self._next_at_s > began_s:
+                asyncio.get_running_loop().call_later(self._next_at_s - began_s, self._begin_batch)
+                return
+            batch = self._next_batch()
+            self._must_write_now = bool(self._waiting)
+            if batch:
                 operations = [waiting.operation for waiting in batch]
-                began_s = self._clock.elapsed_s()
-                if _is_shared_batch(operations):
-                    self._next_at_s = began_s + self._pace_s
-                outcomes = await self._write(operations)
-                self.batch_sizes.observe(len(batch))
-                self.write_times_s.observe(self._clock.elapsed_s() - began_s)
-                for waiting, outcome in zip(batch, outcomes, strict=True):
-                    if isinstance(outcome, AccountLocked):
-                        self._set_aside(waiting)
-                    else:
-                        self._resolve(waiting, outcome)
-        finally:
-            self._drain = None
-            if self._waiting:
-                self._delay_batch(min(self._delay_of(waiting.operation) for waiting in self._waiting))
+                writing = self._commit(operations)
+                writing.add_done_callback(partial(self._on_written, batch, operations, began_s))
+                return
+        self._is_writing = False
+        if self._waiting:
+            self._delay_batch(min(self._delay_of(waiting.operation) for waiting in self._waiting))
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
+        awaited, locked = 0, self._locked.queues
         while self._waiting and len(batch) < BATCH_MOST:
             waiting = self._waiting.popleft()
-            if waiting.operation.account_id in self._locked:
+            if waiting.operation.account_id in locked:
                 # The lock was discovered after it was queued.
                 self._set_aside(waiting)
-            else:
-                batch.append(waiting)
+                continue
+            batch.append(waiting)
+            awaited += type(waiting.operation) not in DELAYED
+        if awaited > 1:
+            # Several clients wait for it: others are likely to come.
+            self._next_at_s = self._clock.elapsed_s() + self._pace_s
         return batch
+
+    def _on_written(
+        self,
+        batch: list[_Waiting],
+        operations: list[Operation[Any]],
+        began_s: float,
+        writing: "asyncio.Future[list[Outcome]]",
+    ) -> None:
+        error = writing.exception()
+        if error is None:
+            reach("committed", operations)
+            self._finish(batch, began_s, writing.result())
+        else:
+            self._rewriting = asyncio.create_task(self._write_again(batch, operations, began_s, error))
+
+    async def _write_again(
+        self, batch: list[_Waiting], operations: list[Operation[Any]], began_s: float, error: BaseException
+    ) -> None:
+        """Writes a batch that failed, as far as it can be written."""
+        if isinstance(error, LockTimeout):
+            outcomes = await self._write_what_is_free(operations)
+        else:
+            self._log.failure("batch.failed", error, batch_size=len(operations))
+            outcomes = await self._write_one_by_one(operations)
+        self._finish(batch, began_s, outcomes)
+
+    def _finish(self, batch: list[_Waiting], began_s: float, outcomes: list[Outcome]) -> None:
+        """Answers a batch, and begins the next."""
+        try:
+            self.batch_sizes.observe(len(batch))
+            self.write_times_s.observe(self._clock.elapsed_s() - began_s)
+            for waiting, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, AccountLocked):
+                    self._set_aside(waiting)
+                else:
+                    self._resolve(waiting, outcome)
+        finally:
+            self._begin_batch()
 
     def _set_aside(self, waiting: _Waiting) -> None:
         account_id = waiting.operation.account_id
@@ -233,7 +279,7 @@ class Writer:
             # A separate limit, so that operations of locked accounts do not use up that of others.
             self._resolve(waiting, AccountLocked())
             return
-        if account_id not in self._locked:
+        if account_id not in self._locked.queues:
             self._log.warning("account.locked", account_id=account_id)
         waits = type(waiting.operation) not in NEVER_WAIT_FOR_LOCKS
         self._locked.add(account_id, waiting, self._clock.elapsed_s(), waits=waits)
@@ -266,19 +312,12 @@ class Writer:
         if self._waiting:
             self._end_delay()
 
-    async def _write(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
-        try:
-            return await self._commit(operations)
-        except LockTimeout:
-            return await self._write_what_is_free(operations)
-        except Exception as error:
-            self._log.failure("batch.failed", error, batch_size=len(operations))
-            return await self._write_one_by_one(operations)
-
     async def _write_what_is_free(self, operations: Sequence[Operation[Any]]) -> list[Outcome]:
         """Writes the operations of unlocked accounts; the others are refused with AccountLocked."""
         try:
-            return await self._commit(operations, skips_locked=True)
+            outcomes = await self._commit(operations, skips_locked=True)
+            reach("committed", operations)
+            return outcomes
         except LockTimeout:
             # No account row is locked, but another row is. It is not known of which account.
             return await self._write_one_by_one(operations)
@@ -296,6 +335,7 @@ class Writer:
                 continue
             try:
                 outcomes += await self._commit([operation], skips_locked=True)
+                reach("committed", [operation])
                 if isinstance(outcomes[-1], AccountLocked):
                     locked_ids.add(operation.account_id)
             except LockTimeout:
@@ -309,8 +349,10 @@ class Writer:
                 outcomes.append(internal_error())
         return outcomes
 
-    async def _commit(self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False) -> list[Outcome]:
-        outcomes = await self._database.write(
+    def _commit(
+        self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False
+    ) -> "asyncio.Future[list[Outcome]]":
+        return self._database.write(
             partial(
                 write_operations,
                 operations=operations,
@@ -321,20 +363,19 @@ class Writer:
             ),
             lock_timeout_s=SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
         )
-        reach("committed", operations)
-        return outcomes
 
     def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:
         operation = waiting.operation
         refusal = outcome.reason if isinstance(outcome, LegatoError) else None
         self.outcomes[type(operation), refusal] += 1
-        self._log.debug(
-            "operation.ended",
-            name=type(operation).__name__,
-            **_id_of(operation),
-            account_id=operation.account_id,
-            reason=refusal,
-        )
+        if self._log.is_debug:
+            self._log.debug(
+                "operation.ended",
+                name=type(operation).__name__,
+                **_id_of(operation),
+                account_id=operation.account_id,
+                reason=refusal,
+            )
         if isinstance(outcome, UnmatchedSettlement):
             self.unmatched += 1
             self._log.failure("settlement.unmatched", outcome, **_id_of(operation), account_id=operation.account_id)
@@ -352,8 +393,3 @@ def _id_of(operation: Operation[Any]) -> dict[str, str]:
     if isinstance(operation, CreditOperation):
         return {"operation_id": operation.operation_id}
     return {"request_id": operation.request_id} if isinstance(operation, RequestOperation) else {}
-
-
-def _is_shared_batch(operations: Sequence[Operation[Any]]) -> bool:
-    """Returns whether several clients wait for the batch."""
-    return sum(type(operation) not in DELAYED for operation in operations) > 1

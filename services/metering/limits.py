@@ -51,7 +51,7 @@ def token_rate(tokens_per_minute: int) -> Rate:
     return Rate(tokens_per_minute, tokens_per_minute)
 
 
-class BucketCharge(NamedTuple):
+class BucketCharge(msgspec.Struct, frozen=True):
     """Units to charge to one bucket; below zero, to give back."""
 
     # The name includes the rate: after a change of the limit a key starts with a full bucket, instead of paying off its
@@ -64,7 +64,7 @@ class BucketCharge(NamedTuple):
         return BucketCharge(self.bucket, self.rate.divided_by(replicas), self.units)
 
 
-class RateCharge(NamedTuple):
+class RateCharge(msgspec.Struct, frozen=True):
     """Charges that are made together, or not at all."""
 
     # The requests part; and the tokens part, if tokens are limited.

@@ -232,7 +232,7 @@ class ValkeyLimiter:
         buckets: list[str] = []
         terms: list[int] = [LONGEST_DEBT_NS]
         for waiting in batch:
-            parts, is_refusable = waiting.charge
+            parts, is_refusable = waiting.charge.parts, waiting.charge.is_refusable
             terms += (int(is_refusable), len(parts))
             for part in parts:
                 buckets.append(part.bucket)

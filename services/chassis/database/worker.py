@@ -5,20 +5,16 @@ cost more than a short transaction.
 """
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
 
-class _Job(NamedTuple):
-    work: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Any]"
+# The work, its arguments, and who waits for it.
+_Job = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
 
 class Worker:
@@ -31,15 +27,16 @@ class Worker:
 
     def run(self, work: Callable[..., ResultT], *arguments: Any) -> "asyncio.Future[ResultT]":
         """Queues `work`; the future has its result. Cancelling the future cancels no work."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[ResultT] = loop.create_future()
         if self._is_closed:
-            raise RuntimeError(f"{self._name} is closed")
+            future.set_exception(RuntimeError(f"{self._name} is closed"))
+            return future
         if self._thread is None:
             # A daemon, so that a process that fails without closing it can exit.
             self._thread = threading.Thread(target=_work_off, args=(self._jobs,), name=self._name, daemon=True)
             self._thread.start()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[ResultT] = loop.create_future()
-        self._jobs.put(_Job(work, arguments, loop, future))
+        self._jobs.put((work, arguments, loop, future))
         return future
 
     def close(self) -> None:
@@ -58,19 +55,21 @@ def _work_off(jobs: "SimpleQueue[_Job | None]") -> None:
 
 
 def _do(job: _Job) -> None:
+    work, arguments, loop, future = job
     result, error = None, None
     try:
-        result = job.work(*job.arguments)
+        result = work(*arguments)
     except BaseException as raised:
         # Told to the caller, who may be waiting for nothing else.
         error = raised
     try:
-        with contextlib.suppress(RuntimeError):
-            # Raised if the loop is closed: then nobody waits.
-            job.loop.call_soon_threadsafe(_tell, job.future, result, error)
+        loop.call_soon_threadsafe(_tell, future, result, error)
+    except RuntimeError:
+        # The loop is closed: nobody waits.
+        pass
     finally:
         # The exception refers to this frame, by its traceback, and the job to the exception, by its future.
-        del job, error
+        del job, future, error
 
 
 def _tell(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

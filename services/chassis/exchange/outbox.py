@@ -84,12 +84,16 @@ class Outbox:
         waiting = (call_id, kind, payload, opening)
         if call_id in self._turns or call_id in self._urgent:
             self._later.setdefault(call_id, deque()).append(waiting)
-        else:
+            if not may_wait:
+                self._hurry(call_id)
+            else:
+                self._wake_when_due()
+        elif may_wait:
             self._turns[call_id] = waiting
-        if not may_wait:
-            self._hurry(call_id)
-        else:
             self._wake_when_due()
+        else:
+            self._urgent[call_id] = waiting
+            self._send_now()
 
     def put_packed(self, call_id: int, payload: bytes) -> None:
         """Queues a payload in its packed form, which may wait."""

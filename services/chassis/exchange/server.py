@@ -103,7 +103,7 @@ class Session:
             call.cancel()
 
     def _open(self, item: Item) -> None:
-        call_id, payload = item.call_id, self._parts.whole(item)
+        call_id, payload = item.call_id, self._parts.whole(item) if self._parts else item.payload
         method = self._methods.get(item.method)
         if method is None or call_id in self.calls:
             self._fail(call_id, LegatoError(Reason.REQUEST_INVALID, "There is no such method."))
@@ -114,14 +114,16 @@ class Session:
             call.task = asyncio.create_task(self._converse(method, call, self._span_of(item)))
         else:
             try:
-                answer = asyncio.ensure_future(method.answer(method.request_type.FromString(payload)))
+                answer = method.answer(method.request_type.FromString(payload))
+                if not isinstance(answer, asyncio.Future):
+                    answer = asyncio.ensure_future(answer)
             except Exception as error:
                 self._fail(call_id, self._tellable(error))
                 return
             self.calls[call_id] = answer
-            if (span := self._span_of(item)) is not None:
+            if self._spans is not None and (span := self._span_of(item)) is not None:
                 answer.add_done_callback(partial(end_with, span))
-            answer.add_done_callback(lambda future: self._answered(call_id, future))
+            answer.add_done_callback(partial(self._answered, call_id))
 
     def _answered(self, call_id: int, answer: "asyncio.Future[Message]") -> None:
         if self.calls.pop(call_id, None) is not answer:

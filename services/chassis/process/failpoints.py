@@ -26,11 +26,6 @@ def watch(folder: str | None) -> None:
     hit = _hit if watched else _ignore
 
 
-def are_watched() -> bool:
-    """Returns whether failpoints are enabled."""
-    return watched
-
-
 def _hit(name: str, last_deed: Callable[[], object] | None = None) -> None:
     if _is_wanted(_folder / name):
         if last_deed is not None:

@@ -42,7 +42,7 @@ class Log:
         and failures never are."""
         self._service = service
         self._stream = stream or sys.stderr
-        self._debug = debug
+        self.is_debug = debug
         self._gathers = gathers
         self._gathered: list[str] = []
         # A full disk took only the beginning of a line.
@@ -51,7 +51,7 @@ class Log:
         self._second_text = ""
 
     def debug(self, event: str, **fields: Value) -> None:
-        if self._debug:
+        if self.is_debug:
             self._write_soon("debug", event, fields)
 
     def info(self, event: str, **fields: Value) -> None:

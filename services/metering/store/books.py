@@ -77,23 +77,20 @@ class LockedAccounts(Generic[ItemT]):
         """Keeps an item for at most `wait_s`."""
         self._wait_s = wait_s
         # By account: items and their deadlines, in order of arrival.
-        self._queues: dict[str, deque[tuple[float, ItemT]]] = {}
+        self.queues: dict[str, deque[tuple[float, ItemT]]] = {}
         self.waiting = 0
-
-    def __contains__(self, account_id: str) -> bool:
-        return account_id in self._queues
 
     @property
     def count(self) -> int:
         """The number of accounts with waiting items."""
-        return sum(bool(queue) for queue in self._queues.values())
+        return sum(bool(queue) for queue in self.queues.values())
 
     def add(self, account_id: str, item: ItemT, now_s: float, *, waits: bool = True) -> None:
         """Queues an item; with `waits` false, it is tried once at most, if it is the first."""
-        queue = self._queues.get(account_id)
+        queue = self.queues.get(account_id)
         if queue is None:
             self._forget_idle()
-            queue = self._queues[account_id] = deque()
+            queue = self.queues[account_id] = deque()
         queue.append((now_s + self._wait_s if waits else now_s, item))
         self.waiting += 1
 
@@ -103,11 +100,11 @@ class LockedAccounts(Generic[ItemT]):
 
     def keep(self, account_id: str) -> None:
         """Moves a still locked account behind the others."""
-        self._queues[account_id] = self._queues.pop(account_id)
+        self.queues[account_id] = self.queues.pop(account_id)
 
     def free(self, account_id: str) -> list[ItemT]:
         """Removes an unlocked account and returns its items."""
-        queue = self._queues.pop(account_id)
+        queue = self.queues.pop(account_id)
         self.waiting -= len(queue)
         return [item for _, item in queue]
 
@@ -116,18 +113,18 @@ class LockedAccounts(Generic[ItemT]):
         late: list[ItemT] = []
         for account_id, queue in self._busy():
             late += [item for until_s, item in queue if until_s <= now_s]
-            self._queues[account_id] = deque(entry for entry in queue if entry[0] > now_s)
+            self.queues[account_id] = deque(entry for entry in queue if entry[0] > now_s)
         self.waiting -= len(late)
         return late
 
     def _busy(self) -> Iterator[tuple[str, deque[tuple[float, ItemT]]]]:
-        return ((account_id, queue) for account_id, queue in self._queues.items() if queue)
+        return ((account_id, queue) for account_id, queue in self.queues.items() if queue)
 
     def _forget_idle(self) -> None:
-        if len(self._queues) >= KNOWN_MOST:
-            idle = next((account_id for account_id, queue in self._queues.items() if not queue), None)
+        if len(self.queues) >= KNOWN_MOST:
+            idle = next((account_id for account_id, queue in self.queues.items() if not queue), None)
             if idle is not None:
-                del self._queues[idle]
+                del self.queues[idle]
 
 
 # Read under locks; written, but not committed; committed, but not answered.
@@ -136,7 +133,7 @@ Step = Literal["read", "written", "committed"]
 
 def reach(step: Step, operations: Iterable[Operation[Any]]) -> None:
     """Hits the failpoint of each kind of operation in the batch, once per batch."""
-    if failpoints.are_watched():
+    if failpoints.watched:
         for kind in dict.fromkeys(type(operation) for operation in operations):
             failpoints.hit(f"metering.{kind.__name__.lower()}.{step}")
 

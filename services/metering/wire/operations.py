@@ -54,10 +54,18 @@ def checked_request_id(given: str) -> str:
     return given
 
 
-def checked_tokens(given: int) -> int:
-    if not 0 <= given <= LARGEST_TOKENS:
+def _check_ids(request_id: str, **ids: str) -> None:
+    """Does the same for a request's id and others, by their names: one call instead of one for each."""
+    if not _REQUEST_ID.fullmatch(request_id):
+        checked_request_id(request_id)
+    for param, given in ids.items():
+        if not _ID.fullmatch(given):
+            checked_id(given, param)
+
+
+def _check_tokens(*counts: int) -> None:
+    if min(counts) < 0 or max(counts) > LARGEST_TOKENS:
         raise invalid(f"A count of tokens must be between 0 and {LARGEST_TOKENS}.", "usage")
-    return given
 
 
 def checked_limit(given: int, param: str) -> int:
@@ -77,7 +85,9 @@ def to_admission(request: pb.AdmitRequest, defaults: RateLimits) -> RateCharge:
     limits = _to_limits(request, defaults)
     if request.only_looks:
         return correction(key_id, limits, 0, 0)
-    return admission(key_id, limits, checked_tokens(request.tokens))
+    tokens = request.tokens
+    _check_tokens(tokens, 0)
+    return admission(key_id, limits, tokens)
 
 
 def to_correction(request: pb.CorrectRequest, defaults: RateLimits) -> RateCharge:
@@ -139,17 +149,23 @@ ENDS: Final[dict["pb.End.ValueType", End]] = {
 
 
 def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserve:
-    return Reserve(
-        request_id=checked_request_id(request.request_id),
-        account_id=checked_id(request.account_id, "account_id"),
-        key_id=checked_id(request.key_id, "key_id"),
-        class_id=checked_id(request.class_id, "class_id"),
-        prompt_tokens=checked_tokens(request.prompt_tokens),
-        output_tokens=checked_tokens(request.output_tokens),
+    operation = Reserve(
+        request_id=request.request_id,
+        account_id=request.account_id,
+        key_id=request.key_id,
+        class_id=request.class_id,
+        prompt_tokens=request.prompt_tokens,
+        output_tokens=request.output_tokens,
         claim=_claim(request.claim) if request.HasField("claim") else None,
-        concurrent_requests=_concurrency(request) or default_limits.concurrent_requests,
-        whole_output_tokens=checked_tokens(request.whole_output_tokens),
+        concurrent_requests=_concurrency(request)
+        if request.HasField("concurrent_requests")
+        else default_limits.concurrent_requests,
+        whole_output_tokens=request.whole_output_tokens,
     )
+    account_id, key_id, class_id = operation.account_id, operation.key_id, operation.class_id
+    _check_ids(operation.request_id, account_id=account_id, key_id=key_id, class_id=class_id)
+    _check_tokens(operation.prompt_tokens, operation.output_tokens, operation.whole_output_tokens)
+    return operation
 
 
 def from_reserved(answer: Reserved) -> pb.ReserveResponse:
@@ -165,12 +181,9 @@ def from_reserved(answer: Reserved) -> pb.ReserveResponse:
 def to_extend(request: pb.ExtendRequest) -> Extend:
     if request.total_nanos < 0:
         raise invalid("An amount must not be negative.", "total_nanos")
-    return Extend(
-        request_id=checked_request_id(request.request_id),
-        account_id=checked_id(request.account_id, "account_id"),
-        total_nanos=request.total_nanos,
-        delivered=_usage(request.delivered),
-    )
+    request_id, account_id = request.request_id, request.account_id
+    _check_ids(request_id, account_id=account_id)
+    return Extend(request_id, account_id, request.total_nanos, _usage(request.delivered))
 
 
 def from_extended(answer: Extended) -> pb.ExtendResponse:
@@ -191,27 +204,21 @@ def from_extended(answer: Extended) -> pb.ExtendResponse:
 def to_checkpoints(request: pb.CheckpointRequest) -> list[Checkpoint]:
     if len(request.deliveries) > MOST_DELIVERIES:
         raise invalid(f"At most {MOST_DELIVERIES} deliveries can be reported at once.", "deliveries")
-    return [
-        Checkpoint(
-            request_id=checked_request_id(delivery.request_id),
-            account_id=checked_id(delivery.account_id, "account_id"),
-            delivered=_usage(delivery.delivered),
-        )
-        for delivery in request.deliveries
-    ]
+    checkpoints = []
+    for delivery in request.deliveries:
+        request_id, account_id = delivery.request_id, delivery.account_id
+        _check_ids(request_id, account_id=account_id)
+        checkpoints.append(Checkpoint(request_id, account_id, _usage(delivery.delivered)))
+    return checkpoints
 
 
 def to_settle(request: pb.SettleRequest) -> Settle:
     basis = BASES.get(request.basis)
     if basis is None:
         raise invalid("A settlement must say where its counts come from.", "basis")
-    return Settle(
-        request_id=checked_request_id(request.request_id),
-        account_id=checked_id(request.account_id, "account_id"),
-        usage=_usage(request.usage),
-        basis=basis,
-        end=_end(request.end),
-    )
+    request_id, account_id = request.request_id, request.account_id
+    _check_ids(request_id, account_id=account_id)
+    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end))
 
 
 def from_settled(answer: Settled) -> pb.SettleResponse:
@@ -219,15 +226,19 @@ def from_settled(answer: Settled) -> pb.SettleResponse:
 
 
 def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
+    request_id, account_id = request.request_id, request.account_id
+    _check_ids(request_id, account_id=account_id)
+    due_tokens = request.accepted_prompt_tokens if charges_prompt else 0
+    _check_tokens(due_tokens, 0)
     return Void(
-        request_id=checked_request_id(request.request_id),
-        account_id=checked_id(request.account_id, "account_id"),
+        request_id=request_id,
+        account_id=account_id,
         end=_end(request.end),
         # Optional: the tombstone of an unknown request works without them.
         key_id=checked_id(request.key_id, "key_id") if request.key_id else "",
         class_id=checked_id(request.class_id, "class_id") if request.class_id else "",
         lost=_usage(request.lost),
-        due=Usage(prompt_tokens=checked_tokens(request.accepted_prompt_tokens)) if charges_prompt else Usage(),
+        due=Usage(prompt_tokens=due_tokens),
     )
 
 
@@ -263,10 +274,8 @@ def from_account(account: AccountBalance) -> pb.Balance:
     return pb.Balance(account_id=account.account_id, balance_nanos=account.balance_nanos, held_nanos=account.held_nanos)
 
 
-def _concurrency(request: pb.ReserveRequest) -> int | None:
-    """Returns the key's own limit, where the request names it."""
-    if not request.HasField("concurrent_requests"):
-        return None
+def _concurrency(request: pb.ReserveRequest) -> int:
+    """Returns the key's own limit."""
     return checked_limit(request.concurrent_requests, "concurrent_requests")
 
 
@@ -277,10 +286,10 @@ def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:
 
 
 def _usage(given: usage_pb2.Usage) -> Usage:
-    prompt_tokens = checked_tokens(given.prompt_tokens)
+    prompt_tokens, cached_tokens, completion_tokens = given.prompt_tokens, given.cached_tokens, given.completion_tokens
+    _check_tokens(prompt_tokens, cached_tokens, completion_tokens)
     # Clamped to the prompt's tokens, whatever a provider says. A refused settlement would be retried forever.
-    cached_tokens = min(checked_tokens(given.cached_tokens), prompt_tokens)
-    return Usage(prompt_tokens, cached_tokens, checked_tokens(given.completion_tokens))
+    return Usage(prompt_tokens, min(cached_tokens, prompt_tokens), completion_tokens)
 
 
 def _end(given: "pb.End.ValueType") -> End:

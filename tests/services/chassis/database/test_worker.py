@@ -19,7 +19,11 @@ def worker() -> Iterator[Worker]:
 
 async def test_work_is_done_in_one_other_thread_in_the_order_of_the_calls(worker: Worker) -> None:
     done: list[tuple[int, int]] = []
-    await asyncio.gather(*(worker.run(lambda number: done.append((number, threading.get_ident())), n) for n in range(9)))
+
+    def note(number: int) -> None:
+        done.append((number, threading.get_ident()))
+
+    await asyncio.gather(*(worker.run(note, number) for number in range(9)))
     assert [number for number, _ in done] == list(range(9))
     assert len({thread for _, thread in done} | {threading.get_ident()}) == 2
 
@@ -31,39 +35,51 @@ async def test_the_caller_gets_the_result_or_the_error(worker: Worker) -> None:
     assert await worker.run(divmod, 9, 2) == (4, 1)
 
 
+class Gate:
+    """Work that can be made to wait, and notes when it is done."""
+
+    def __init__(self) -> None:
+        self.began, self.may_end = threading.Event(), threading.Event()
+        self.done: list[str] = []
+
+    def wait(self, name: str) -> None:
+        self.began.set()
+        self.may_end.wait(20)
+        self.done.append(name)
+
+
 async def test_a_caller_that_leaves_cancels_no_work(worker: Worker) -> None:
-    began, may_end, done = threading.Event(), threading.Event(), []
-    running = worker.run(lambda: (began.set(), may_end.wait(), done.append("running")))
-    queued = worker.run(lambda: done.append("queued"))
-    await asyncio.to_thread(began.wait)
+    gate = Gate()
+    running, queued = worker.run(gate.wait, "running"), worker.run(gate.wait, "queued")
+    await asyncio.to_thread(gate.began.wait, 20)
     running.cancel()
     queued.cancel()
-    may_end.set()
-    await worker.run(lambda: None)
-    assert done == ["running", "queued"]
+    gate.may_end.set()
+    await worker.run(gate.wait, "last")
+    assert gate.done == ["running", "queued", "last"]
 
 
 async def test_closing_waits_for_queued_work(worker: Worker) -> None:
-    may_end, done = threading.Event(), []
-    worker.run(lambda: (may_end.wait(), done.append("first")))
-    worker.run(lambda: done.append("second"))
-    threading.Timer(0.01, may_end.set).start()
+    gate = Gate()
+    writing = [worker.run(gate.wait, "first"), worker.run(gate.wait, "second")]
+    threading.Timer(0.01, gate.may_end.set).start()
     worker.close()
-    assert done == ["first", "second"]
+    assert gate.done == ["first", "second"]
+    await asyncio.gather(*writing)
     with pytest.raises(RuntimeError, match="worker is closed"):
-        worker.run(lambda: None)
+        await worker.run(gate.wait, "third")
 
 
 def test_work_is_done_even_if_its_event_loop_has_ended(worker: Worker) -> None:
-    may_end, done = threading.Event(), []
+    gate = Gate()
 
     async def leave() -> None:
-        worker.run(lambda: (may_end.wait(), done.append("done")))
+        worker.run(gate.wait, "work").cancel()
 
     asyncio.run(leave())
-    may_end.set()
+    gate.may_end.set()
     worker.close()
-    assert done == ["done"]
+    assert gate.done == ["work"]
 
 
 async def test_neither_results_nor_errors_are_kept_until_the_next_work(worker: Worker) -> None:
@@ -81,7 +97,7 @@ async def test_neither_results_nor_errors_are_kept_until_the_next_work(worker: W
             await worker.run(fail, argument)
         del result, argument
         # The thread drops what it did before it takes the next.
-        await worker.run(lambda: None)
+        await worker.run(divmod, 7, 2)
         assert [each() for each in kept] == [None, None]
     finally:
         gc.enable()

@@ -110,11 +110,11 @@ async def test_account_that_is_known_to_be_locked_is_waited_for_no_more(
     commits: list[bool] = []
     commit = patient._commit
 
-    async def counted(operations: object, *, skips_locked: bool = False) -> object:
+    def counted(operations: object, *, skips_locked: bool = False) -> object:
         names = {operation.account_id for operation in operations}  # type: ignore[attr-defined]
         if STUCK in names:
             commits.append(skips_locked)
-        return await commit(operations, skips_locked=skips_locked)  # type: ignore[arg-type]
+        return commit(operations, skips_locked=skips_locked)  # type: ignore[arg-type]
 
     monkeypatch.setattr(patient, "_commit", counted)
     async with asyncio.timeout(DEADLINE_S):
@@ -259,6 +259,6 @@ def test_account_for_which_nothing_waits_is_remembered() -> None:
     accounts: LockedAccounts[str] = LockedAccounts(wait_s=10.0)
     accounts.add("a", "a1", now_s=0.0, waits=False)
     assert accounts.take_late(0.0) == ["a1"]
-    assert "a" in accounts
+    assert "a" in accounts.queues
     assert (accounts.waiting, accounts.count) == (0, 0)
     assert accounts.free("a") == []
