@@ -24,9 +24,13 @@ def now_us_expression(*, is_sqlite: bool) -> str:
     return str(NOW_US["sqlite" if is_sqlite else "postgresql"])
 
 
+def now_us_query(connection: sa.Connection) -> str:
+    return f"SELECT {NOW_US[connection.dialect.name]}"
+
+
 def read_now_us(connection: sa.Connection) -> int:
     cursor = connection.connection.cursor()
-    cursor.execute(f"SELECT {NOW_US[connection.dialect.name]}")
+    cursor.execute(now_us_query(connection))
     [(now_us,)] = cursor.fetchall()
     return int(now_us)
 

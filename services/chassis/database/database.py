@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -71,12 +72,44 @@ def _outage_reasons() -> Iterator[None]:
         ) from None
 
 
+class _TranslatedOutages:
+    """Translates outages in its block to `DatabaseUnavailable`, including errors of the driver's own cursor. It has no
+    state, so that every transaction can use the same one."""
+
+    def __init__(self, engine: sa.Engine, *, writes: bool) -> None:
+        self._driver: Any = engine.dialect.loaded_dbapi
+        self._file = engine.url.database
+        self._writes = writes
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None and (outage := self._outage_of(error)) is not None:
+            raise outage from error
+
+    def _outage_of(self, error: BaseException) -> DatabaseUnavailable | None:
+        driver, told = self._driver, getattr(error, "orig", error)
+        state = getattr(told, "sqlstate", None)
+        if isinstance(error, sa.exc.TimeoutError) or isinstance(told, (driver.OperationalError, driver.InterfaceError)):
+            return LockTimeout() if state == LOCKED else DatabaseUnavailable()
+        if isinstance(told, driver.InternalError):
+            # A read-only server is a standby that has not been promoted yet.
+            is_outage = state in ENDED_BY_THE_SERVER or (self._writes and state == READ_ONLY)
+            return DatabaseUnavailable() if is_outage else None
+        if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
+            return DatabaseDamaged(self._file, str(told))
+        return None
+
+
 class Database:
     def __init__(self, url: str | sa.URL, schema: str) -> None:
         """Opens sqlite:///FILE or postgresql://… as `url`; `schema` holds the service's tables in PostgreSQL."""
         self.schema = schema
         self.engine = make_engine(url, schema)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
+        self._read_outages = _TranslatedOutages(self.engine, writes=False)
+        self._write_outages = _TranslatedOutages(self.engine, writes=True)
         self._writer = Worker(f"{schema}-write")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
@@ -144,7 +177,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._look_again, query)
 
     def _look_again(self, query: str) -> tuple[Any, ...] | None:
-        with self._translated_outages(writes=False):
+        with self._read_outages:
             if self.is_sqlite:
                 with self.transaction(writes=False) as connection:
                     return _first_row(connection.connection.cursor(), query)
@@ -176,11 +209,11 @@ class Database:
                 connection.invalidate()
 
     def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        with self._translated_outages(writes=False), self.transaction(writes=False) as connection:
+        with self._read_outages, self.transaction(writes=False) as connection:
             return look(connection)
 
     def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
-        with self._translated_outages(writes=True):
+        with self._write_outages:
             connection = self._begin_write(lock_timeout_s)
             try:
                 result = change(connection)
@@ -225,33 +258,13 @@ class Database:
                 begin += f", set_config('lock_timeout', '{max(1, round(lock_timeout_s * 1000))}', true)"
         else:
             begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        connection.connection.cursor().execute(begin)
-
-    @contextmanager
-    def _translated_outages(self, *, writes: bool) -> Iterator[None]:
-        """Translates outages to `DatabaseUnavailable`, including errors of the driver's own cursor."""
-        driver: Any = self.engine.dialect.loaded_dbapi
-        try:
-            yield
-        except (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError) as error:
-            if getattr(getattr(error, "orig", None), "sqlstate", None) == LOCKED:
-                raise LockTimeout from error
-            raise DatabaseUnavailable from error
-        except (driver.OperationalError, driver.InterfaceError) as error:
-            if getattr(error, "sqlstate", None) == LOCKED:
-                raise LockTimeout from error
-            raise DatabaseUnavailable from error
-        except (sa.exc.InternalError, driver.InternalError) as error:
-            state = getattr(getattr(error, "orig", error), "sqlstate", None)
-            # A read-only server is a standby that has not been promoted yet.
-            if state in ENDED_BY_THE_SERVER or (writes and state == READ_ONLY):
-                raise DatabaseUnavailable from error
-            raise
-        except (sa.exc.DatabaseError, driver.DatabaseError) as error:
-            told = getattr(error, "orig", error)
-            if getattr(told, "sqlite_errorcode", 0) & 0xFF in SQLITE_DAMAGE:
-                raise DatabaseDamaged(self.engine.url.database, str(told)) from error
-            raise
+        driver: Any = connection.connection
+        if self.is_sqlite:
+            driver.cursor().execute(begin)
+            return
+        with driver.driver_connection.pipeline():
+            # In one round trip with the driver's BEGIN.
+            driver.cursor().execute(begin)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
@@ -284,14 +297,14 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         if not self.is_sqlite:
-            with _outage_reasons(), self._translated_outages(writes=True):
+            with _outage_reasons(), self._write_outages:
                 modules = [script.module for script in ScriptDirectory.from_config(config).walk_revisions()]
                 indexes = [getattr(module, "BUILT_CONCURRENTLY", {}) for module in modules]
                 preparing = [
                     module.prepare_concurrently for module in modules if hasattr(module, "prepare_concurrently")
                 ]
                 build_concurrently(self.engine, self.schema, indexes, preparing)
-        with _outage_reasons(), self._translated_outages(writes=True), self.engine.connect() as connection:
+        with _outage_reasons(), self._write_outages, self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
@@ -310,7 +323,7 @@ class Database:
             raise DatabaseUnavailable(f"the schema {self.schema} is not up to date: run legato migrate")
 
     def _is_behind(self, folder: Path) -> bool:
-        with _outage_reasons(), self._translated_outages(writes=False), self.engine.connect() as connection:
+        with _outage_reasons(), self._read_outages, self.engine.connect() as connection:
             return _is_behind(connection, folder)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """The rows of the ledger that one batch reads and writes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -182,14 +182,14 @@ class BatchState:
         self,
         accounts: Iterable[AccountBalance],
         holds: Iterable[Hold],
-        credits: Iterable[Entry],
-        claims: Iterable[Claim],
+        credits: Sequence[Entry],
+        claims: Sequence[Claim],
         prices: Prices,
         now_us: int,
         life_us: int,
         live_holds: Mapping[LiveKey, int] | None = None,
-        spends: Iterable[Spend] = (),
-        new_spends: Iterable[Spend] = (),
+        spends: Sequence[Spend] = (),
+        new_spends: Sequence[Spend] = (),
         past_spends: Mapping[PastPeriod, int] | None = None,
     ) -> None:
         """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
@@ -198,19 +198,21 @@ class BatchState:
         `past_spends` are sums of the past periods that late charges count in."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
-        self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims}
+        self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims} if claims else {}
         self.accounts = dict(self.found_accounts)
         self.holds = dict(self.found_holds)
         self.claims = dict(self.found_claims)
         self.entries: list[Entry] = []
         # For the audit log.
         self.changes: list[AccountChange] = []
-        self._credits = {(entry.kind, entry.request_id): entry for entry in credits}
+        self._credits = {(entry.kind, entry.request_id): entry for entry in credits} if credits else {}
         self._prices = prices
         self.now_us = now_us
         self._life_us = life_us
         self._live_holds = dict(live_holds or {})
         self.spend_book = SpendBook(spends, new_spends, now_us, past_spends)
+        # It has any, or never will.
+        self.has_spends = bool(spends or new_spends)
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
         account_id = operation.account_id
@@ -259,7 +261,7 @@ class BatchState:
     def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
         if self._live_holds:
             self._count_live(before, after)
-        if self.spend_book:
+        if self.has_spends:
             self.spend_book.count(before, after, entry)
 
     def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:

@@ -1,7 +1,8 @@
 """Defines the rules of one request's credit (held, extended, settled, voided, swept) and the context of a rule."""
 
-from typing import Final, Generic, NamedTuple
+from typing import Final, Generic
 
+import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
@@ -34,7 +35,7 @@ from services.metering.ledger.records import (
 from services.metering.ledger.spend import NO_LIMITS, SpendRoom, next_month_us
 
 
-class RuleContext(NamedTuple):
+class RuleContext(msgspec.Struct, frozen=True):
     """The state that an operation is applied to."""
 
     account: AccountBalance
@@ -56,7 +57,7 @@ class RuleContext(NamedTuple):
     returned: Entry | None = None
 
 
-class Effect(NamedTuple, Generic[AnswerT]):
+class Effect(msgspec.Struct, Generic[AnswerT], frozen=True):
     """The answer and the changes; None: unchanged."""
 
     answer: AnswerT

@@ -5,7 +5,7 @@ lowered. A charge counts in the day and the month of the hour that usage counts 
 the request's first charge, which may be over.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
@@ -169,6 +169,8 @@ class SpendRoom(NamedTuple):
 
     def of_free(self, free_nanos: int) -> int:
         """Returns how much of the account's free credit may be held or charged."""
+        if not self.allowances:
+            return free_nanos
         return min([free_nanos, *(each.free_nanos for each in self.allowances)])
 
     def of_balance(self, balance_nanos: int) -> int:
@@ -177,6 +179,8 @@ class SpendRoom(NamedTuple):
 
     def refuse(self, least_nanos: int, now_us: int) -> None:
         """Raises if a request that needs `least_nanos` does not fit."""
+        if not self.allowances:
+            return
         over = self._over(least_nanos)
         if over is not None:
             reached = _reached(over, least_nanos, now_us)
@@ -266,15 +270,15 @@ class SpendBook:
     """The spends of a batch: operations see earlier ones' changes."""
 
     def __init__(
-        self, found: Iterable[Spend], new: Iterable[Spend], now_us: int, past: Mapping[PastPeriod, int] | None = None
+        self, found: Sequence[Spend], new: Sequence[Spend], now_us: int, past: Mapping[PastPeriod, int] | None = None
     ) -> None:
         """Starts from what was read; `new` is what subjects have spent that get their first limits; `past` is what was
         spent in periods that are over, where a late charge counts in one."""
         self._now_us = now_us
         self._past = dict(past or {})
-        self.found = {spend.spend_id: spend for spend in found}
-        self.spends = {each: spend.at(now_us) for each, spend in self.found.items()}
-        self._new = {spend.spend_id: spend for spend in new}
+        self.found = {spend.spend_id: spend for spend in found} if found else {}
+        self.spends = {each: spend.at(now_us) for each, spend in self.found.items()} if found else {}
+        self._new = {spend.spend_id: spend for spend in new} if new else {}
         # Only these are written: a new day by itself, or a refusal, leaves nothing.
         self.changed_ids: set[str] = set()
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 import sqlalchemy as sa
 from msgspec.structs import asdict, astuple
 
-from services.chassis.database.clock import read_now_us
+from services.chassis.database.clock import now_us_query, read_now_us
 from services.chassis.database.database import LockTimeout
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
@@ -39,11 +39,21 @@ from services.metering.ledger.records import (
     Reserve,
     RestorePayment,
 )
-from services.metering.ledger.spend import SpendLimitRefusal
+from services.metering.ledger.spend import SetSpendLimits, SpendBook, SpendLimitRefusal
 from services.metering.store.changes import add_changes
 from services.metering.store.notices import ADD_NOTICES
 from services.metering.store.prices import read_version
-from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
+from services.metering.store.sets import (
+    Lookup,
+    Query,
+    Row,
+    Write,
+    insert_rows,
+    read_all,
+    select_all,
+    update_rows,
+    write_all,
+)
 from services.metering.store.spends import (
     INSERT_SPENDS,
     UPDATE_SPENDS,
@@ -209,7 +219,9 @@ def write_operations(
     locked accounts: their operations are refused with AccountLocked. Notices by `notice_rules` are part of the same
     transaction."""
     locked_ids = _locked_by_others(connection, operations) if skips_locked else frozenset()
-    written = [operation for operation in operations if operation.account_id not in locked_ids]
+    written = operations
+    if locked_ids:
+        written = [operation for operation in operations if operation.account_id not in locked_ids]
     books = _read(connection, written, prices, life_us)
     reach("read", written)
     outcomes: list[Outcome] = []
@@ -241,40 +253,74 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
     return frozenset(row[0] for row in _FIND_ACCOUNTS.run(connection, missing_ids))
 
 
+class _Wanted:
+    """What the operations of a batch need from the database."""
+
+    def __init__(self, operations: Iterable[Operation[Any]]) -> None:
+        self.account_ids: set[str] = set()
+        self.request_ids: set[str] = set()
+        self.credit_ids: list[str] = []
+        self.digests: list[bytes] = []
+        self.counts_live = self.sets_limits = False
+        # One pass, since most batches have one or two operations.
+        for operation in operations:
+            self.account_ids.add(operation.account_id)
+            if isinstance(operation, RequestOperation):
+                self.request_ids.add(operation.request_id)
+                if type(operation) is Reserve:
+                    self.counts_live |= operation.concurrent_requests is not None
+                    if operation.claim is not None:
+                        self.digests.append(operation.claim.key_digest)
+            elif isinstance(operation, CreditOperation):
+                self.credit_ids.append(operation.operation_id)
+                if type(operation) is RestorePayment:
+                    self.credit_ids.append(operation.return_id)
+            else:
+                self.sets_limits |= isinstance(operation, SetSpendLimits)
+
+
 def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], prices: Prices, life_us: int) -> BatchState:
-    account_ids = {operation.account_id for operation in operations}
-    credit_ids = [operation.operation_id for operation in operations if isinstance(operation, CreditOperation)]
-    credit_ids += [operation.return_id for operation in operations if type(operation) is RestorePayment]
-    request_ids = {operation.request_id for operation in operations if isinstance(operation, RequestOperation)}
-    digests = [operation.claim.key_digest for operation in operations if type(operation) is Reserve and operation.claim]
-    found_accounts = [AccountBalance(*row) for row in _LOCK_ACCOUNTS.run(connection, account_ids)]
+    wanted = _Wanted(operations)
+    locked = _LOCK_ACCOUNTS.of(connection, wanted.account_ids)
+    now: Query = now_us_query(connection), ()
     found_claims: list[Claim] = []
-    if digests:
-        asked = {"account_ids": list(account_ids), "digests": digests}
+    if wanted.digests:
+        # The holds of those who own the claims are needed too.
+        [account_rows] = read_all(connection, [locked])
+        asked = {"account_ids": list(wanted.account_ids), "digests": wanted.digests}
         found_claims = [Claim(*row) for row in connection.execute(_READ_CLAIMS, asked)]
-        request_ids.update(claim.request_id for claim in found_claims)
-    found_holds = [Hold(*row) for row in _READ_HOLDS.run(connection, request_ids)]
-    found_credits: list[Entry] = []
-    if credit_ids:
-        found_credits = [Entry(*row) for row in _READ_CREDITS.run(connection, credit_ids)]
-        found_credits += [Entry(*row) for row in _READ_PRUNED_CREDITS.run(connection, credit_ids)]
-        missing_ids = set(account_ids) - {account.account_id for account in found_accounts}
-        if any(entry.account_id in missing_ids for entry in found_credits):
-            # The account did not exist to be locked, and was created meanwhile.
-            raise ConcurrentChange
+        wanted.request_ids.update(claim.request_id for claim in found_claims)
+        hold_rows, [(now_us,)] = read_all(connection, [_READ_HOLDS.of(connection, wanted.request_ids), now])
+    else:
+        reads = [locked, _READ_HOLDS.of(connection, wanted.request_ids), now]
+        account_rows, hold_rows, [(now_us,)] = read_all(connection, reads)
+    found_accounts = [AccountBalance(*row) for row in account_rows]
+    found_holds = [Hold(*row) for row in hold_rows]
+    found_credits = _read_credits(connection, wanted, found_accounts) if wanted.credit_ids else []
     for hold in found_holds:
         if hold.price_version and not prices.has(hold.price_version):
             # Reserved by a replica with another price file.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
-    found = found_accounts, found_holds, found_credits, found_claims
-    now_us = read_now_us(connection)
+    live_holds = _count_live(connection, operations) if wanted.counts_live else None
+    found = found_accounts, found_holds, found_credits, found_claims, prices, now_us, life_us, live_holds
+    if not wanted.sets_limits and not any(account.has_spend_limits for account in found_accounts):
+        return BatchState(*found)
     spends = read_spends(connection, operations, found_accounts, found_holds)
     new_spends = read_new_spends(connection, operations, spends, now_us)
     past_spends = None
     if spends or new_spends:
         past_spends = read_past_spends(connection, operations, found_holds, spends, now_us)
-    live_holds = _count_live(connection, operations)
-    return BatchState(*found, prices, now_us, life_us, live_holds, spends, new_spends, past_spends)
+    return BatchState(*found, spends, new_spends, past_spends)
+
+
+def _read_credits(connection: sa.Connection, wanted: _Wanted, accounts: Iterable[AccountBalance]) -> list[Entry]:
+    found = [Entry(*row) for row in _READ_CREDITS.run(connection, wanted.credit_ids)]
+    found += [Entry(*row) for row in _READ_PRUNED_CREDITS.run(connection, wanted.credit_ids)]
+    missing_ids = wanted.account_ids - {account.account_id for account in accounts}
+    if any(entry.account_id in missing_ids for entry in found):
+        # The account did not exist to be locked, and was created meanwhile.
+        raise ConcurrentChange
+    return found
 
 
 def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]]) -> dict[LiveKey, int]:
@@ -291,14 +337,45 @@ def _count_live(connection: sa.Connection, operations: Sequence[Operation[Any]])
 
 
 def _write(connection: sa.Connection, books: BatchState) -> None:
-    new_holds = [astuple(hold) for new_id, hold in books.holds.items() if new_id not in books.found_holds]
-    _put(connection, _INSERT_HOLDS, new_holds)
-    changed_holds = [
-        (*_changes_of(hold), found.state)
-        for found in books.found_holds.values()
-        if (hold := books.holds[found.request_id]) is not found
-    ]
-    _put(connection, _UPDATE_HOLDS, changed_holds)
+    if books.claims:
+        _put_claims(connection, books)
+    writes = _writes_of_holds(books)
+    if books.entries:
+        writes.append((_INSERT_ENTRIES, list(map(astuple, books.entries))))
+        writes.append((ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()]))
+    if books.spend_book.changed_ids:
+        writes += _writes_of_spends(books.spend_book)
+    writes += _writes_of_accounts(books)
+    _put(connection, [write for write in writes if write[1]])
+    if books.changes:
+        add_changes(connection, books.changes)
+
+
+def _writes_of_holds(books: BatchState) -> list[Write]:
+    new_holds: list[Row] = []
+    changed_holds: list[Row] = []
+    for request_id, hold in books.holds.items():
+        found = books.found_holds.get(request_id)
+        if found is None:
+            new_holds.append(astuple(hold))
+        elif hold is not found:
+            changed_holds.append((*_changes_of(hold), found.state))
+    return [(_INSERT_HOLDS, new_holds), (_UPDATE_HOLDS, changed_holds)]
+
+
+def _writes_of_accounts(books: BatchState) -> list[Write]:
+    new_accounts: list[Row] = []
+    changed_accounts: list[Row] = []
+    for account_id, account in books.accounts.items():
+        found = books.found_accounts.get(account_id)
+        if found is None:
+            new_accounts.append(astuple(account))
+        elif account is not found and account != found:
+            changed_accounts.append((*_changes_of_account(account), found.balance_nanos, found.held_nanos))
+    return [(_INSERT_ACCOUNTS, new_accounts), (_UPDATE_ACCOUNTS, changed_accounts)]
+
+
+def _put_claims(connection: sa.Connection, books: BatchState) -> None:
     put_claims = [
         asdict(claim) | {"found_request": "" if found is None else found.request_id}
         for key, claim in books.claims.items()
@@ -306,46 +383,34 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     ]
     if put_claims and connection.execute(_PUT_CLAIM, put_claims).rowcount != len(put_claims):
         raise ConcurrentChange
-    _put(connection, _INSERT_ENTRIES, [astuple(entry) for entry in books.entries])
-    _put(connection, ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()])
-    spend_book = books.spend_book
+
+
+def _writes_of_spends(spend_book: SpendBook) -> list[Write]:
     changed = [spend for each, spend in spend_book.spends.items() if each in spend_book.changed_ids]
     new_spends = [astuple(spend) for spend in changed if spend.spend_id not in spend_book.found]
-    _put(connection, INSERT_SPENDS, new_spends)
     changed_spends = [
         changed_row(spend_book.found[spend.spend_id], spend) for spend in changed if spend.spend_id in spend_book.found
     ]
-    _put(connection, UPDATE_SPENDS, changed_spends)
-    new_accounts = [
-        astuple(account) for new_id, account in books.accounts.items() if new_id not in books.found_accounts
-    ]
-    _put(connection, _INSERT_ACCOUNTS, new_accounts)
-    changed_accounts = [
-        (*_changes_of_account(account), found.balance_nanos, found.held_nanos)
-        for found in books.found_accounts.values()
-        if (account := books.accounts[found.account_id]) != found
-    ]
-    _put(connection, _UPDATE_ACCOUNTS, changed_accounts)
-    if books.changes:
-        add_changes(connection, books.changes)
+    return [(INSERT_SPENDS, new_spends), (UPDATE_SPENDS, changed_spends)]
 
 
 def _write_notices(
     connection: sa.Connection, books: BatchState, rules: NoticeRules, notices: dict[str, AccountNotice]
 ) -> None:
     """Adds what the batch has caused to `notices`, and writes those that are new."""
-    found = find_low_balances(books.found_accounts.values(), books.accounts, rules, books.now_us)
-    notices |= {notice.notice_id: notice for notice in found}
-    if books.spend_book:
+    for notice in find_low_balances(books.found_accounts.values(), books.accounts, rules, books.now_us):
+        notices[notice.notice_id] = notice
+    if books.has_spends:
         near = find_near_limits(books.spend_book, rules, books.now_us)
         notices |= {notice.notice_id: notice for notice in near}
     if notices:
         ADD_NOTICES.run(connection, [astuple(notice) for notice in notices.values()])
 
 
-def _put(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
-    if rows and statement.run(connection, rows) != len(rows):
-        raise ConcurrentChange
+def _put(connection: sa.Connection, writes: Sequence[Write]) -> None:
+    for (_, rows), changed in zip(writes, write_all(connection, writes), strict=True):
+        if changed != len(rows):
+            raise ConcurrentChange
 
 
 _OLDEST: Final = (

@@ -28,12 +28,37 @@ class RowsStatement:
 
     def run(self, connection: sa.Connection, rows: Sequence[Row]) -> int:
         """Runs it; returns how many rows were inserted or changed."""
-        cursor = connection.connection.cursor()
-        if connection.dialect.name == "sqlite":
+        return write_all(connection, [(self, rows)])[0]
+
+    def begin(self, cursor: Any, rows: Sequence[Row], *, is_sqlite: bool) -> None:
+        """Runs it on the driver's cursor, which then has the number of rows; in a pipeline, at its end."""
+        if is_sqlite:
             cursor.executemany(self._sqlite, rows)
         else:
             cursor.execute(self._postgresql, (_to_json(self._as_object(*row) for row in rows),))
-        return cursor.rowcount
+
+
+Write = tuple[RowsStatement, Sequence[Row]]
+
+
+def write_all(connection: sa.Connection, writes: Iterable[Write]) -> list[int]:
+    """Runs statements in their order; returns how many rows each has inserted or changed. PostgreSQL gets all of them
+    at once, and answers once."""
+    driver: Any = connection.connection
+    if connection.dialect.name == "sqlite":
+        changed = []
+        cursor = driver.cursor()
+        for statement, rows in writes:
+            statement.begin(cursor, rows, is_sqlite=True)
+            changed.append(cursor.rowcount)
+        return changed
+    cursors = []
+    with driver.driver_connection.pipeline():
+        for statement, rows in writes:
+            cursor = driver.cursor()
+            statement.begin(cursor, rows, is_sqlite=False)
+            cursors.append(cursor)
+    return [cursor.rowcount for cursor in cursors]
 
 
 def insert_rows(table: sa.Table, names: Iterable[str], on_conflict: str = "") -> RowsStatement:
@@ -80,9 +105,30 @@ class Lookup:
         )
 
     def run(self, connection: sa.Connection, texts: Iterable[str]) -> list[Row]:
-        cursor = connection.connection.cursor()
-        cursor.execute(self.sqlite if connection.dialect.name == "sqlite" else self.postgresql, (_to_json(texts),))
-        return list(cursor.fetchall())
+        return read_all(connection, [self.of(connection, texts)])[0]
+
+    def of(self, connection: sa.Connection, texts: Iterable[str]) -> "Query":
+        return self.sqlite if connection.dialect.name == "sqlite" else self.postgresql, (_to_json(texts),)
+
+
+# A text and its parameters.
+Query = tuple[str, tuple[Any, ...]]
+
+
+def read_all(connection: sa.Connection, queries: Iterable[Query]) -> list[list[Row]]:
+    """Runs queries in their order; returns the rows of each. PostgreSQL gets all of them at once, and answers once.
+    Each sees what was committed before it began, also if the one before had to wait for a lock."""
+    driver: Any = connection.connection
+    if connection.dialect.name == "sqlite":
+        cursor = driver.cursor()
+        return [cursor.execute(*query).fetchall() for query in queries]
+    cursors = []
+    with driver.driver_connection.pipeline():
+        for query in queries:
+            cursor = driver.cursor()
+            cursor.execute(*query)
+            cursors.append(cursor)
+    return [cursor.fetchall() for cursor in cursors]
 
 
 def select_all(table: sa.Table, *, without: Iterable[str] = ()) -> str:

@@ -40,13 +40,13 @@ class Ledger:
             self.apply(grant(balance_nanos, grant_id="the-first"))
 
     def apply(self, operation: Operation[AnswerT]) -> AnswerT:
-        found = self.accounts.values(), self.holds.values(), self.entries, self.claims.values()
+        found = self.accounts.values(), self.holds.values(), self.entries, list(self.claims.values())
         live = [(hold.account_id, hold.key_id) for hold in self.holds.values() if hold.state == "held"]
         counted = {LiveKey(operation.account_id, KEY): live.count((operation.account_id, KEY))}
         new = []
         if isinstance(operation, SetSpendLimits):
             new = [self.sum_up(operation.account_id, operation.key_id)]
-        spends = self.spends.values(), new, self._sum_up_past(operation)
+        spends = list(self.spends.values()), new, self._sum_up_past(operation)
         books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, *spends)
         try:
             return books.apply(operation)

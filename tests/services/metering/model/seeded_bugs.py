@@ -52,7 +52,7 @@ from services.metering.ledger.spend import (
     spend_id,
 )
 from services.metering.store import books
-from services.metering.store.sets import Lookup, Row, RowsStatement, insert_rows, select_all, update_rows
+from services.metering.store.sets import Lookup, Write, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds
 
 Rule = Callable[[Any, RuleContext], Effect[Any]]
@@ -102,7 +102,7 @@ def checkpoint_that_falls_back(rule: Rule, operation: Checkpoint, context: RuleC
 def settle_without_the_guard(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
     if context.hold is None or context.hold.state != "settled":
         return rule(operation, context)
-    return rule(operation, context._replace(hold=replace(context.hold, state="held")))
+    return rule(operation, replace(context, hold=replace(context.hold, state="held")))
 
 
 def late_settle_ignored(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
@@ -117,9 +117,9 @@ def late_settle_beyond_free_credit(rule: Rule, operation: Settle, context: RuleC
         return rule(operation, context)
     much_nanos = 10**9
     rich = replace(context.account, balance_nanos=context.account.balance_nanos + much_nanos)
-    effect = rule(operation, context._replace(account=rich))
+    effect = rule(operation, replace(context, account=rich))
     account: AccountBalance = effect.account or rich
-    return effect._replace(account=replace(account, balance_nanos=account.balance_nanos - much_nanos))
+    return replace(effect, account=replace(account, balance_nanos=account.balance_nanos - much_nanos))
 
 
 def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:
@@ -129,12 +129,12 @@ def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, context:
 def prompt_charged_of_a_request_that_is_over(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:
     if context.hold is None or not operation.due.prompt_tokens:
         return rule(operation, context)
-    return rule(operation, context._replace(hold=replace(context.hold, state="held")))
+    return rule(operation, replace(context, hold=replace(context.hold, state="held")))
 
 
 def reserve_that_is_not_idempotent(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
     again = context.hold is not None and context.hold.state == "held"
-    return rule(operation, context._replace(hold=None) if again else context)
+    return rule(operation, replace(context, hold=None) if again else context)
 
 
 def no_claim_on_the_key(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
@@ -142,18 +142,18 @@ def no_claim_on_the_key(rule: Rule, operation: Reserve, context: RuleContext) ->
 
 
 def one_more_at_once_than_allowed(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
-    return rule(operation, context._replace(live_holds=context.live_holds - 1))
+    return rule(operation, replace(context, live_holds=context.live_holds - 1))
 
 
 def sweep_that_frees_the_key(rule: Rule, operation: Reserve, context: RuleContext) -> Effect[Any]:
     swept = context.claimant is not None and context.claimant.state == "swept"
-    return rule(operation, context._replace(claim=None, claimant=None) if swept else context)
+    return rule(operation, replace(context, claim=None, claimant=None) if swept else context)
 
 
 def sweep_that_trusts_its_list(rule: Rule, operation: Sweep, context: RuleContext) -> Effect[Any]:
     if context.hold is None or context.hold.state == "void":
         return rule(operation, context)
-    return rule(operation, context._replace(hold=replace(context.hold, state="held", deadline_at_us=0)))
+    return rule(operation, replace(context, hold=replace(context.hold, state="held", deadline_at_us=0)))
 
 
 def _break_rule(
@@ -234,11 +234,12 @@ def claim_and_effect_in_two_transactions(monkeypatch: pytest.MonkeyPatch) -> Non
     """The hold's new state is committed before what it stands for is booked."""
     put = books._put
 
-    def commit_before_entries(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
-        if statement is books._INSERT_ENTRIES:
-            connection.exec_driver_sql("COMMIT")
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        put(connection, statement, rows)
+    def commit_before_entries(connection: sa.Connection, writes: Sequence[Write]) -> None:
+        for write in writes:
+            if write[0] is books._INSERT_ENTRIES:
+                connection.exec_driver_sql("COMMIT")
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            put(connection, [write])
 
     monkeypatch.setattr(books, "_put", commit_before_entries)
 
@@ -258,11 +259,12 @@ def reserve_as_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
                 found.holds.pop(operation.request_id, None)
         return found
 
-    def ignore_conflicts(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
-        if statement is not books._INSERT_HOLDS:
-            put(connection, statement, rows)
-        elif rows:
-            put_if_new.run(connection, rows)
+    def ignore_conflicts(connection: sa.Connection, writes: Sequence[Write]) -> None:
+        for statement, rows in writes:
+            if statement is not books._INSERT_HOLDS:
+                put(connection, [(statement, rows)])
+            else:
+                put_if_new.run(connection, rows)
 
     monkeypatch.setattr(books, "_read", read_no_hold)
     monkeypatch.setattr(books, "_put", ignore_conflicts)
@@ -276,9 +278,12 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
     put, meeting = books._put, Meeting()
 
-    def put_what_was_found_aside(connection: sa.Connection, statement: RowsStatement, rows: list[Row]) -> None:
-        guards = {any_account: 2, any_hold: 1}.get(statement, 0)
-        put(connection, statement, [row[: len(row) - guards] for row in rows])
+    def put_what_was_found_aside(connection: sa.Connection, writes: Sequence[Write]) -> None:
+        guards = {any_account: 2, any_hold: 1}
+        put(
+            connection,
+            [(statement, [row[: len(row) - guards.get(statement, 0)] for row in rows]) for statement, rows in writes],
+        )
 
     def read_and_wait(*arguments: Any) -> BatchState:
         found = read(*arguments)
