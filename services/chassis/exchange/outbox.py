@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -182,21 +182,23 @@ class Outbox:
         self._message_items.observe(len(items) + len(packed))
         return message
 
-    def _take_turns(self, size_bytes: int, *, is_first: bool) -> Iterator[_Waiting]:
-        """Yields items up to the message size, of which `size_bytes` are used; the first one whatever its size."""
+    def _take_turns(self, size_bytes: int, *, is_first: bool) -> list[_Waiting]:
+        """Returns items up to the message size, of which `size_bytes` are used; the first one whatever its size."""
+        taken_items: list[_Waiting] = []
         while self._urgent or self._turns:
             turns, self._urgent, self._turns = {**self._urgent, **self._turns}, {}, {}
             for taken, waiting in enumerate(turns.values()):
                 size_bytes += len(waiting[2]) + _ITEM_OVERHEAD_BYTES
                 if size_bytes > MESSAGE_BYTES and not is_first:
                     self._turns = {**dict(islice(turns.items(), taken, None)), **self._turns}
-                    return
+                    return taken_items
                 is_first = False
-                yield waiting
+                taken_items.append(waiting)
                 if self._later and (later := self._later.get(waiting[0])):
                     self._turns[waiting[0]] = later.popleft()
                     if not later:
                         del self._later[waiting[0]]
+        return taken_items
 
     def _hurry(self, call_id: int) -> None:
         """Sends a call's items now, before those of others that may wait."""

@@ -233,7 +233,10 @@ class BatchState:
             self.accounts[account_id] = effect.account
         if effect.hold is not None:
             self.holds[effect.hold.request_id] = effect.hold
-            self._count(hold, effect.hold, effect.entry)
+            if self._live_holds:
+                self._count_live(hold, effect.hold)
+            if self.has_spends:
+                self.spend_book.count(hold, effect.hold, effect.entry)
         if effect.entry is not None:
             self.entries.append(effect.entry)
             if isinstance(operation, CreditOperation):
@@ -249,32 +252,18 @@ class BatchState:
             if type(operation) is RestorePayment:
                 returned = self._credits.get(("adjustment", operation.return_id))
         elif type(operation) is Reserve:
-            claim, claimant = self._claimed(operation)
-            live_holds, key_id = self._live_holds_of(operation), operation.key_id
+            key_id = operation.key_id
+            if operation.claim is not None:
+                claim = self.claims.get((operation.account_id, operation.claim.key_digest))
+                claimant = None if claim is None else self.holds.get(claim.request_id)
+            if operation.concurrent_requests is not None:
+                live_holds = self._live_holds[LiveKey(operation.account_id, key_id)]
         elif hold is not None:
             key_id = hold.key_id
             hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self.now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
         found = account, hold, booked, self._prices, self.now_us, self._life_us
         return RuleContext(*found, claim, claimant, live_holds, room, returned)
-
-    def _count(self, before: Hold | None, after: Hold, entry: Entry | None) -> None:
-        if self._live_holds:
-            self._count_live(before, after)
-        if self.has_spends:
-            self.spend_book.count(before, after, entry)
-
-    def _claimed(self, operation: Reserve) -> tuple[Claim | None, Hold | None]:
-        """Returns the claim on the operation's key, and the hold of the request that owns it."""
-        if operation.claim is None:
-            return None, None
-        claim = self.claims.get((operation.account_id, operation.claim.key_digest))
-        return claim, None if claim is None else self.holds.get(claim.request_id)
-
-    def _live_holds_of(self, operation: Reserve) -> int:
-        if operation.concurrent_requests is None:
-            return 0
-        return self._live_holds[LiveKey(operation.account_id, operation.key_id)]
 
     def _count_live(self, before: Hold | None, after: Hold) -> None:
         lived, lives = before is not None and before.state == "held", after.state == "held"

@@ -22,7 +22,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import Reserved, Settled
-from services.metering.store.books import _COUNT_LIVE, forget_claims, reach
+from services.metering.store.books import _COUNT_LIVE, forget_claims, reach, write_operations
 from services.metering.store.prices import adopt_prices, read_version
 from services.metering.store.sets import Row
 from tests.services.metering.conftest import MIGRATIONS
@@ -41,6 +41,7 @@ from tests.services.metering.samples import (
     settle,
     void,
 )
+from tests.support.python_calls import count_calls
 
 
 def lose_updates_of(database: Database, table: str) -> None:
@@ -53,6 +54,18 @@ def lose_updates_of(database: Database, table: str) -> None:
             "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$"
         )
         connection.exec_driver_sql(f"CREATE TRIGGER lose BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION lose()")
+
+
+async def test_hold_with_the_settlement_of_an_earlier_chat_takes_few_calls(database: Database, writer: Writer) -> None:
+    await ask_each(writer, grant(1_000), reserve(1))
+    prices, life_us = writer.prices, round(LIFE_S * 1_000_000)
+
+    def count(connection: sa.Connection) -> int:
+        return count_calls(lambda: write_operations(connection, [settle(1, completion=3), reserve(2)], prices, life_us))
+
+    # The driver of PostgreSQL is itself written in Python, for the most part.
+    assert await database.write(count) <= (72 if database.is_sqlite else 600)
+    assert await audit(database) == []
 
 
 @pytest.mark.parametrize("table", ["holds", "accounts"])
