@@ -122,7 +122,8 @@ class LocalLimiter:
         parts = charge.parts if self.replicas == 1 else [part.divided_by(self.replicas) for part in charge.parts]
         now_ns = self._buckets.now_ns()
         ahead_ns = [self._buckets.ahead_ns(part.bucket, now_ns) for part in parts]
-        if charge.is_refusable:
+        # A full bucket refuses nothing.
+        if charge.is_refusable and any(ahead_ns):
             refuse_if_used_up(parts, ahead_ns)
         for number, part in enumerate(parts):
             ahead_ns[number] = part.rate.ahead_after_ns(ahead_ns[number], part.units)

@@ -19,7 +19,7 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.records import AccountBalance, Reserve, Reserved
+from services.metering.ledger.records import AccountBalance, AnswerT, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_top_keys, list_usage
 from services.metering.retention.closed_months import audit_months, list_closings
@@ -144,11 +144,16 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     async def checkpoint(self, request: pb.CheckpointRequest) -> pb.CheckpointResponse:
         """Responds when all are written. A delivery that names another account's request is skipped."""
         checkpoints = operations.to_checkpoints(request)
-        writing = [self._writer.submit(checkpoint, lambda answer: answer) for checkpoint in checkpoints]
-        for outcome in await asyncio.gather(*writing, return_exceptions=True):
-            refused = isinstance(outcome, LegatoError) and outcome.reason is Reason.REQUEST_INVALID
-            if isinstance(outcome, BaseException) and not refused:
-                raise outcome
+        failure: LegatoError | None = None
+        # One after the other: they share a batch, so that at most the first is waited for.
+        for writing in [self._writer.submit(checkpoint, _as_it_is) for checkpoint in checkpoints]:
+            try:
+                await writing
+            except LegatoError as error:
+                if error.reason is not Reason.REQUEST_INVALID:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
         return pb.CheckpointResponse()
 
     async def Admit(self, request: pb.AdmitRequest, context: Context) -> pb.AdmitResponse:
@@ -201,8 +206,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return reports.from_hold(hold)
 
 
-def _as_it_is(allowance: RateAllowance) -> RateAllowance:
-    return allowance
+def _as_it_is(answer: AnswerT) -> AnswerT:
+    return answer
 
 
 def _refusal_of_admitted(error: LegatoError, allowance: RateAllowance) -> LegatoError:

@@ -57,11 +57,12 @@ def lose_updates_of(database: Database, table: str) -> None:
 
 
 async def test_hold_with_the_settlement_of_an_earlier_chat_takes_few_calls(database: Database, writer: Writer) -> None:
-    await ask_each(writer, grant(1_000), reserve(1))
+    # The first of each kind also prepares statements.
+    await ask_each(writer, grant(1_000), reserve(1), reserve(2), settle(1, completion=3))
     prices, life_us = writer.prices, round(LIFE_S * 1_000_000)
 
     def count(connection: sa.Connection) -> int:
-        return count_calls(lambda: write_operations(connection, [settle(1, completion=3), reserve(2)], prices, life_us))
+        return count_calls(lambda: write_operations(connection, [settle(2, completion=3), reserve(3)], prices, life_us))
 
     # The driver of PostgreSQL is itself written in Python, for the most part.
     assert await database.write(count) <= (72 if database.is_sqlite else 600)
