@@ -56,7 +56,7 @@ async def fill(database: Database, prices: Any, log: Log, patch: pytest.MonkeyPa
     """Books requests of some keys and classes on many days, late charges and adjustments among them."""
     writer, chance = Writer(database, prices, -1.0, log), random.Random(7)
     clock = {"now_us": time.time_ns() // 1000 - DAYS * DAY_US}
-    patch.setattr(books, "read_now_us", lambda connection: clock["now_us"])
+    patch.setattr(books, "now_us_query", lambda connection: f"SELECT {clock['now_us']}")
     await ask(writer, grant(10_000_000, account=ACCOUNT_ID))
     for number in range(1, 130):
         clock["now_us"] += chance.randrange(1, 14 * HOUR_US // 2)

@@ -60,7 +60,7 @@ class Calendar:
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     calendar = Calendar()
-    monkeypatch.setattr(books, "read_now_us", lambda connection: calendar.now_us)
+    monkeypatch.setattr(books, "now_us_query", lambda connection: f"SELECT {calendar.now_us}")
     return calendar
 
 

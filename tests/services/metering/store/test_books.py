@@ -65,7 +65,7 @@ async def test_hold_with_the_settlement_of_an_earlier_chat_takes_few_calls(datab
         return count_calls(lambda: write_operations(connection, [settle(2, completion=3), reserve(3)], prices, life_us))
 
     # The driver of PostgreSQL is itself written in Python, for the most part.
-    assert await database.write(count) <= (72 if database.is_sqlite else 600)
+    assert await database.write(count) <= (80 if database.is_sqlite else 600)
     assert await audit(database) == []
 
 
