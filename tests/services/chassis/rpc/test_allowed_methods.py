@@ -293,7 +293,8 @@ async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | 
     path, to_bytes = f"/{service}/{method}", lambda message: message.SerializeToString()
     try:
         if method in STREAMS:
-            call = channel.stream_stream(path, to_bytes, bytes)(iter([first_message(method)]))
+            # One message at once: if the refusal came before a message of its own, gRPC would tell of the failed write.
+            call = channel.unary_stream(path, to_bytes, bytes)(first_message(method))
             await call.read()
             call.cancel()
         else:
