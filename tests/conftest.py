@@ -9,6 +9,7 @@ import io
 import shutil
 import subprocess
 import tempfile
+from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from services.chassis.database import database
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from tests.cli.service import Up
+from tests.support.accepted_late import accept_unless_closed
 from tests.support.fakes import FakeClock
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import MigratedPostgres
@@ -111,6 +113,13 @@ def _refuse_to_start(server: object) -> None:
 def statements_compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "make_engine", SharedDialects().make_engine)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def accepted_late_closed() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseSelectorEventLoop, "_accept_connection2", accept_unless_closed)
         yield
 
 
