@@ -5,7 +5,10 @@ for the contrast of text, so it is spared what it has seen:
 
 - of elements that look the same, down to their last descendants, and whose ancestors do (cells of a table, bars of a
   chart), it looks at the first two and the last: they have the same attributes, colours and fonts;
-- the parts of the frame around the pages (links of the menu, shortcuts) are looked at once for each way they can look.
+- the parts of the frame around the pages (links of the menu, shortcuts) are looked at once for each way they can look;
+- the contrast of a text is judged once for each combination of its colour and font with everything that its ancestors
+  paint, on any page. What something else is painted before or behind, and what a box that scrolls cuts off, is always
+  judged.
 """
 
 from pathlib import Path
@@ -25,8 +28,8 @@ _OPTIONS: Final = {
 }
 _OPEN: Final = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 _RUN: Final = (Path(__file__).parent / "run_axe.js").read_text()
-# What axe has found nothing wrong with in the frame around the pages, by theme.
-_approved: Final[dict[str, list[str]]] = {scheme: [] for scheme, _ in LOOKS}
+# What axe has found nothing wrong with, by theme: parts of the frame around the pages, and hashes of colours.
+APPROVED: Final[dict[str, dict[str, list[str]]]] = {scheme: {"frame": [], "colours": []} for scheme, _ in LOOKS}
 
 
 def bring_axe(context: BrowserContext) -> None:
@@ -42,7 +45,8 @@ def assert_accessible(page: Page) -> None:
     for scheme, size in LOOKS:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size(size)
-        found = page.evaluate(_RUN, [_OPTIONS, _approved[scheme]])
+        found = page.evaluate(_RUN, [_OPTIONS, APPROVED[scheme]])
         assert found["told"] == [], f"{page.url}, {scheme}: {found['told']}"
         assert found["overflow"] == 0, f"{page.url}, {scheme}: {found['overflow']} pixels wider than the window"
-        _approved[scheme] += found["approved"]
+        for kind, approved in APPROVED[scheme].items():
+            approved += found[kind]

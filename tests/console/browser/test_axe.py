@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from tests.console.browser.axe import assert_accessible
+from tests.console.browser.axe import APPROVED, assert_accessible
 
 PAGE = '<!doctype html><html lang="en"><title>Rows</title><main><h1>Rows</h1>{}<ul>{}</ul></main>'
 ROW = "<li>Black on white</li>"
@@ -65,4 +65,44 @@ def test_what_only_the_dark_theme_shows_badly_is_found(blank: Page) -> None:
     faint = "<style>@media (prefers-color-scheme: dark) { li { color: #eee } }</style>"
     show(blank, ROW, faint)
     with pytest.raises(AssertionError, match=r"dark.*color-contrast"):
+        assert_accessible(blank)
+
+
+SHADE = '<div style="background: #ddd; padding: 1em">{}</div>'
+GREY = '<p style="color: #666">Dark grey</p>'
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        pytest.param(SHADE.format(GREY), id="on something darker"),
+        pytest.param(f'<div style="opacity: 0.8">{GREY}</div>', id="shining through"),
+        pytest.param(GREY.replace("#666", "#999"), id="in another colour"),
+        pytest.param(
+            f'<div style="position: relative">{SHADE.format("")}<div style="position: absolute; top: 5px">{GREY}</div></div>',
+            id="placed before something darker",
+        ),
+        pytest.param(
+            f'{SHADE.format("")}<div style="margin-top: -2em">{GREY}</div>', id="moved before something darker"
+        ),
+    ],
+)
+def test_a_text_is_judged_again_where_what_decides_on_its_contrast_differs(blank: Page, differing: str) -> None:
+    show(blank, ROW, GREY * 2)
+    assert_accessible(blank)
+    show(blank, ROW, differing)
+    with pytest.raises(AssertionError, match="color-contrast"):
+        assert_accessible(blank)
+
+
+def test_a_text_is_judged_once_in_its_colours_and_every_time_by_other_rules(blank: Page) -> None:
+    link = '<a href="/next" style="color: #00e; display: block; padding: 1em">{}</a>'
+    show(blank, ROW, link.format("Next"))
+    assert_accessible(blank)
+    known = [len(each["colours"]) for each in APPROVED.values()]
+    show(blank, ROW, f'<div class="other">{link.format("Another")}</div>')
+    assert_accessible(blank)
+    assert [len(each["colours"]) for each in APPROVED.values()] == known
+    show(blank, ROW, link.format(""))
+    with pytest.raises(AssertionError, match="link-name"):
         assert_accessible(blank)
