@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, sync_playwright
 
+from console import services
 from tests.console.browser.axe import DESKTOP, PHONE, bring_axe
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.support.servers.chromium import find_chromium
@@ -54,6 +55,19 @@ def launch(play: Playwright, options: Sequence[str] = ()) -> Browser:
         args=["--no-sandbox", *options],
         timeout=PATIENCE_MS,
     )
+
+
+@pytest.fixture(scope="package", autouse=True)
+def patient_console() -> Iterator[None]:
+    """Lets services take as long as the browser may: on a busy machine a page would say that they do not answer."""
+    ask = services._call
+
+    async def ask_patiently(replica: Any, method: Any, request: Any, access_token: bytes, timeout_s: float) -> Any:
+        return await ask(replica, method, request, access_token, max(timeout_s, PATIENCE_MS / 1000))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(services, "_call", ask_patiently)
+        yield
 
 
 @pytest.fixture(scope="package")

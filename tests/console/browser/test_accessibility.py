@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from console.routes import PAGES
 from tests.console.browser.aria import SNAPSHOTS, aria_of
-from tests.console.browser.axe import DESKTOP, assert_accessible
+from tests.console.browser.axe import assert_accessible, take_first_look
 from tests.console.browser.pages import NAMES, PATHS, open_state
 from tests.console.harness import ConsoleHarness
 
@@ -16,7 +16,7 @@ from tests.console.harness import ConsoleHarness
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
     """The accessibility tree is what a screen reader is told. `make aria-snapshots` writes the trees anew; read the
     difference before you commit it."""
-    visited.set_viewport_size(DESKTOP)
+    take_first_look(visited)
     open_state(visited, console, name)
     told, kept = aria_of(visited), SNAPSHOTS / f"{name}.txt"
     if os.environ.get("WRITE_ARIA_SNAPSHOTS"):

@@ -70,6 +70,8 @@ def test_what_only_the_dark_theme_shows_badly_is_found(blank: Page) -> None:
 
 SHADE = '<div style="background: #ddd; padding: 1em">{}</div>'
 GREY = '<p style="color: #666">Dark grey</p>'
+PLACED = '<div style="position: relative">{}<div style="position: absolute; top: 5px">{}</div></div>'
+MOVED = '{}<div style="margin-top: -2em">{}</div>'
 
 
 @pytest.mark.parametrize(
@@ -78,13 +80,8 @@ GREY = '<p style="color: #666">Dark grey</p>'
         pytest.param(SHADE.format(GREY), id="on something darker"),
         pytest.param(f'<div style="opacity: 0.8">{GREY}</div>', id="shining through"),
         pytest.param(GREY.replace("#666", "#999"), id="in another colour"),
-        pytest.param(
-            f'<div style="position: relative">{SHADE.format("")}<div style="position: absolute; top: 5px">{GREY}</div></div>',
-            id="placed before something darker",
-        ),
-        pytest.param(
-            f'{SHADE.format("")}<div style="margin-top: -2em">{GREY}</div>', id="moved before something darker"
-        ),
+        pytest.param(PLACED.format(SHADE.format(""), GREY), id="placed before something darker"),
+        pytest.param(MOVED.format(SHADE.format(""), GREY), id="moved before something darker"),
     ],
 )
 def test_a_text_is_judged_again_where_what_decides_on_its_contrast_differs(blank: Page, differing: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browser.axe import assert_accessible
+from tests.console.browser.axe import assert_accessible, take_first_look
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_NAMES, open_state
 from tests.console.fakes.operator_services import METRICS
@@ -12,6 +12,7 @@ from tests.console.harness import ConsoleHarness
 
 @pytest.mark.parametrize("name", OPERATOR_NAMES)
 def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str) -> None:
+    take_first_look(visited)
     open_state(visited, console, name)
     assert_accessible(visited)
     assert visited.evaluate("window.refusedByPolicy") == []
