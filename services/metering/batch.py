@@ -205,7 +205,8 @@ class Writer:
         while self._waiting and self._must_write_now:
             began_s = self._clock.elapsed_s()
             if self._next_at_s > began_s:
-                asyncio.get_running_loop().call_later(self._next_at_s - began_s, self._begin_batch)
+                pause_s, self._next_at_s = self._next_at_s - began_s, began_s
+                asyncio.get_running_loop().call_later(pause_s, self._begin_batch)
                 return
             batch = self._next_batch()
             self._must_write_now = bool(self._waiting)

@@ -179,7 +179,7 @@ def _locked_by_others(connection: sa.Connection, operations: Sequence[Operation[
 
 
 class _Wanted:
-    """What the operations of a batch need from the database."""
+    """Holds what the operations of a batch need from the database."""
 
     def __init__(self, operations: Iterable[Operation[Any]]) -> None:
         self.account_ids: set[str] = set()

@@ -218,10 +218,12 @@ async def test_retried_hold_takes_one_request_from_the_limits(
     await metering_harness.give(10**9)
     commit, failures = metering_harness._writer._commit, [DatabaseUnavailable()]
 
-    async def fail_once(operations: Any, **how: Any) -> Any:
+    def fail_once(operations: Any, **how: Any) -> Any:
         if failures:
-            raise failures.pop()
-        return await commit(operations, **how)
+            failed = asyncio.get_running_loop().create_future()
+            failed.set_exception(failures.pop())
+            return failed
+        return commit(operations, **how)
 
     monkeypatch.setattr(metering_harness._writer, "_commit", fail_once)
     monkeypatch.setattr(metering_harness._writer, "_write_one_by_one", metering_harness._writer._write_what_is_free)
