@@ -1,5 +1,6 @@
 // On every page: copy buttons, times in the reader's zone, shortcuts, and forms that are sent once. The pages work without it.
-// Nothing is painted before it has run (`blocking="render"`): times become shorter, and tables would move.
+// Nothing is painted before it has run (`blocking="render"`): times become shorter, and tables would move. The same holds for
+// scripts of single pages that show what does not work without them.
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;

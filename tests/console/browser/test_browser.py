@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from console.web.assets import Assets
@@ -200,22 +201,53 @@ def test_times_are_shown_in_the_zone_of_the_reader(console: ConsoleHarness, open
 def test_tables_do_not_move_when_times_are_written_anew(console: ConsoleHarness, open_page: OpenPage) -> None:
     console.fakes.fill()
     page = open_page("about:blank")
+    _arrive_before_the_script(page, "/credit/entries", "console.js")
+    expect(page.locator("time[data-to=minute]").first).not_to_contain_text("UTC")
+    assert _shifts(page) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "script", "shown"),
+    [
+        ("/operator", "operator_status.js", "[data-refreshing]"),
+        ("/operator/keys", "identify.js", "form[data-identify]"),
+        ("/security/passkeys/new", "passkey.js", "form[data-passkey]"),
+        ("/sign-in#ABCD-EFGH-JKLM", "code.js", "[data-with-code]"),
+        ("/sign-in", "passkey.js", "form[data-passkey]"),
+    ],
+)
+def test_nothing_moves_when_a_script_shows_what_needs_it(
+    console: ConsoleHarness, open_page: OpenPage, path: str, script: str, shown: str
+) -> None:
+    console.fakes.fill()
+    console.fakes.operator.fill()
+    console.fakes.is_operator = True
+    page = open_page("about:blank", phone=True, signed_in=not path.startswith("/sign-in"))
+    _arrive_before_the_script(page, path, script)
+    expect(page.locator(shown)).to_be_visible()
+    assert _shifts(page) == 0
+
+
+def _arrive_before_the_script(page: Page, path: str, script: str) -> None:
+    """Opens a page whose script comes so late that the page could be painted before."""
     held: list[Route] = []
-    script = f"**{Assets().path_of('console.js')}"
+    address = f"**{Assets().path_of(script)}"
 
     def hold(route: Route) -> None:
         held.append(route)
 
-    page.route(script, hold)
-    with page.expect_request(script):
-        page.goto("/credit/entries", wait_until="commit")
-    times = page.locator("time[data-to=minute]")
-    times.first.wait_for(state="attached")
+    page.route(address, hold)
+    with page.expect_request(address):
+        page.goto(path, wait_until="commit")
+    page.locator("main").wait_for(state="attached")
     # Long enough to paint, if that were allowed.
     page.wait_for_timeout(300)
     held.pop().continue_()
-    expect(times.first).not_to_contain_text("UTC")
+
+
+def _shifts(page: Page) -> int:
+    """Counts how often something moved since the page was first painted."""
     page.evaluate("new Promise(painted => requestAnimationFrame(() => requestAnimationFrame(painted)))")
-    shifts = page.evaluate("""new Promise(told => new PerformanceObserver(list => told(list.getEntries().length))
+    shifts: int = page.evaluate("""new Promise(told => new PerformanceObserver(list => told(list.getEntries().length))
         .observe({ type: "layout-shift", buffered: true }) ?? setTimeout(told, 500, 0))""")
-    assert shifts == 0
+    return shifts
