@@ -7,6 +7,7 @@ import msgspec
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.metering.key_buckets import REPORT_MOST, Grouping
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.local_days import LocalDays, find_local_days
@@ -94,6 +95,10 @@ def _read_usage(
     if query.group_by_key and not query.group_by_class and not query.bucket_us:
         by_key = totals.keys.read_keys(connection, query.account_id, query.start_us, query.end_us, query.key_ids)
         return [(0, key_id, "", *by_key[key_id]) for key_id in sorted(by_key)]
+    grouping = Grouping(query.bucket_us, days.offsets, query.group_by_class)
+    rows_most = grouping.rows_most(query.start_us, query.end_us, len(query.key_ids))
+    if query.key_ids and rows_most <= REPORT_MOST:
+        return _read_buckets(connection, query, grouping, totals)
     if query.group_by_key or query.key_ids:
         return read_usage(
             connection,
@@ -116,6 +121,18 @@ def _read_usage(
         added = KeySums(*hour[2:7])
         sums[place] = sums[place].plus(added) if place in sums else added
     return [(local_us, "", class_id, *sums[local_us, class_id]) for local_us, class_id in sorted(sums)]
+
+
+def _read_buckets(
+    connection: Any, query: UsageReportQuery, grouping: Grouping, totals: UsageTotals
+) -> list[tuple[Any, ...]]:
+    sums: dict[tuple[int, str, str], KeySums] = {}
+    found = totals.key_buckets.read(connection, query.account_id, query.start_us, query.end_us, grouping, query.key_ids)
+    for key_id, of_key in found.items():
+        for (local_us, class_id), added in of_key.items():
+            place = (local_us, key_id if query.group_by_key else "", class_id)
+            sums[place] = sums[place].plus(added) if place in sums else added
+    return [(*place, *sums[place]) for place in sorted(sums)]
 
 
 def _start_us(query: UsageReportQuery, days: LocalDays, local_us: int) -> int:

@@ -9,12 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from services.chassis.database.clock import read_now_us
-from services.metering.key_totals import OVER_AFTER_US, BuildLocks, KeyTotals
-from services.metering.ledger.records import DAY_US, HOUR_US
+from services.metering.kept_rows import KeptRows
+from services.metering.key_buckets import KeyBuckets
+from services.metering.key_totals import KeyTotals
+from services.metering.ledger.records import DAY_US
+from services.metering.past_hours import BuildLocks, find_past_hours
+from services.metering.recent_usage import RecentUsage
 from services.metering.store import ledger_days
 from services.metering.store.ledger_days import ClassHour, Offsets, bucket_starts
-from services.metering.store.retention.closings import read_retention
 
 # Older hours are read when they are asked for.
 KEPT_FOR_US: Final = 400 * DAY_US
@@ -33,9 +35,10 @@ class _Kept(NamedTuple):
 
 class _Report(NamedTuple):
     account_id: str
-    # From which hour of what is kept; and until when, which changes every hour while the period goes on.
+    # From which hour of what is kept.
     first_us: int
-    until_us: int
+    # 0: it goes on.
+    end_us: int
     bucket_us: int
     offsets: tuple[tuple[int, int], ...]
 
@@ -48,14 +51,15 @@ class UsageTotals:
     """Is used by several threads."""
 
     def __init__(self, kept_most: int = KEPT_MOST) -> None:
-        self._kept_most = kept_most
-        # By account; the one that was used last is the last.
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._lock = threading.Lock()
+        # By account.
+        self._kept: KeptRows[str, _Kept] = KeptRows(kept_most)
         self._building = BuildLocks()
-        self.keys = KeyTotals(locks=self._building)
-        # The oldest first.
-        self._reports: OrderedDict[_Report, BucketSums] = OrderedDict()
+        self._recent = RecentUsage(kept_most)
+        self.keys = KeyTotals(kept_most, self._building, self._recent)
+        self.key_buckets = KeyBuckets(kept_most, self._recent)
+        self._lock = threading.Lock()
+        # With the hour until which they are; the oldest first.
+        self._reports: OrderedDict[_Report, tuple[int, BucketSums]] = OrderedDict()
 
     def read(self, connection: Any, account_id: str, start_us: int, end_us: int) -> Iterator[ClassHour]:
         """Returns the sums of the hours of a period by class, in no order; some are in parts."""
@@ -70,14 +74,15 @@ class UsageTotals:
         are added up once an hour."""
         kept, first_us, until_us, parts = self._parts(connection, account_id, start_us, end_us)
         start_of = bucket_starts(bucket_us, offsets) if bucket_us else lambda _: 0
-        report = _Report(account_id, first_us, until_us, bucket_us, tuple(offsets))
+        report = _Report(account_id, first_us, end_us if end_us <= until_us else 0, bucket_us, tuple(offsets))
         with self._lock:
-            past = self._reports.get(report)
-        if past is None:
-            past = {}
-            _add_hours(past, (hour for hour in kept if first_us <= hour.hour_us < until_us), start_of)
+            past_us, past = self._reports.get(report, (first_us, {}))
+        if past_us != until_us:
+            # Another report may have begun just after the end of an hour, and this one just before.
+            past_us, past = (past_us, dict(past)) if past_us < until_us else (first_us, {})
+            _add_hours(past, (hour for hour in kept if past_us <= hour.hour_us < until_us), start_of)
             with self._lock:
-                self._reports[report] = past
+                self._reports[report] = (until_us, past)
                 while len(self._reports) > REPORTS_MOST:
                     self._reports.popitem(last=False)
         sums = dict(past)
@@ -89,29 +94,25 @@ class UsageTotals:
     ) -> tuple[list[ClassHour], int, int, list[ClassHour]]:
         """Returns what is kept of an account, the first and the last of those hours in the period, and the parts that
         are to be added: late charges, and hours that are not kept."""
-        now_us = read_now_us(connection)
-        over_us = now_us - now_us % HOUR_US - OVER_AFTER_US
-        # The hours of months before it are summed up, or their late charges are pruned.
-        retention = read_retention(connection)
-        retained_us = max(retention.ledger_pruned_before_us, retention.usage_marked_before_us)
+        retained_us, over_us = find_past_hours(connection)
         first_us = max(start_us, over_us - KEPT_FOR_US, retained_us)
         until_us = min(end_us, over_us)
+        recent = self._recent.read(connection, account_id, over_us, min(max(start_us, over_us), end_us), end_us)
+        parts = recent.class_hours
         if first_us >= until_us:
-            return [], 0, 0, ledger_days.read_class_hours(connection, account_id, start_us, end_us)
+            if start_us < until_us:
+                parts += ledger_days.read_class_hours(connection, account_id, start_us, until_us)
+            return [], 0, 0, parts
         kept = self._extended(connection, account_id, first_us, over_us)
-        parts = ledger_days.read_late_hours(connection, account_id, first_us, until_us)
+        parts += ledger_days.read_late_hours(connection, account_id, first_us, until_us)
         if start_us < first_us:
             parts += ledger_days.read_class_hours(connection, account_id, start_us, first_us)
-        if over_us < end_us:
-            parts += ledger_days.read_class_hours(connection, account_id, over_us, end_us)
         return kept.hours, first_us, until_us, parts
 
     def _extended(self, connection: Any, account_id: str, start_us: int, end_us: int) -> _Kept:
         """Returns what is kept of an account, with what was missing of a period."""
-        with self._lock:
-            kept = self._kept.get(account_id)
+        kept = self._kept.get(account_id)
         if kept is not None and kept.start_us <= start_us and end_us <= kept.end_us:
-            self._keep(account_id, kept)
             return kept
         building = self._building.acquire(account_id)
         try:
@@ -120,8 +121,7 @@ class UsageTotals:
             building.release()
 
     def _built(self, connection: Any, account_id: str, start_us: int, end_us: int) -> _Kept:
-        with self._lock:
-            kept = self._kept.get(account_id)
+        kept = self._kept.get(account_id)
         if kept is None:
             kept = _Kept(start_us, end_us, _without_late(connection, account_id, start_us, end_us))
         else:
@@ -132,15 +132,8 @@ class UsageTotals:
             if hours and hours[0].hour_us < oldest_us:
                 hours = [hour for hour in hours if hour.hour_us >= oldest_us]
             kept = _Kept(max(oldest_us, min(start_us, kept.start_us)), max(end_us, kept.end_us), hours)
-        self._keep(account_id, kept)
+        self._kept.put(account_id, kept, len(kept.hours))
         return kept
-
-    def _keep(self, account_id: str, kept: _Kept) -> None:
-        with self._lock:
-            self._kept[account_id] = kept
-            self._kept.move_to_end(account_id)
-            while sum(len(each.hours) + 1 for each in self._kept.values()) > self._kept_most and self._kept:
-                self._kept.popitem(last=False)
 
 
 def _without_late(connection: Any, account_id: str, start_us: int, end_us: int) -> list[ClassHour]:

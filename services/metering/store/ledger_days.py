@@ -79,7 +79,10 @@ class KeySums(NamedTuple):
     cost_nanos: int
 
     def plus(self, other: "KeySums") -> "KeySums":
-        return KeySums._make(map(operator.add, self, other))
+        # Written out, since there are many of them.
+        return KeySums(
+            self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3], self[4] + other[4]
+        )
 
     def minus(self, other: "KeySums") -> "KeySums":
         return KeySums._make(map(operator.sub, self, other))
@@ -148,11 +151,6 @@ def read_key_sums(
     else:
         rows = _KEY_SUMS.all(connection, **period)
     return {key_id: KeySums._make(sums) for key_id, *sums in rows}
-
-
-def read_key_counters(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> list[Any]:
-    """Returns the same one by one, as rows of a key and its usage and cost; a key has several."""
-    return _KEY_COUNTERS.all(connection, account_id=account_id, start_us=start_us, end_us=end_us)
 
 
 def read_late_key_sums(connection: sa.Connection, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
@@ -286,11 +284,6 @@ _CLASS_HOURS: Final = CompiledQuery(_class_hours())
 _LATE_HOURS: Final = CompiledQuery(_late_hours())
 _KEY_SUMS: Final = CompiledQuery(_key_sums())
 _SUMS_OF_KEYS: Final = _key_sums().where(usage_hours.c.key_id.in_(sa.bindparam("key_ids", expanding=True)))
-_KEY_COUNTERS: Final = CompiledQuery(
-    sa.select(usage_hours.c.key_id, *(usage_hours.c[name] for name in KeySums._fields)).where(
-        usage_hours.c.account_id == _ACCOUNT_ID, usage_hours.c.hour_us >= _START_US, usage_hours.c.hour_us < _END_US
-    )
-)
 _LATE_KEY_SUMS: Final = CompiledQuery(_late_key_sums())
 _RARE_SINCE: Final = CompiledQuery(
     sa.select(_total(ledger.c.customer_nanos)).where(_IS_RARE_OF_ACCOUNT, ledger.c.recorded_at_us >= _START_US)
