@@ -8,7 +8,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,12 +35,12 @@ _COLUMNS: Final = (
 )
 
 
-def numbers(count: int, *, is_sqlite: bool) -> str:
-    """Returns a query of the numbers below `count`, as `n`."""
+def numbers(count: int, *, is_sqlite: bool, first: int = 0) -> str:
+    """Returns a query of so many numbers, as `n`."""
     if is_sqlite:
-        counting = f"SELECT 0 UNION ALL SELECT n + 1 FROM counting WHERE n + 1 < {count}"
+        counting = f"SELECT {first} UNION ALL SELECT n + 1 FROM counting WHERE n + 1 < {first + count}"
         return f"(WITH RECURSIVE counting(n) AS ({counting}) SELECT n FROM counting) AS numbers"
-    return f"generate_series(0, {count - 1}) AS numbers(n)"
+    return f"generate_series({first}, {first + count - 1}) AS numbers(n)"
 
 
 def key_id(number: str, *, is_sqlite: bool) -> str:
@@ -50,35 +50,58 @@ def key_id(number: str, *, is_sqlite: bool) -> str:
 
 
 def fill(database: Database, entries: int, until_us: int, account_id: str = ACCOUNT_ID) -> None:
-    """Writes an account's charges of some months, in turns of all keys and classes."""
-    is_sqlite = database.is_sqlite
+    """Writes an account's charges of some months, in turns of all keys and classes: at 10,000,000 each has a counter of
+    its own. They take 5 GB on SQLite, and as much again until the end."""
     span_us = DAYS * DAY_US
-    start_us, step_us = until_us - span_us, span_us // entries
-    at = f"{start_us} + n::bigint * {step_us}" if not is_sqlite else f"{start_us} + n * {step_us}"
-    hour = f"({at}) - ({at}) % {HOUR_US}"
-    key = key_id(f"n::bigint * 7919 % {KEYS}" if not is_sqlite else f"n * 7919 % {KEYS}", is_sqlite=is_sqlite)
-    request_id = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')"
-    charges, account = numbers(entries, is_sqlite=is_sqlite), f"'{account_id}'"
-    granted = _COST * entries * 2
+    start_us, granted = until_us - span_us, _COST * entries * 2
+    account = f"'{account_id}'"
     prices = ", ".join(f"(1, '{name}', 250000000, 25000000, 2000000000)" for name in CLASSES)
-    charge = f"'charge', {request_id}, {account}, -{_COST}, {at}, {_COST}, 0, 0, {key}, {_CLASS}, 1, {hour}"
-    sums = "sum(requests), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens), -sum(customer_nanos)"
-    hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
-    counter = f"account_id, hour_us, key_id, class_id, {sums}, sum(loss_nanos)"
     grant = (
         f"'grant', 'filled', {account}, {granted}, {start_us}, 0, 0, -{granted}, '', '', 0, 0, 0, 0, 0, 0, NULL, NULL"
     )
-    balance = _COST * entries
     added = "ON CONFLICT (account_id) DO UPDATE SET balance_nanos = accounts.balance_nanos + excluded.balance_nanos"
     statements = [
         "INSERT INTO price_versions VALUES (1, 0) ON CONFLICT DO NOTHING",
         f"INSERT INTO prices VALUES {prices} ON CONFLICT DO NOTHING",
-        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ({account}, {balance}, 0) {added}",
+        f"INSERT INTO accounts (account_id, balance_nanos, held_nanos) VALUES ({account}, {granted}, 0) {added}",
         f"INSERT INTO ledger ({_COLUMNS}) VALUES ({grant})",
-        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
-        f"INSERT INTO ledger ({_COLUMNS}) SELECT {charge}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",
-        f"INSERT INTO usage_hours SELECT {counter} FROM ledger WHERE kind = 'charge' GROUP BY 1, 2, 3, 4",
+        *_charges(account_id, 0, entries, start_us, span_us // entries, is_sqlite=database.is_sqlite),
     ]
+    _run(database, statements)
+
+
+def charge(database: Database, first: int, count: int, at_us: int, account_id: str = ACCOUNT_ID) -> None:
+    """Writes further charges, from a number on, as if they were booked at a time."""
+    _run(database, _charges(account_id, first, count, at_us, 0, is_sqlite=database.is_sqlite))
+
+
+def _charges(account_id: str, first: int, count: int, start_us: int, step_us: int, *, is_sqlite: bool) -> Sequence[str]:
+    charges = numbers(count, is_sqlite=is_sqlite, first=first)
+    number = "n" if is_sqlite else "n::bigint"
+    at = f"{start_us} + ({number} - {first}) * {step_us}"
+    hour = f"({at}) - ({at}) % {HOUR_US}"
+    key = key_id(f"{number} * 7919 % {KEYS}", is_sqlite=is_sqlite)
+    request_id = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')"
+    account = f"'{account_id}'"
+    entry = f"'charge', {request_id}, {account}, -{_COST}, {at}, {_COST}, 0, 0, {key}, {_CLASS}, 1, {hour}"
+    hold = f"{request_id}, {account}, {key}, {_CLASS}, 'settled', 0, 1, NULL, 1000, 0, 100, {_COST}, 0, 0"
+    sums = f"count(*), 1000 * count(*), 0, 100 * count(*), {_COST} * count(*), 0"
+    counted = ("requests", "prompt_tokens", "completion_tokens", "cost_nanos")
+    added = ", ".join(f"{name} = usage_hours.{name} + excluded.{name}" for name in counted)
+    counters = (
+        f"INSERT INTO usage_hours SELECT {account}, {hour}, {key}, {_CLASS}, {sums} FROM {charges} WHERE true"
+        f" GROUP BY 2, 3, 4 ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET {added}"
+    )
+    return (
+        # Whoever books locks the account first.
+        f"UPDATE accounts SET balance_nanos = balance_nanos - {_COST * count} WHERE account_id = {account}",
+        f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
+        f"INSERT INTO ledger ({_COLUMNS}) SELECT {entry}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",
+        counters,
+    )
+
+
+def _run(database: Database, statements: Iterable[str]) -> None:
     with database.transaction(writes=True) as connection:
         # SQLAlchemy would take a percent sign for a parameter.
         driver: Any = connection.connection.driver_connection
