@@ -3,12 +3,13 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.words import TRANSLATIONS, time_of
+from console.display.words import TRANSLATIONS
 
 _ = TRANSLATIONS.gettext
 
@@ -26,7 +27,7 @@ class Zone:
     words: str
 
     def date_of(self, stamp: Timestamp) -> date:
-        return time_of(stamp).astimezone(self.info).date()
+        return _date_at(self.info, stamp.seconds)
 
     def today(self, now: datetime) -> date:
         return now.astimezone(self.info).date()
@@ -34,6 +35,12 @@ class Zone:
     def midnight(self, day: date) -> datetime:
         """Returns the moment at which a day begins, in UTC."""
         return datetime.combine(day, time(), self.info).astimezone(UTC)
+
+
+# Of a report, many rows begin at the same time.
+@lru_cache(maxsize=10_000)
+def _date_at(info: tzinfo, seconds: int) -> date:
+    return datetime.fromtimestamp(seconds, info).date()
 
 
 UTC_ZONE: Final = Zone(UTC, "", _("Days are UTC."))

@@ -24,19 +24,16 @@ _NO_END_US: Final = 2**62
 class Recent:
     """The counters of an account from an hour on, as they were at an entry."""
 
-    def __init__(
-        self, start_us: int, mark: EntryMark | None, counters: list[Counter], before: "Recent | None" = None
-    ) -> None:
+    def __init__(self, start_us: int, mark: EntryMark | None, read: list[Counter]) -> None:
         self.start_us = start_us
         # None: the account has no entries.
         self.mark = mark
+        self.read = read
         # Some are in parts: what was read, and what was added since.
-        self.counters = counters
-        # Begins with these, which were read.
-        self.read: list[Counter] = before.read if before is not None else counters
+        self.counters = read
 
     @cached_property
-    def class_hours(self) -> list[ClassHour]:
+    def class_hours(self) -> dict[tuple[int, str], ClassHour]:
         sums: dict[tuple[int, str], list[int]] = {}
         for hour_us, _, class_id, requests, prompt, cached, completion, cost_nanos, loss_nanos in self.counters:
             found = sums.get((hour_us, class_id))
@@ -48,7 +45,7 @@ class Recent:
             found[3] += completion
             found[4] += cost_nanos
             found[5] += loss_nanos
-        return [ClassHour(*place, *figures) for place, figures in sums.items()]
+        return {place: ClassHour(*place, *figures) for place, figures in sums.items()}
 
     @cached_property
     def by_key(self) -> dict[str, list[Counter]]:
@@ -56,6 +53,18 @@ class Recent:
         for counter in self.counters:
             found.setdefault(counter.key_id, []).append(counter)
         return found
+
+    def extended(self, mark: EntryMark, added: list[Counter]) -> "Recent":
+        """Returns the counters as they were at a later entry."""
+        later = Recent(self.start_us, mark, self.read)
+        later.counters = self.counters + added
+        later.class_hours, later.by_key = dict(self.class_hours), dict(self.by_key)
+        for counter in added:
+            hour = _class_hour(counter)
+            before = later.class_hours.get(hour[:2])
+            later.class_hours[hour[:2]] = hour if before is None else before.plus(hour)
+            later.by_key[counter.key_id] = [*later.by_key.get(counter.key_id, ()), counter]
+        return later
 
 
 class RecentPart(NamedTuple):
@@ -89,7 +98,7 @@ class RecentPart(NamedTuple):
         """Returns the sums by hour and class; some are in parts."""
         if self.recent is None:
             return []
-        hours = [hour for hour in self.recent.class_hours if self.start_us <= hour.hour_us < self.end_us]
+        hours = [hour for hour in self.recent.class_hours.values() if self.start_us <= hour.hour_us < self.end_us]
         return hours + list(map(_class_hour, self.added))
 
     def of_keys(self, key_ids: Iterable[str]) -> list[Counter]:
@@ -125,7 +134,7 @@ class RecentUsage:
             if since is not None and len(since.counters) <= ADDED_MOST:
                 return kept, since.counters
             if since is not None and len(kept.counters) + len(since.counters) <= ENTRIES_MOST + 2 * len(kept.read):
-                recent = Recent(over_us, since.last, kept.counters + since.counters, kept)
+                recent = kept.extended(since.last, since.counters)
                 self._kept.put(account_id, recent, len(recent.counters))
                 return recent, []
         counters = read_counters(connection, account_id, over_us, _NO_END_US)

@@ -83,8 +83,10 @@ async def list_usage(database: Database, query: UsageReportQuery, totals: UsageT
     rows = await database.read(lambda connection: _read_usage(connection, query, days, totals))
     if len(rows) > ROWS_MOST:
         raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
+    # A start is that of many keys.
+    starts_us = {local_us: _start_us(query, days, local_us) for local_us in {row[0] for row in rows}}
     return [
-        UsageRow(_start_us(query, days, local_us), key_id, class_id, requests, Usage(*tokens), cost_nanos)
+        UsageRow(starts_us[local_us], key_id, class_id, requests, Usage(*tokens), cost_nanos)
         for local_us, key_id, class_id, requests, *tokens, cost_nanos in rows
     ]
 

@@ -26,8 +26,10 @@ _IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices
 _IS_ENTRY_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
 
-_NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
-_LAST_TIME: Final = (
+_NEWEST: Final = CompiledQuery(
+    sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
+)
+_LAST_TIME: Final = CompiledQuery(
     sa.select(ledger.c.recorded_at_us)
     .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
     .order_by(ledger.c.entry_id.desc())
@@ -97,12 +99,12 @@ class LedgerTotals(NamedTuple):
 def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> int:
     """Returns an id: entries up to it were recorded before a time, and later ones not. Where the database's clock was
     set back meanwhile, a time still divides the entries at one place."""
-    newest = connection.scalar(_NEWEST, {"account_id": account_id})
+    [(newest,)] = _NEWEST.all(connection, account_id=account_id)
     last_id = 0
     for bit in reversed(range((newest or 0).bit_length())):
         tried_id = last_id + (1 << bit)
-        recorded_at_us = connection.scalar(_LAST_TIME, {"account_id": account_id, "entry_id": tried_id})
-        if recorded_at_us is None or recorded_at_us < at_us:
+        last = _LAST_TIME.first(connection, account_id=account_id, entry_id=tried_id)
+        if last is None or last.recorded_at_us < at_us:
             last_id = tried_id
     return last_id
 
