@@ -17,7 +17,7 @@ KEPT_MOST: Final = 100_000
 # If more were added, the counters are read again.
 ENTRIES_MOST: Final = 2_000
 # If more were added, they become part of what is kept.
-ADDED_MOST: Final = 200
+ADDED_MOST: Final = 50
 _NO_END_US: Final = 2**62
 
 
