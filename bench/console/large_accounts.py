@@ -22,6 +22,7 @@ from services.metering.usage_totals import UsageTotals
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
 KEYS: Final = 10_000
+BUSY_KEYS: Final = 20
 DAYS: Final = 90
 MIGRATIONS: Final = Path("services/metering/migrations")
 _RUNS: Final = 20
@@ -71,16 +72,18 @@ def fill(database: Database, entries: int, until_us: int, account_id: str = ACCO
 
 
 def charge(database: Database, first: int, count: int, at_us: int, account_id: str = ACCOUNT_ID) -> None:
-    """Writes further charges, from a number on, as if they were booked at a time."""
-    _run(database, _charges(account_id, first, count, at_us, 0, is_sqlite=database.is_sqlite))
+    """Writes further charges, from a number on, as if they were booked at a time; of some busy keys."""
+    _run(database, _charges(account_id, first, count, at_us, 0, keys=BUSY_KEYS, is_sqlite=database.is_sqlite))
 
 
-def _charges(account_id: str, first: int, count: int, start_us: int, step_us: int, *, is_sqlite: bool) -> Sequence[str]:
+def _charges(
+    account_id: str, first: int, count: int, start_us: int, step_us: int, *, keys: int = KEYS, is_sqlite: bool
+) -> Sequence[str]:
     charges = numbers(count, is_sqlite=is_sqlite, first=first)
     number = "n" if is_sqlite else "n::bigint"
     at = f"{start_us} + ({number} - {first}) * {step_us}"
     hour = f"({at}) - ({at}) % {HOUR_US}"
-    key = key_id(f"{number} * 7919 % {KEYS}", is_sqlite=is_sqlite)
+    key = key_id(f"{number} * 7919 % {keys}", is_sqlite=is_sqlite)
     request_id = "printf('%032x', n)" if is_sqlite else "lpad(to_hex(n), 32, '0')"
     account = f"'{account_id}'"
     entry = f"'charge', {request_id}, {account}, -{_COST}, {at}, {_COST}, 0, 0, {key}, {_CLASS}, 1, {hour}"

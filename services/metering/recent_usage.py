@@ -63,7 +63,7 @@ class Recent:
             hour = _class_hour(counter)
             before = later.class_hours.get(hour[:2])
             later.class_hours[hour[:2]] = hour if before is None else before.plus(hour)
-            later.by_key[counter.key_id] = [*later.by_key.get(counter.key_id, ()), counter]
+            later.by_key[counter.key_id] = _with_part(later.by_key.get(counter.key_id, []), counter)
         return later
 
 
@@ -143,6 +143,14 @@ class RecentUsage:
         if kept is None or kept.mark is None or (recent.mark is not None and recent.mark >= kept.mark):
             self._kept.put(account_id, recent, len(counters))
         return recent, []
+
+
+def _with_part(counters: list[Counter], part: Counter) -> list[Counter]:
+    """Returns a key's counters with a part of one. A busy key would have a part for every charge otherwise."""
+    for place, counter in enumerate(counters):
+        if counter[:3] == part[:3]:
+            return [*counters[:place], part.plus(counter), *counters[place + 1 :]]
+    return [*counters, part]
 
 
 def _class_hour(counter: Counter) -> ClassHour:

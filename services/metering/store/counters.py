@@ -1,5 +1,6 @@
 """Reads an account's counters one by one, and the entries that were added to them since."""
 
+import operator
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -26,6 +27,10 @@ class Counter(NamedTuple):
     completion_tokens: int
     cost_nanos: int
     loss_nanos: int
+
+    def plus(self, other: "Counter") -> "Counter":
+        """Returns the sum of two parts of the same counter."""
+        return Counter(*self[:3], *map(operator.add, self[3:], other[3:]))
 
 
 class EntryMark(NamedTuple):

@@ -202,6 +202,22 @@ async def test_recent_counters_are_read_once_and_then_only_what_was_added(
     assert len(reads) == 1
 
 
+async def test_a_busy_key_has_one_counter_for_many_charges(
+    database: Database, account: Account, calendar: Calendar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_usage, "ADDED_MOST", 0)
+    await ask(account.writer, grant(1_000_000_000))
+    recent, over_us = RecentUsage(), calendar.now_us - HOUR_US
+    for number in range(1, 5):
+        await ask(account.writer, reserve(number, prompt=3, key=KEYS[0]))
+        await ask(account.writer, settle(number, prompt=3, completion=1))
+        with database.transaction(writes=False) as connection:
+            part = recent.read(connection, ACCOUNT, over_us, over_us, PERIOD[1])
+            expected = store.read_counters(connection, ACCOUNT, over_us, PERIOD[1])
+        assert part.of_keys(KEYS[:1]) == expected
+        assert (part.added, len(expected)) == ([], 1)
+
+
 @contextmanager
 def snapshot(database: Database) -> Iterator[Any]:
     """A transaction that sees nothing that is committed from now on."""
