@@ -11,7 +11,7 @@ from bench.runs import SETTLE_S, Run, run, warm_up
 from bench.targets import ON_SQLITE, OURS, started_legato
 
 # Streams that the table plans for one core of an edge and one of a router, by the chunks that each has per second.
-PLANNED: Final = {50: 150, 20: 300}
+PLANNED: Final = {50: 180, 20: 380}
 # The part of a core that the table plans with.
 PLANNED_CORES: Final = 0.6
 CHUNKS: Final = 60
