@@ -93,7 +93,7 @@ def test_cost_of_a_chunk_is_promised_to_stay_flat_with_more_processes(router_s: 
     assert workers.verdict(rows).endswith("kept." if kept else "BROKEN.")
 
 
-@pytest.mark.parametrize(("edge_s", "kept"), [(0.07, True), (0.09, False)])
+@pytest.mark.parametrize(("edge_s", "kept"), [(0.06, True), (0.09, False)])
 def test_planned_streams_fit_the_planned_part_of_a_core(edge_s: float, kept: bool) -> None:
     (case, rate) = next(iter(capacity.CASES.items()))
     # A thousand chunks, of the thousands that all streams have per second.
