@@ -18,7 +18,7 @@ from services.metering.account_audits import AccountAudits
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, list_usage
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_entries
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.usage_totals import UsageTotals
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
 KEYS: Final = 10_000

@@ -7,14 +7,14 @@ import msgspec
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering.key_buckets import REPORT_MOST, Grouping
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
 from services.metering.store.ledger_days import KeySums
 from services.metering.store.reports import read_usage
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.key_buckets import REPORT_MOST, Grouping
+from services.metering.totals.usage_totals import UsageTotals
 
 # Fits into one response, with room to spare.
 ROWS_MOST: Final = 100_000

@@ -20,7 +20,7 @@ from services.metering.store import statements as store
 from services.metering.store.ledger_days import DaySums
 from services.metering.store.prices import read_schedule
 from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
-from services.metering.usage_totals import KEPT_FOR_US, UsageTotals
+from services.metering.totals.usage_totals import KEPT_FOR_US, UsageTotals
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000

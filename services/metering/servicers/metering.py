@@ -24,7 +24,7 @@ from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidP
 from services.metering.reports import list_credits, list_top_keys, list_usage
 from services.metering.retention.closed_months import audit_months, list_closings
 from services.metering.store.reports import read_balances, read_request
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.usage_totals import UsageTotals
 from services.metering.wire import credits, operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 

@@ -15,7 +15,7 @@ from services.metering.statements import (
     list_prices,
     list_requests,
 )
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.usage_totals import UsageTotals
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
 

@@ -37,8 +37,8 @@ from services.metering.ledger.records import (
     RestorePayment,
 )
 from services.metering.ledger.spend import SetSpendLimits, SpendBook, SpendLimitRefusal
+from services.metering.locked_accounts import AccountLocked
 from services.metering.store.changes import add_changes
-from services.metering.store.locked_accounts import AccountLocked
 from services.metering.store.notices import ADD_NOTICES
 from services.metering.store.prices import read_version
 from services.metering.store.sets import (

@@ -10,7 +10,7 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.store.tables import usage_hours
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 DAY = 20_000 * DAY_US

@@ -17,7 +17,7 @@ from services.metering.reports import UsageReportQuery, list_usage
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_requests
 from services.metering.store.statements import RequestFilter
 from services.metering.store.tables import holds, ledger
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, fill, hasty
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from services.metering.kept_rows import KeptRows
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.past_hours import BuildLocks, find_past_hours
-from services.metering.recent_usage import Recent, RecentPart, RecentUsage
 from services.metering.store.counters import Counter, read_counters
 from services.metering.store.ledger_days import KeySums, read_key_sums, read_late_key_sums
+from services.metering.totals.kept_rows import KeptRows
+from services.metering.totals.past_hours import BuildLocks, find_past_hours
+from services.metering.totals.recent_usage import Recent, RecentPart, RecentUsage
 
 # Of all periods together; each takes about 400 bytes.
 KEPT_MOST: Final = 100_000

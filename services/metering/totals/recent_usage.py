@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from services.metering.kept_rows import KeptRows
 from services.metering.store.counters import Counter, EntryMark, read_counters, read_entries_since, read_last_entry
 from services.metering.store.ledger_days import ClassHour
+from services.metering.totals.kept_rows import KeptRows
 
 # Of all accounts together; each takes about 400 bytes.
 KEPT_MOST: Final = 100_000

@@ -10,22 +10,22 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.metering import recent_usage
 from services.metering.batch import Writer
-from services.metering.key_buckets import Grouping
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.recent_usage import RecentUsage
 from services.metering.store import counters as store
 from services.metering.store import ledger_days
 from services.metering.store.counters import Counter
 from services.metering.store.ledger_days import KeySums
 from services.metering.store.reports import read_usage
 from services.metering.store.tables import ledger
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals import recent_usage
+from services.metering.totals.key_buckets import Grouping
+from services.metering.totals.recent_usage import RecentUsage
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask, ask_each, checkpoint, grant, reserve, settle, sweep, void
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
-from tests.services.metering.test_usage_totals import same_time
+from tests.services.metering.totals.test_usage_totals import same_time
 
 __all__ = ["calendar", "hasty", "same_time"]
 

@@ -3,14 +3,15 @@
 import pytest
 
 from services.chassis.database.database import Database
-from services.metering import past_hours, statements
+from services.metering import statements
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.statements import DaysQuery, list_days
 from services.metering.store import ledger_days
 from services.metering.store import statements as store
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals import past_hours
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
 

@@ -8,20 +8,20 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering import key_totals
 from services.metering.batch import Writer
-from services.metering.key_totals import KeyTotals, TopKeys
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.past_hours import BuildLocks
 from services.metering.reports import UsageReportQuery, list_top_keys
 from services.metering.store import ledger_days
 from services.metering.store import reports as stored_reports
 from services.metering.store.ledger_days import KeySums
 from services.metering.store.tables import retention, usage_hours
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals import key_totals
+from services.metering.totals.key_totals import KeyTotals, TopKeys
+from services.metering.totals.past_hours import BuildLocks
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask, grant
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
-from tests.services.metering.test_usage_totals import book, same_time
+from tests.services.metering.totals.test_usage_totals import book, same_time
 
 __all__ = ["calendar", "hasty", "same_time"]
 

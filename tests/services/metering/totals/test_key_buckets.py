@@ -7,17 +7,17 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
-from services.metering import key_buckets
 from services.metering import reports as usage_reports
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.store.reports import read_usage
 from services.metering.store.tables import retention, usage_hours
-from services.metering.usage_totals import UsageTotals
+from services.metering.totals import key_buckets
+from services.metering.totals.usage_totals import UsageTotals
 from tests.services.metering.samples import ACCOUNT, ask, grant
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
-from tests.services.metering.test_usage_totals import book, same_time
+from tests.services.metering.totals.test_usage_totals import book, same_time
 
 __all__ = ["calendar", "hasty", "same_time"]
 

@@ -1,6 +1,6 @@
 """Rows that are kept up to a number."""
 
-from services.metering.kept_rows import KeptRows
+from services.metering.totals.kept_rows import KeptRows
 
 
 def test_what_was_used_longest_ago_is_forgotten_first() -> None:

@@ -16,7 +16,7 @@ from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import AccountBalance, Operation, Reserved, Settled
-from services.metering.store.locked_accounts import LockedAccounts
+from services.metering.locked_accounts import LockedAccounts
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     LIFE_S,

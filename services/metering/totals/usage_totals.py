@@ -9,14 +9,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from services.metering.kept_rows import KeptRows
-from services.metering.key_buckets import KeyBuckets
-from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US
-from services.metering.past_hours import BuildLocks, find_past_hours
-from services.metering.recent_usage import RecentUsage
 from services.metering.store import ledger_days
 from services.metering.store.ledger_days import ClassHour, Offsets, bucket_starts
+from services.metering.totals.kept_rows import KeptRows
+from services.metering.totals.key_buckets import KeyBuckets
+from services.metering.totals.key_totals import KeyTotals
+from services.metering.totals.past_hours import BuildLocks, find_past_hours
+from services.metering.totals.recent_usage import RecentUsage
 
 # Older hours are read when they are asked for.
 KEPT_FOR_US: Final = 400 * DAY_US
