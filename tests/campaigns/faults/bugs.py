@@ -71,12 +71,12 @@ def _seal_without_writing(_: Any) -> Any:
 
 def _deliver_then_count(_: Any) -> Any:
     def deliver(self: Any, response: Any) -> None:
-        self._counted = Usage(prompt_tokens=response.prompt_tokens, completion_tokens=response.output_tokens)
+        self._prompt_tokens, self._output_tokens = response.prompt_tokens, response.output_tokens
         is_first = not self._reply.delivered
         self._reply.write(response)
         if self._reply.is_streamed:
             failpoints.hit("edge.relayed")
-            self._hold.count(self._counted)
+            self._hold.count(self._prompt_tokens, self._output_tokens)
             if is_first:
                 self._hold.mark()
 
@@ -103,7 +103,7 @@ def _in_a_task(mistake: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Replaces `Settlements.begin`, which waits for nothing."""
 
     def change(_: Any) -> Any:
-        def begin(self: Any, slot: Slot, acknowledged: str) -> None:
+        def begin(self: Any, slot: Slot, acknowledged: str = "edge.settled") -> None:
             ended = asyncio.create_task(mistake(_)(self, slot))
             self.under_way[slot.request_id] = Settlement(slot, acknowledged, 0, ended)
             ended.add_done_callback(lambda _: self.under_way.pop(slot.request_id))
@@ -204,12 +204,12 @@ def _relay_while_extending(_: Any) -> Any:
 
 
 def _write_one_half(was: Any) -> Any:
-    def write(self: Slot, kind: int) -> None:
+    def count(self: Slot, *counts: int) -> None:
         start = self.start
-        was(self, kind)
+        was(self, *counts)
         self.start = start
 
-    return write
+    return count
 
 
 def _lock_nothing(was: Any) -> Any:
@@ -286,7 +286,7 @@ BUGS: Final = dict(
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
         _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
         _bug("relay while extend is under way", (HoldGrowth, "covers", _relay_while_extending)),
-        _bug("one journal copy", (Slot, "_write", _write_one_half)),
+        _bug("one journal copy", (Slot, "count", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
         _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
