@@ -10,7 +10,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, SpanKind, current_span
 from services.router.prompts.prompt import CountedPrompt
 from services.router.providers.base import CannotDo, Failure, Piece, PieceTaker, Provider, ProviderCall, ProviderError
-from services.router.providers.http.connection import ConnectionRefused
+from services.router.providers.http.failures import ConnectionRefused
 from services.router.routing.health import Attempt, UsageCheck, Violation
 from services.router.routing.model_states import ModelState
 from services.router.routing.routes import Target

@@ -9,7 +9,7 @@ import msgspec
 
 from services.router.grounding.records import SearchResult
 from services.router.providers.base import UNREADABLE
-from services.router.providers.http.connection import Interrupted
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.fetch import fetch
 from services.router.providers.http.pool import ConnectionPool, RequestHead, read_url
 

@@ -11,19 +11,19 @@ import httptools
 
 from services.chassis.timing.deadlines import Deadlines
 from services.router.compiled import ChunkPosition
-from services.router.providers.base import ProviderError
+from services.router.providers.http.failures import (
+    LARGEST_FRAMING_BYTES,
+    LARGEST_HEAD_BYTES,
+    MOST_HEADERS,
+    Interrupted,
+    Refused,
+    check_framing,
+)
 from services.router.providers.http.read_rounds import RoundReader
 
 # Written at once; a larger body is written in slices, with backpressure.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
 BODY_SLICE_BYTES = 64 * 1024
-# Limit on the response head, interim responses included.
-LARGEST_HEAD_BYTES = 64 * 1024
-MOST_HEADERS = 256
-# Limits on framing after the head (chunk sizes, extensions, trailers): bytes without any body in between, and in total
-# per byte of the body, as if every chunk had one byte and a long size.
-LARGEST_FRAMING_BYTES = 2 * LARGEST_HEAD_BYTES
-MOST_FRAMING_PER_BODY_BYTE = 16
 # Buffered response bytes before reading is paused (backpressure from a slow client).
 READ_AHEAD_BYTES = 16 * 1024
 # Many servers close a connection after 5 s idle. Staying below avoids writing to a closing connection.
@@ -33,18 +33,6 @@ KEEP_ALIVE_S = 4.0
 LAST_READ_S = 0.01
 # A server that was about to close an idle connection has done so within this time; a later close is deliberate.
 CLOSED_UNHEARD_WITHIN_S = 1.0
-
-
-class Interrupted(ProviderError):
-    """The connection failed, rather than the answer."""
-
-
-class _Refused(Exception):
-    """Raised in a parser callback to stop parsing."""
-
-
-class ConnectionRefused(Interrupted):
-    """The address refuses connections: the server is down, or its accept queue is full."""
 
 
 class Owner(Protocol):
@@ -304,10 +292,10 @@ class HttpConnection(asyncio.Protocol):
                 self._check_framing(len(data), has_body=self.body_bytes > body_bytes)
             else:
                 self._bytes_without_body = 0
-        except (_Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except (Refused, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # The parser wraps an exception from a callback in its own.
-            refusal = error if isinstance(error, _Refused) else error.__context__
-            self._break(str(refusal) if isinstance(refusal, _Refused) else "broke the connection")
+            refusal = error if isinstance(error, Refused) else error.__context__
+            self._break(str(refusal) if isinstance(refusal, Refused) else "broke the connection")
             return False
         return True
 
@@ -333,12 +321,8 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def _check_framing(self, read_bytes: int, *, has_body: bool) -> None:
-        """Raises `_Refused` if there is too much around the body."""
         self._bytes_without_body = 0 if has_body else self._bytes_without_body + read_bytes
-        framing_bytes = self._read_bytes - self.body_bytes
-        most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self.body_bytes
-        if self._bytes_without_body > LARGEST_FRAMING_BYTES or framing_bytes > most_bytes:
-            raise _Refused("sent too much around its answer")
+        check_framing(self._read_bytes, self.body_bytes, self._bytes_without_body)
 
     def _feed_head(self, data: bytes) -> None:
         """Feeds the parser while the head is incomplete, and enforces the limit on the head alone."""
@@ -349,7 +333,7 @@ class HttpConnection(asyncio.Protocol):
             self._parser.feed_data(head)
         if len(data) > left_bytes:
             if not self.status:
-                raise _Refused("sent an endless head")
+                raise Refused("sent an endless head")
             self._parser.feed_data(data[left_bytes:])
 
     def eof_received(self) -> bool:
@@ -428,23 +412,23 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self.is_whole:
-            raise _Refused("sent a second answer to one question")
+            raise Refused("sent a second answer to one question")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.status:
             # Trailers are ignored.
             return
         if len(self.headers) >= MOST_HEADERS:
-            raise _Refused("sent an endless head")
+            raise Refused("sent an endless head")
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if not self._parser.get_http_version().startswith("1."):
-            raise _Refused("broke the connection")
+            raise Refused("broke the connection")
         encodings = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
         if encodings and encodings != [b"chunked"]:
             # Other transfer encodings were not requested and are not supported.
-            raise _Refused("broke the connection")
+            raise Refused("broke the connection")
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status

@@ -20,7 +20,8 @@ from services.router.providers.base import (
 )
 from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
-from services.router.providers.http.connection import HttpConnection, Interrupted
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
 from services.router.providers.http.sse import LONGEST_HALVED_BYTES, EventReader, EventTooLong, join_halves
 from services.router.providers.translation.conversion import SHORT_BYTES, has_too_many_objects

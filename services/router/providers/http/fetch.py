@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.router.providers.base import ProviderError
-from services.router.providers.http.connection import HttpConnection, Interrupted
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.pool import ConnectionPool, RequestHead, read_url
 
 

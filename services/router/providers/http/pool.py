@@ -14,7 +14,8 @@ from urllib.parse import quote, urlsplit
 import aiohappyeyeballs
 
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import ConnectionRefused, HttpConnection, Interrupted
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import ConnectionRefused, Interrupted
 from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 
 # Characters of a path that are not percent-encoded.

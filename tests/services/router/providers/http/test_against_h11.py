@@ -12,7 +12,8 @@ import h11
 import pytest
 
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import LARGEST_HEAD_BYTES, HttpConnection, Interrupted
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import LARGEST_HEAD_BYTES, Interrupted
 from tests.campaigns.fuzz.answers import Body
 from tests.campaigns.fuzz.framing import random_frame
 

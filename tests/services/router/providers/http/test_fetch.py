@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers.http.connection import Interrupted
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.fetch import GaugeAddress, QueueGauge, WholeResponse, count_waiting, fetch
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
 from tests.services.router.providers.servers import Serve, listening, read_request

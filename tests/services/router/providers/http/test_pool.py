@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from services.router.providers.http import connection as http_connection
-from services.router.providers.http.connection import HttpConnection, Interrupted
+from services.router.providers.http import failures
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead, has_host
 from tests.services.router.providers.servers import Serve, listening, read_request
 
@@ -135,7 +137,7 @@ async def test_answer_that_breaks_is_a_failure(says: bytes) -> None:
 
 
 async def test_head_that_does_not_end_is_a_failure() -> None:
-    async with server_that(b"HTTP/1.1 200 OK\r\nX: " + b"x" * http_connection.LARGEST_HEAD_BYTES) as (found, visits):
+    async with server_that(b"HTTP/1.1 200 OK\r\nX: " + b"x" * failures.LARGEST_HEAD_BYTES) as (found, visits):
         with pytest.raises(Interrupted, match="endless"):
             await answer_of(found)
         await visits.left.wait()
@@ -153,14 +155,14 @@ async def test_connection_with_more_behind_an_answer_is_never_used_again(behind:
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-MANY = 4 * http_connection.LARGEST_FRAMING_BYTES
+MANY = 4 * failures.LARGEST_FRAMING_BYTES
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     ("says", "what"),
     [
-        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (http_connection.MOST_HEADERS + 1) + b"\r\n"], "an endless head"),
+        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (failures.MOST_HEADERS + 1) + b"\r\n"], "an endless head"),
         ([INTERIM * 10_000], "an endless head"),
         ([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", *[INTERIM * 1000] * 4], "an endless head"),
         ([CHUNKED + b"1;" + b"x" * MANY], "too much around"),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from services.router.providers.http.connection import HttpConnection, Interrupted
+from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.failures import Interrupted
 from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
 from services.router.providers.http.read_rounds import LONGEST_ROUND_S, ROUND_S, ReadRounds
 from tests.services.router.providers.certificates import make_certificate, server_context
