@@ -3,7 +3,6 @@
 To its clients the edge is the model server, so OpenTelemetry's server metrics (`gen_ai_server_…`) are kept by class.
 """
 
-from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from edge.access.saturation import EdgeSaturation
@@ -211,10 +210,7 @@ class StepTimer:
     def end_step(self, step: Step) -> float:
         """Ends a step; returns when."""
         now_s = self._clock.elapsed_s()
-        durations_s, took_s = step.durations_s, now_s - self._step_began_s
-        # As `Histogram.observe` does it, which would be six calls more for each chat.
-        durations_s.counts[bisect_left(durations_s.bounds, took_s)] += 1
-        durations_s.total += took_s
+        step.durations_s.observe(now_s - self._step_began_s)
         if self.span is not None:
             self.span.child(step.name, began_s=self._step_began_s).end(now_s)
         self._step_began_s = now_s

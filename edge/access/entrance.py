@@ -1,7 +1,6 @@
 """Authenticates and admits requests of every endpoint."""
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Final, Protocol
 
 from edge.access.known_keys import RunningKey
@@ -55,8 +54,10 @@ class Entrance:
         await self._metering.admit(principal)
         return principal
 
-    # True if a chat that arrives now may be refused.
-    is_saturated: bool = property(attrgetter("_saturation.is_reached"))  # type: ignore[assignment]
+    @property
+    def is_saturated(self) -> bool:
+        """Tells if a chat that arrives now may be refused."""
+        return self._saturation.is_reached
 
     def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
         """Returns the error that `chat` would raise at saturation, before anything has begun, and the key's rate

@@ -1,6 +1,5 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
-from operator import attrgetter
 from typing import Any
 
 from edge.backends.auth import NAME as AUTH
@@ -34,8 +33,9 @@ class _Replica:
         self._exchange = exchange
         exchange.start()
 
-    # A function of C: every call to a service asks.
-    usable: bool = property(attrgetter("_exchange.usable"))  # type: ignore[assignment]
+    @property
+    def usable(self) -> bool:
+        return self._exchange.usable
 
     @property
     def is_leaving(self) -> bool:

@@ -9,7 +9,7 @@ __all__ = ["ChunkPosition", "RunningCount", "pack_read", "read_texts"]
 
 
 class PythonChunkPosition:
-    """Is never between two chunks, since nobody asks."""
+    """Is never between two chunks, so that no read is offered to `pack_read`."""
 
     is_between = False
 

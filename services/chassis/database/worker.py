@@ -26,7 +26,7 @@ class Worker:
         self._is_closed = False
 
     def run(self, work: Callable[..., ResultT], *arguments: Any) -> "asyncio.Future[ResultT]":
-        """Queues `work`; the future has its result. Cancelling the future cancels no work."""
+        """Queues `work`; the future has its result, or whatever fails. Cancelling the future cancels no work."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ResultT] = loop.create_future()
         if self._is_closed:
@@ -34,8 +34,14 @@ class Worker:
             return future
         if self._thread is None:
             # A daemon, so that a process that fails without closing it can exit.
-            self._thread = threading.Thread(target=_work_off, args=(self._jobs,), name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=_work_off, args=(self._jobs,), name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The machine has no thread to spare; the next call tries again.
+                future.set_exception(error)
+                return future
+            self._thread = thread
         self._jobs.put((work, arguments, loop, future))
         return future
 

@@ -1,7 +1,6 @@
 """The calls of an exchange's client: what has arrived of each, and who waits for it."""
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -39,15 +38,12 @@ class CallTransport(Protocol):
 
 
 class UnaryCall(Timed, Generic[ResponseT]):
-    """A call with one response. If the caller leaves, the response still arrives and is discarded.
-
-    It prepares and clears its deadline without the methods for that, because every chat has two or three such calls."""
+    """A call with one response. If the caller leaves, the response still arrives and is discarded."""
 
     __slots__ = ("_exchange", "_response_type", "answer", "call_id")
 
     def __init__(self, exchange: CallTransport, deadlines: Deadlines, response_type: type[ResponseT]) -> None:
-        self._deadlines = deadlines
-        self.at_s = math.inf
+        super().__init__(deadlines)
         self.call_id = 0
         self.answer: asyncio.Future[ResponseT] = deadlines.loop.create_future()
         self._exchange = exchange
@@ -60,7 +56,7 @@ class UnaryCall(Timed, Generic[ResponseT]):
         """Ignores messages: a unary call's only response comes with its end."""
 
     def complete(self, payload: bytes) -> None:
-        self._deadlines.running.discard(self)
+        self.clear()
         if self.answer.done():
             return
         try:
@@ -70,7 +66,7 @@ class UnaryCall(Timed, Generic[ResponseT]):
             self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
-        self._deadlines.running.discard(self)
+        self.clear()
         if not self.answer.done():
             self.answer.set_exception(error)
 

@@ -102,17 +102,13 @@ class Replicas(Generic[ReplicaT]):
     def for_account(self, account_id: str) -> ReplicaT:
         """Returns the account's replica, the same on every edge, so that its operations share a batch (rendezvous
         hashing). When replicas come or go, only their accounts move."""
-        replicas, usable = self._replicas, []
-        # Not a comprehension, which is a function call: a chat asks three times.
-        for address in replicas:
-            if replicas[address].usable:
-                usable.append(address)  # noqa: PERF401
+        usable = [address for address, replica in self._replicas.items() if replica.usable]
         if not usable:
             usable = list(self._leaving())
         if not usable:
             raise unavailable(self._service)
         if len(usable) == 1:
-            return replicas[usable[0]]
+            return self._replicas[usable[0]]
         address = max(usable, key=lambda address: hashlib.blake2b(f"{account_id} {address}".encode()).digest())
         return self._replicas[address]
 

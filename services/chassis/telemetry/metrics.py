@@ -41,22 +41,22 @@ class Count:
 
 
 class Histogram:
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("_bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
+        self._bounds = bounds
         # Observations in each bucket; the last one has no upper bound.
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
+        self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
     def buckets(self) -> Iterator[tuple[float, int]]:
         """Yields each upper bound and the count up to it, as Prometheus expects."""
         cumulated = 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+        for bound, count in zip((*self._bounds, float("inf")), self.counts, strict=True):
             cumulated += count
             yield bound, cumulated
 

@@ -73,12 +73,7 @@ class Timed:
             deadlines.wake_at(at_s)
 
     def set_within(self, limit_s: float) -> None:
-        """Sets it to a time from now. It repeats `set`, because every call sets one."""
-        deadlines = self._deadlines
-        self.at_s = at_s = deadlines.loop.time() + limit_s
-        deadlines.running.add(self)
-        if at_s < deadlines.timer_at_s:
-            deadlines.wake_at(at_s)
+        self.set(self._deadlines.loop.time() + limit_s)
 
     def clear(self) -> None:
         # The timer is left alone: moving it each time would cost more than an early wakeup.

@@ -122,14 +122,14 @@ class Relay:
         That is compiled: with cold caches, Python needs several times as long for it."""
         if not self._conversation.has_room:
             return 0
-        if failpoints.watched:
-            failpoints.hit("router.passed_on")
         count = self._count
         packed = self._pack_read(  # type: ignore[misc]
             read, count.contents, count.tokens, self._sure_tokens, self._prompt_tokens, self._max_tokens
         )
         if packed is None:
             return 0
+        if failpoints.watched:
+            failpoints.hit("router.passed_on")
         payload, count.tokens, body_bytes = packed
         self._send_packed(payload)  # type: ignore[misc]
         return body_bytes

@@ -1,11 +1,11 @@
-/* Counts the tokens of a streamed text: the same as RunningCount in prompts/tokens.py, where it is explained. */
+/* Counts the tokens of a streamed text: the same as PythonRunningCount in prompts/running_count.py, where it is
+ * explained. */
 #include "running_count.h"
 
 #include <structmember.h>
 
 #define SHORT_WORD_CHARACTERS 12
 #define LONGEST_WORD_CHARACTERS 64
-
 
 static int
 is_before_part(Py_UCS4 before, Py_UCS4 after)

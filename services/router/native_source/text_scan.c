@@ -8,8 +8,10 @@
 
 #include <string.h>
 
-/* A read with more events than a piece may have is not worth it, nor is an event with long figures. */
+/* A read with more events than a piece may have is not worth it, nor is an event that is long, deep or has long figures.
+ * The parsers refuse one of 60,000 bytes if it has too many objects, which are not counted here. */
 #define MOST_EVENTS 128
+#define MOST_EVENT_BYTES 32768
 #define MOST_DEPTH 8
 #define MOST_DIGITS 15
 
@@ -79,50 +81,68 @@ skip_number(Scan *scan)
     return !take(scan, '.') || skip_digits(scan);
 }
 
-static int skip_value(Scan *scan, int depth);
-
 static int
-skip_items(Scan *scan, int depth)
-{
-    if (take(scan, ']'))
-        return 1;
-    do {
-        skip_spaces(scan);
-        if (!skip_value(scan, depth))
-            return 0;
-        skip_spaces(scan);
-    } while (take(scan, ','));
-    return take(scan, ']');
-}
-
-static int
-skip_members(Scan *scan, int depth)
+read_object(Scan *scan, ReadMember read_member)
 {
     const unsigned char *name;
     size_t size;
-    if (take(scan, '}'))
-        return 1;
-    do {
-        skip_spaces(scan);
-        if (!skip_plain_string(scan, &name, &size))
+    if (!take(scan, '{') || ++scan->depth > MOST_DEPTH)
+        return 0;
+    skip_spaces(scan);
+    if (!take(scan, '}')) {
+        do {
+            skip_spaces(scan);
+            if (!skip_plain_string(scan, &name, &size))
+                return 0;
+            skip_spaces(scan);
+            if (!take(scan, ':'))
+                return 0;
+            skip_spaces(scan);
+            if (!read_member(scan, name, size))
+                return 0;
+            skip_spaces(scan);
+        } while (take(scan, ','));
+        if (!take(scan, '}'))
             return 0;
-        skip_spaces(scan);
-        if (!take(scan, ':'))
-            return 0;
-        skip_spaces(scan);
-        if (!skip_value(scan, depth))
-            return 0;
-        skip_spaces(scan);
-    } while (take(scan, ','));
-    return take(scan, '}');
+    }
+    scan->depth--;
+    return 1;
+}
+
+static int skip_value(Scan *scan);
+
+static int
+skip_member(Scan *scan, const unsigned char *Py_UNUSED(name), size_t Py_UNUSED(size))
+{
+    return skip_value(scan);
 }
 
 static int
-skip_value(Scan *scan, int depth)
+skip_array(Scan *scan)
+{
+    if (!take(scan, '[') || ++scan->depth > MOST_DEPTH)
+        return 0;
+    skip_spaces(scan);
+    if (!take(scan, ']')) {
+        do {
+            skip_spaces(scan);
+            if (!skip_value(scan))
+                return 0;
+            skip_spaces(scan);
+        } while (take(scan, ','));
+        if (!take(scan, ']'))
+            return 0;
+    }
+    scan->depth--;
+    return 1;
+}
+
+static int
+skip_value(Scan *scan)
 {
     const unsigned char *string;
     size_t size;
-    if (scan->at >= scan->end || depth >= MOST_DEPTH)
+    if (scan->at >= scan->end)
         return 0;
     switch (*scan->at) {
     case '"':
@@ -134,38 +154,12 @@ skip_value(Scan *scan, int depth)
     case 'f':
         return take_word(scan, "false");
     case '[':
-        scan->at++;
-        skip_spaces(scan);
-        return skip_items(scan, depth + 1);
+        return skip_array(scan);
     case '{':
-        scan->at++;
-        skip_spaces(scan);
-        return skip_members(scan, depth + 1);
+        return read_object(scan, skip_member);
     default:
         return skip_number(scan);
     }
-}
-
-static int
-read_object(Scan *scan, ReadMember read_member)
-{
-    const unsigned char *name;
-    size_t size;
-    if (!take(scan, '{'))
-        return 0;
-    do {
-        skip_spaces(scan);
-        if (!skip_plain_string(scan, &name, &size))
-            return 0;
-        skip_spaces(scan);
-        if (!take(scan, ':'))
-            return 0;
-        skip_spaces(scan);
-        if (!read_member(scan, name, size))
-            return 0;
-        skip_spaces(scan);
-    } while (take(scan, ','));
-    return take(scan, '}');
 }
 
 static int
@@ -273,7 +267,7 @@ read_delta_member(Scan *scan, const unsigned char *name, size_t size)
     if (is_named(name, size, "refusal") || is_named(name, size, "reasoning_content") ||
         is_named(name, size, "reasoning") || is_named(name, size, "tool_calls"))
         return take_word(scan, "null");
-    return skip_value(scan, 0);
+    return skip_value(scan);
 }
 
 static int
@@ -283,7 +277,7 @@ read_choice_member(Scan *scan, const unsigned char *name, size_t size)
         return !scan->has_delta++ && read_object(scan, read_delta_member);
     if (is_named(name, size, "message") || is_named(name, size, "finish_reason") || is_named(name, size, "usage"))
         return take_word(scan, "null");
-    return skip_value(scan, 0);
+    return skip_value(scan);
 }
 
 static int
@@ -304,19 +298,27 @@ read_completion_member(Scan *scan, const unsigned char *name, size_t size)
         return skip_plain_string(scan, &kind, &kind_size) && !is_named(kind, kind_size, "error");
     if (is_named(name, size, "usage") || is_named(name, size, "error") || is_named(name, size, "x_groq"))
         return take_word(scan, "null");
-    return skip_value(scan, 0);
+    return skip_value(scan);
+}
+
+/* Reads the JSON of one event, up to its end. */
+static int
+read_completion(Scan *scan)
+{
+    const unsigned char *begin = scan->at;
+    scan->has_choices = scan->has_delta = scan->has_content = scan->depth = 0;
+    if (!read_object(scan, read_completion_member) || scan->at - begin > MOST_EVENT_BYTES)
+        return 0;
+    return scan->has_content;
 }
 
 static int
 read_event(Scan *scan)
 {
-    scan->has_choices = scan->has_delta = scan->has_content = 0;
     if (!take_word(scan, "data:"))
         return 0;
     take(scan, ' ');
-    if (!read_object(scan, read_completion_member) || !take_word(scan, "\n\n"))
-        return 0;
-    return scan->has_content && ++scan->events <= MOST_EVENTS;
+    return read_completion(scan) && take_word(scan, "\n\n") && ++scan->events <= MOST_EVENTS;
 }
 
 /* Reads the size of an HTTP chunk, and returns where its data ends; NULL to decline. */
@@ -349,8 +351,8 @@ int
 scan_event_json(Scan *scan, const unsigned char *begin, Py_ssize_t size)
 {
     const unsigned char *end = begin + size;
-    *scan = (Scan){begin, end, text_buffer, json_buffer, 0, 0, 0, 0};
-    return read_object(scan, read_completion_member) && scan->at == end && scan->has_content;
+    *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer};
+    return read_completion(scan) && scan->at == end;
 }
 
 Py_ssize_t
@@ -358,7 +360,7 @@ scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size)
 {
     const unsigned char *end = begin + size;
     Py_ssize_t body_bytes = 0;
-    *scan = (Scan){begin, end, text_buffer, json_buffer + PACKED_HEAD_BYTES, 0, 0, 0, 0};
+    *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer + PACKED_HEAD_BYTES};
     if (size > MOST_BYTES)
         return 0;
     while (scan->at < end) {

@@ -18,6 +18,8 @@ typedef struct {
     unsigned char *text_end;
     unsigned char *json_end;
     int events;
+    /* How many objects and arrays it is inside of. */
+    int depth;
     /* Whether the event has had its choices, its delta and its content. */
     int has_choices, has_delta, has_content;
 } Scan;

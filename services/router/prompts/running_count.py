@@ -55,10 +55,11 @@ class PythonRunningCount:
         settled_tokens = 0
         if begin:
             settled_tokens = before_tokens if begin == len(self.word) else self._count(text[:begin])
-            self._settled += settled_tokens
             text = text[begin:]
-        self.word = text
-        self._word_tokens = word_tokens = self._count(text)
+        word_tokens = self._count(text)
+        # Only now, since to count may fail.
+        self._settled += settled_tokens
+        self.word, self._word_tokens = text, word_tokens
         return settled_tokens + word_tokens - before_tokens
 
     def copy(self) -> "PythonRunningCount":

@@ -175,6 +175,7 @@ DECLINED = {
     "JSON that goes on": framed(TEXT + b"}"),
     "a number with a leading zero": framed(TEXT.replace(b'"index":0', b'"index":00')),
     "a nesting that is too deep": framed(event(deep=msgspec.Raw(b"[" * 9 + b"]" * 9))),
+    "too many objects": framed(event(many=[{}] * 20_001)),
     "too many events": framed(*[TEXT] * 129),
     "too many bytes": framed(event("x" * 65_536)),
 }

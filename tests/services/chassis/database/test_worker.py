@@ -35,6 +35,20 @@ async def test_the_caller_gets_the_result_or_the_error(worker: Worker) -> None:
     assert await worker.run(divmod, 9, 2) == (4, 1)
 
 
+async def test_a_machine_without_threads_to_spare_fails_one_work_and_not_all_that_follow(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await worker.run(divmod, 7, 2)
+    async with asyncio.timeout(20):
+        assert await worker.run(divmod, 7, 2) == (3, 1)
+
+
 class Gate:
     """Work that can be made to wait, and notes when it is done."""
 

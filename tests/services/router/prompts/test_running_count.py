@@ -96,11 +96,14 @@ def test_failure_to_count_is_raised_and_changes_nothing(count_type: CountType) -
             raise ValueError(text)
         return len(text)
 
-    running = count_type(count)
-    running.add("one two")
-    with pytest.raises(ValueError, match="!"):
-        running.add("!")
-    assert running.tokens == len("one two")
+    for piece in ("!", " three !", "! four"):
+        running = count_type(count)
+        running.add("one two")
+        with pytest.raises(ValueError, match="!"):
+            running.add(piece)
+        assert running.tokens == len("one two")
+        running.add(" more")
+        assert running.tokens == len("one two more")
 
 
 _characters = st.sampled_from("abXY09 \n\t'-.,/\u3042\u4e2d\u30fb\u3002\uff0c\u3007\u0301\u00e9\u00b2\U0001f3b5")

@@ -10,7 +10,7 @@ from services.chassis.exchange.outbox import WINDOW_BYTES
 from services.router.prompts.tokens import SLICE_CHARACTERS
 from services.router.providers.base import ProviderError, Timeouts
 from services.router.providers.http.connection import READ_AHEAD_BYTES
-from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk
+from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
@@ -142,13 +142,14 @@ WAITS: dict[str, tuple[bytes, Callable[[Chat], None], Grant | None]] = {
 }
 
 
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["parsed", "unparsed"])
 @pytest.mark.parametrize("why", WAITS)
-async def test_a_chunk_for_which_something_is_awaited_is_left_to_the_task_uncounted(why: str) -> None:
+async def test_a_chunk_for_which_something_is_awaited_is_left_to_the_task_uncounted(why: str, is_chunked: bool) -> None:
     data, prepare, grant = WAITS[why]
-    async with a_chat(grant) as (chat, _):
+    async with a_chat(grant, is_chunked=is_chunked) as (chat, _):
         prepare(chat)
         tokens, items = chat.relay.output_tokens, len(chat.queued())
-        chat.receive(data)
+        chat.receive(framed(data) if is_chunked else data)
         assert (chat.relay.output_tokens, len(chat.queued())) == (tokens, items)
         assert not chat.is_waiting
         await until(lambda: chat.woken == 1)

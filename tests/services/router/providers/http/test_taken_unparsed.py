@@ -1,14 +1,12 @@
 """Reads of nothing but texts, which are relayed without being parsed: the result is the same as if they were."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.router.v1.router_pb2 import Grant
-from services.chassis.exchange.outbox import WINDOW_BYTES
 from services.router.compiled import pack_no_read
 from services.router.native import pack_read
 from services.router.prompts import tokens
@@ -16,7 +14,7 @@ from services.router.providers.base import ProviderError, Timeouts
 from services.router.providers.http.connection import HttpConnection
 from services.router.providers.openai import answer
 from services.router.providers.openai.answer import CompletionAnswer
-from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk, framed
+from tests.services.router.providers.http.relayed_chat import DONE, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
 
@@ -140,35 +138,6 @@ async def test_what_the_relay_fails_at_is_raised_in_the_task() -> None:
         chat.receive(framed(chunk("x")))
         with pytest.raises(ProviderError, match="broke"):
             await task
-
-
-def _nothing(chat: Chat) -> None:
-    pass
-
-
-def _no_room(chat: Chat) -> None:
-    chat.call.add_credit(-WINDOW_BYTES)
-
-
-# What arrives, and how a chat is before it.
-WAITS: dict[str, tuple[bytes, Callable[[Chat], None], Grant | None]] = {
-    "the credit may end": (chunk("x" * 80), _nothing, Grant(prompt_tokens=10, output_tokens=120)),
-    "it is long": (chunk("x" * (tokens.SLICE_CHARACTERS + 1)), _nothing, None),
-    "there is no room": (chunk("x"), _no_room, None),
-    "it is the last": (DONE, _nothing, None),
-}
-
-
-@pytest.mark.parametrize("why", WAITS)
-async def test_a_read_for_which_something_is_awaited_is_left_to_the_task_uncounted(why: str) -> None:
-    data, prepare, grant = WAITS[why]
-    async with a_chat(grant, is_chunked=True) as (chat, _):
-        prepare(chat)
-        output_tokens = chat.relay.output_tokens
-        chat.receive(framed(data))
-        assert (chat.relay.output_tokens, chat.contents) == (output_tokens, [])
-        assert not chat.is_waiting
-        await until(lambda: chat.woken == 1)
 
 
 async def test_reads_are_covered_by_the_grant_up_to_where_more_is_requested() -> None:
