@@ -7,10 +7,11 @@ from collections.abc import Coroutine
 from typing import Any, Literal
 
 from edge.assembly import assembled
-from edge.http.client_limits import ConnectionLimit, most_connections
-from edge.http.server import HttpServer
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
+from edge.wire.responses import refusal_before_request
+from services.chassis.http.connection_limit import ConnectionLimit, most_connections
+from services.chassis.http.server import HttpServer
 from services.chassis.process import memory
 from services.chassis.process.run import run, tracing_to
 from services.chassis.rpc.server import HealthServer, on_second_signal, private_listen, stop_asked
@@ -39,7 +40,12 @@ async def main() -> None:
             connections = ConnectionLimit(most_connections(settings.edge_connections), clock, log)
             show_connections(registry, connections)
             server = HttpServer(
-                edge.app, settings.drain_s, settings.stalled_reader_s, edge.app.refuse_at_once, connections
+                edge.app,
+                connections,
+                refusal_before_request,
+                drain_s=settings.drain_s,
+                stalled_reader_s=settings.stalled_reader_s,
+                refuse_at_once=edge.app.refuse_at_once,
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from edge.access.saturation import EdgeSaturation
 from edge.billing.journal import SLOTS, Journal
 from edge.billing.metering import Metering
-from edge.http.client_limits import ConnectionLimit
 from edge.readiness import Readiness
-from edge.wire.requests import Headers
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers
+from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.telemetry.metrics import (
     FIRST_TOKEN_BOUNDS_S,
     OUTPUT_TOKEN_BOUNDS_S,

@@ -10,10 +10,11 @@ from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import Principal, Scope
 from edge.billing.metering import Metering
 from edge.metrics import StepTimer
-from edge.wire.requests import BODY, Headers, HttpScope, announced_tokens, guess_tokens
+from edge.wire.requests import announced_tokens, guess_tokens
 from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import BODY, Headers, HttpScope
 
 # Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE

@@ -6,10 +6,11 @@ address, and one of them may be guessing keys.
 
 import ipaddress
 
-from edge.wire.requests import Address, Addresses, Headers, HttpScope
+from edge.wire.requests import Address, Addresses
 from edge.wire.responses import rate_headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.load.gcra import Buckets, Rate
 from services.chassis.timing.deadlines import Clock
 

@@ -1,7 +1,7 @@
 """The edge as one ASGI application: finds the route of a request, and renders, counts and logs every error.
 
 Two kinds of error are rendered elsewhere, since no response can be begun for them: those in the middle of a stream
-(`edge/chat/replies.py`), and the answer to bytes that are not HTTP (`edge/http/connection.py`).
+(`edge/chat/replies.py`), and the answer to bytes that are not HTTP (`services/chassis/http/connection.py`).
 """
 
 import inspect
@@ -21,9 +21,11 @@ from edge.api.usage import get_usage, get_usage_request
 from edge.backends.auth import Scope
 from edge.billing.metering import Metering
 from edge.metrics import ChatMetrics
-from edge.wire.requests import ClientGone, Cors, Headers, HttpScope, Receive, Send, new_request_id
-from edge.wire.responses import Response, error_body, error_headers, send_json, send_nothing
+from edge.wire.requests import ClientGone, Cors, new_request_id
+from edge.wire.responses import JSON, Response, error_body, error_headers, send_json, send_nothing
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import Headers, HttpScope, Receive, Send
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
@@ -193,7 +195,7 @@ class Edge:
         response.put_headers([(b"allow", route.allow)])
         raise LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
 
-    def refuse_at_once(self, scope: HttpScope) -> tuple[int, Headers, bytes] | None:
+    def refuse_at_once(self, scope: HttpScope) -> Answer | None:
         """Renders the refusal of a chat that exceeds the capacity, before a task is created for it: under overload,
         cheap refusals leave more CPU time for the chats that are served. Returns None if the chat is not refused."""
         if not self._entrance.is_saturated:
@@ -207,7 +209,7 @@ class Edge:
         error, rates = refusal
         request_id = new_request_id()
         status, headers, body = self._render(error, request_id)
-        return status, [*headers, *rates, *self._common_headers(scope, request_id)], body
+        return Answer(status, [JSON, *headers, *rates, *self._common_headers(scope, request_id)], body)
 
     def _public_error(self, error: Exception, request_id: str) -> LegatoError:
         if isinstance(error, LegatoError):

@@ -19,11 +19,12 @@ from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.metrics import ChatMetrics, StepTimer, traced_step_timer
 from edge.wire.chat_request import decode_chat
-from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE, Bodies, ClientGone, Headers, HttpScope, Receive, Send
+from edge.wire.requests import Bodies, ClientGone
 from edge.wire.responses import Admission, Response
 from protos.metering.v1.metering_pb2 import IdempotencyClaim
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
 from services.chassis.model_classes import AUTO
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas

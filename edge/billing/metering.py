@@ -12,10 +12,10 @@ from google.protobuf.message import Message
 from edge.backends.auth import Principal
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
-from edge.wire.requests import Headers
 from edge.wire.responses import Admission, LastRates, rate_headers, told_rate
 from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers
 from services.chassis.process import failpoints
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas

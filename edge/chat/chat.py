@@ -11,12 +11,13 @@ from edge.billing.hold import ChatHold, HoldGrowth, guess_prompt_tokens
 from edge.chat.replies import Keepalive, Reply
 from edge.metrics import OPERATION, OUTCOMES, ChatMetrics
 from edge.wire.chat_request import ChatBody
-from edge.wire.requests import ClientGone, WhenGone
+from edge.wire.requests import ClientGone
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
+from services.chassis.http.asgi import WhenGone
 from services.chassis.packed_pieces import read_counts
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas

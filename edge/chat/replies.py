@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from operator import attrgetter
 from typing import Protocol
 
-from edge.wire.completion_json import COMMENT, DELTA_END, Chunks, Folded, error_event
-from edge.wire.requests import BodyWriter, Headers, Send
+from edge.wire.completion_json import DELTA_END, Chunks, Folded, error_event
 from edge.wire.responses import send_json
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
+from services.chassis.http.asgi import BodyWriter, Headers, Send
+from services.chassis.http.response_writer import COMMENT
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR, unpack_piece
 
 _STREAM_HEADERS: Headers = [

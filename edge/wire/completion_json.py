@@ -67,10 +67,6 @@ class Chunks:
         return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
 
 
-# Every client ignores comments.
-COMMENT = b": still working on it\n\n"
-
-
 def error_event(error: LegatoError) -> bytes:
     """Renders the last event of a failed stream: no [DONE] follows."""
     return b"data: " + error_body(error) + b"\n\n"

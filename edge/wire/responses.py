@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from edge.wire.requests import Headers, Send
+from edge.wire.requests import new_request_id
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import Headers, Send
 from services.chassis.timing.deadlines import Clock
 
+JSON = (b"content-type", b"application/json")
 MINUTE_MS = 60_000
 # Without a token limit, tokens are bounded by the request limit, each request having at most this many.
 LARGEST_REQUEST_TOKENS = 1_000_000
@@ -210,7 +212,8 @@ class Response:
 
 
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    await send({"type": "http.response.start", "status": status, "headers": [*_json_headers(body), *headers]})
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -219,14 +222,10 @@ async def send_nothing(send: Send, headers: Headers) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def json_response(status: int, headers: Headers, body: bytes) -> bytes:
-    """Renders a response outside of the application."""
-    head = b"".join(b"%b: %b\r\n" % header for header in [*_json_headers(body), *headers])
-    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, HTTPStatus(status).phrase.encode(), head, body)
-
-
-def _json_headers(body: bytes) -> Headers:
-    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+def refusal_before_request(error: LegatoError) -> Answer:
+    """Renders an error that concerns a connection, or a request that cannot be read."""
+    headers = [JSON, (b"x-request-id", new_request_id().encode())]
+    return Answer(error.wire.http_status, headers, error_body(error))
 
 
 # The official clients retry 408, 409, 429 and 5xx; for these a retry cannot help.

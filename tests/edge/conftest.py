@@ -5,7 +5,6 @@ import pytest
 
 from services.chassis.telemetry.log import Log
 from tests.edge.chat_harness import ChatHarness
-from tests.edge.hello_server import served
 from tests.edge.metering_harness import MeteringHarness
 
 
@@ -23,10 +22,3 @@ async def chat_harness(socket_folder: Path, metering_harness: MeteringHarness, l
     chat_harness = ChatHarness(socket_folder, metering_harness, log)
     yield chat_harness
     await chat_harness.close()
-
-
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
-    """The port of a hello server."""
-    async with served() as port:
-        yield port

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from edge.wire.completion_json import COMMENT
+from services.chassis.http.response_writer import COMMENT
 from services.chassis.money import parse_usd
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat

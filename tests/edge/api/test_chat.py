@@ -12,8 +12,9 @@ from edge.access.saturation import EdgeSaturation
 from edge.api.app import Edge
 from edge.api.chat import ChatEndpoint
 from edge.metrics import ChatMetrics
-from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE, Bodies, Cors
+from edge.wire.requests import Bodies, Cors
 from services.chassis.exchange import ExchangeClient
+from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import SystemClock

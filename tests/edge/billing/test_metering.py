@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from edge.billing.metering import RETRY_FOR_S
-from edge.wire.requests import Headers
 from edge.wire.responses import error_headers
 from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers
 from tests.edge.metering_harness import ANN, MeteringHarness
 
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from edge.wire.completion_json import COMMENT
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.response_writer import COMMENT
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, Script, charged, end, piece, saying
 from tests.edge.metering_harness import cost
 from tests.support.waiting import until

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from edge.http.connection import Answer, EdgeProtocol
-from tests.edge.hello import PIECE
-from tests.edge.hello_server import exchange, is_error_shape, served
+from services.chassis.http.answer import Answer
+from services.chassis.http.connection import ServerConnection
+from tests.services.chassis.http.hello import PIECE
+from tests.services.chassis.http.hello_server import exchange, is_error_shape, served
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ async def test_what_is_not_http_is_refused_in_the_error_shape(port: int, request
 async def test_headers_that_do_not_come_in_time_are_not_waited_for(
     port: int, request_bytes: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.05)
+    monkeypatch.setattr(ServerConnection, "headers_timeout_s", 0.05)
     head, body = await exchange(port, request_bytes)
     assert head.startswith(b"HTTP/1.1 408 ")
     assert is_error_shape(body)
@@ -52,7 +53,7 @@ async def test_garbage_after_a_good_request_is_refused_too(port: int) -> None:
 async def test_late_second_request_does_not_disturb_the_answer_to_the_first(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.1)
+    monkeypatch.setattr(ServerConnection, "headers_timeout_s", 0.1)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nho")
     async with asyncio.timeout(60):
@@ -65,7 +66,7 @@ async def test_late_second_request_does_not_disturb_the_answer_to_the_first(
 
 
 async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EdgeProtocol, "headers_timeout_s", 0.05)
+    monkeypatch.setattr(ServerConnection, "headers_timeout_s", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(2):
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -75,7 +76,7 @@ async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, mon
 
 
 def refuse_those_in_a_hurry(scope: dict[str, Any]) -> Answer | None:
-    return (429, [(b"retry-after", b"1")], b"no room") if scope["path"] == "/hurry" else None
+    return Answer(429, [(b"retry-after", b"1")], b"no room") if scope["path"] == "/hurry" else None
 
 
 @pytest.fixture
@@ -108,13 +109,13 @@ async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
 ) -> None:
     """Pieces that wait in a killed process are lost, and were counted as delivered."""
     transports: list[asyncio.Transport] = []
-    made = EdgeProtocol.connection_made
+    made = ServerConnection.connection_made
 
-    def keep_transport(self: EdgeProtocol, transport: asyncio.Transport) -> None:
+    def keep_transport(self: ServerConnection, transport: asyncio.Transport) -> None:
         transports.append(transport)
         made(self, transport)
 
-    monkeypatch.setattr(EdgeProtocol, "connection_made", keep_transport)
+    monkeypatch.setattr(ServerConnection, "connection_made", keep_transport)
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"GET /much HTTP/1.1\r\nHost: test\r\n\r\n")
         async with asyncio.timeout(60):
@@ -127,13 +128,13 @@ async def test_client_that_does_not_read_is_not_given_more_than_one_piece_ahead(
 async def test_head_and_first_piece_leave_in_one_write(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each write is a call into the kernel, and that costs more than all else that is done to send an answer."""
     writes: list[bytes] = []
-    made = EdgeProtocol.connection_made
+    made = ServerConnection.connection_made
 
-    def note_writes(self: EdgeProtocol, transport: asyncio.Transport) -> None:
+    def note_writes(self: ServerConnection, transport: asyncio.Transport) -> None:
         made(self, transport)
         self.transport = cast(asyncio.Transport, NotedTransport(transport, writes))
 
-    monkeypatch.setattr(EdgeProtocol, "connection_made", note_writes)
+    monkeypatch.setattr(ServerConnection, "connection_made", note_writes)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     async with asyncio.timeout(60):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from edge.http.server import HttpServer
-from edge.wire.requests import BODY, BODY_WRITER, WHEN_GONE
+from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE
+from tests.services.chassis.http.hello_server import new_server
 
 PIECE = bytes(100_000)
 
@@ -84,7 +84,7 @@ def app() -> App:
 @pytest.fixture
 async def port(app: App) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(app, 1, 60)
+    server = new_server(app)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1]
     server.should_exit = True

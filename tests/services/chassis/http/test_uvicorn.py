@@ -1,4 +1,4 @@
-"""Names what the edge relies on in uvicorn's private classes, so that an upgrade that changes them is noticed."""
+"""Names what we rely on in uvicorn's private classes, so that an upgrade that changes them is noticed."""
 
 import inspect
 

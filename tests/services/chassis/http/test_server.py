@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.http import server as server_module
-from edge.http.server import HttpServer
-from tests.edge.hello import hello
+from services.chassis.http import server as server_module
+from services.chassis.http.server import HttpServer
+from tests.services.chassis.http.hello_server import new_server
 
 REQUEST = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -53,7 +53,7 @@ async def connected(port: int) -> AsyncIterator[Client]:
 @asynccontextmanager
 async def server_to_end() -> AsyncIterator[tuple[int, HttpServer]]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, 10, 60)
+    server = new_server(drain_s=10)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1], server
     server.should_exit = True

@@ -1,4 +1,4 @@
-"""One HTTP connection of the edge: late or malformed requests are answered in the error shape too."""
+"""One HTTP connection, with limits on what its client may cost. Late or malformed requests are answered too."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,19 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from edge.http.client_limits import SLICE_BYTES, BodyPacer, ConnectionLimit, HalfClosed, IdleTimer, StalledReader
-from edge.http.request import Cycle, HeadProtocol
-from edge.http.unread_input import PausableFlowControl, PipelinedData, UnreadBody
-from edge.wire.requests import BODY_TIMEOUT_S, LARGEST_BODY_BYTES, Headers, HttpScope, new_request_id
-from edge.wire.responses import error_body, json_response
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import HttpScope
+from services.chassis.http.body_pacer import SLICE_BYTES, BodyPacer
+from services.chassis.http.connection_limit import ConnectionLimit
+from services.chassis.http.flow_control import PausableFlowControl
+from services.chassis.http.half_closed import HalfClosed
+from services.chassis.http.idle_timer import IdleTimer
+from services.chassis.http.pipelined_data import PipelinedData
+from services.chassis.http.request_head import HeadProtocol
+from services.chassis.http.response_writer import ResponseWriter
+from services.chassis.http.stalled_reader import StalledReader
+from services.chassis.http.unread_body import MOST_PASSED_OVER_BYTES, UNREAD_TIMEOUT_S, UnreadBody
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
@@ -26,8 +33,7 @@ REFUSAL_PIECES = 50
 # On shutdown, how long a connection stays open whose client has not received `Connection: close`.
 LAST_REQUEST_WITHIN_S = 0.2
 
-# The status, headers and body of an answer.
-Answer = tuple[int, Headers, bytes]
+RenderRefusal = Callable[[LegatoError], Answer]
 RefuseAtOnce = Callable[[HttpScope], Answer | None]
 
 
@@ -35,12 +41,14 @@ def refuse_none(scope: HttpScope) -> Answer | None:
     return None
 
 
-class EdgeProtocol(HeadProtocol):
+class ServerConnection(HeadProtocol):
     headers_timeout_s = HEADERS_TIMEOUT_S
-    unread_timeout_s = BODY_TIMEOUT_S
+    unread_timeout_s = UNREAD_TIMEOUT_S
     stalled_reader_s: float
     flow: PausableFlowControl
     refuse_at_once: RefuseAtOnce = staticmethod(refuse_none)
+    # Renders the answer to a request that does not reach the application.
+    render_refusal: RenderRefusal
     # Shared by all connections of a server.
     is_leaving = False
     is_ending = False
@@ -55,7 +63,7 @@ class EdgeProtocol(HeadProtocol):
         # this process by more than one piece.
         transport.set_write_buffer_limits(0)
         # The request that is being answered; `cycle` is the one being read.
-        self._started: Cycle | None = None
+        self._started: ResponseWriter | None = None
         self._pipelined = PipelinedData()
         # Malformed data arrived after a valid request.
         self._has_invalid_data = False
@@ -159,8 +167,8 @@ class EdgeProtocol(HeadProtocol):
     def _stop_reading(self) -> None:
         """Drops what is pipelined and closes after the current answer."""
         self.pipeline.clear()
-        cast(Cycle, self._started).keep_alive = False
-        if self._pipelined.size_bytes > LARGEST_BODY_BYTES:
+        cast(ResponseWriter, self._started).keep_alive = False
+        if self._pipelined.size_bytes > MOST_PASSED_OVER_BYTES:
             self.transport.close()
 
     def _read(self, data: bytes) -> None:
@@ -190,7 +198,7 @@ class EdgeProtocol(HeadProtocol):
         self._idle_timer.clear()
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        self.cycle = cycle = Cycle(self, scope, keep_alive=keep_alive)
+        self.cycle = cycle = ResponseWriter(self, scope, keep_alive=keep_alive)
         # Trailers are discarded: the headers have already been checked.
         self.headers = []
         if self._started is None or self._started.response_complete:
@@ -214,7 +222,7 @@ class EdgeProtocol(HeadProtocol):
             super()._start_asgi_task(cycle, app)
             return
         self._pieces += REFUSAL_PIECES
-        self.transport.write(json_response(*refusal))
+        self.transport.write(refusal.rendered())
         cycle.response_started = cycle.response_complete = True
         self.on_response_complete()
 
@@ -341,5 +349,5 @@ class EdgeProtocol(HeadProtocol):
         self.transport.close()
 
     def _refuse(self, error: LegatoError) -> None:
-        headers = [(b"x-request-id", new_request_id().encode()), (b"connection", b"close")]
-        self.transport.write(json_response(error.wire.http_status, headers, error_body(error)))
+        status, headers, body = self.render_refusal(error)
+        self.transport.write(Answer(status, [*headers, (b"connection", b"close")], body).rendered())

@@ -5,16 +5,39 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from edge.http.connection import RefuseAtOnce, refuse_none
-from edge.http.server import HttpServer
-from tests.edge.hello import hello
+from edge.wire.responses import refusal_before_request
+from services.chassis.http.connection import RefuseAtOnce, refuse_none
+from services.chassis.http.connection_limit import MOST_CONNECTIONS, ConnectionLimit
+from services.chassis.http.server import HttpServer
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.deadlines import SystemClock
+from tests.services.chassis.http.hello import hello
+
+
+def new_server(
+    app: Any = hello,
+    *,
+    drain_s: float = 1,
+    stalled_reader_s: float = 60,
+    refuse_at_once: RefuseAtOnce = refuse_none,
+    connections: ConnectionLimit | None = None,
+) -> HttpServer:
+    return HttpServer(
+        app,
+        connections or ConnectionLimit(MOST_CONNECTIONS, SystemClock(), Log("edge")),
+        refusal_before_request,
+        drain_s=drain_s,
+        stalled_reader_s=stalled_reader_s,
+        refuse_at_once=refuse_at_once,
+    )
 
 
 @asynccontextmanager
 async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_none) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(hello, 1, stalled_reader_s, refuse_at_once)
+    server = new_server(stalled_reader_s=stalled_reader_s, refuse_at_once=refuse_at_once)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1]
     server.should_exit = True

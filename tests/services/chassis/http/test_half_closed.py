@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from edge.http.server import HttpServer
-from edge.wire.completion_json import COMMENT
-from edge.wire.requests import WHEN_GONE
+from services.chassis.http.asgi import WHEN_GONE
+from services.chassis.http.response_writer import COMMENT
+from tests.services.chassis.http.hello_server import new_server
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
 WAIT_TIMEOUT_S = 30
@@ -45,7 +45,7 @@ EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 @asynccontextmanager
 async def served_by(app: Any) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = HttpServer(app, 1, 60)
+    server = new_server(app)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1]
     server.should_exit = True

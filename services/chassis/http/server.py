@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import uvicorn
 
-from edge.http.client_limits import MOST_CONNECTIONS, ConnectionLimit
-from edge.http.connection import KEEP_ALIVE_S, EdgeProtocol, RefuseAtOnce, refuse_none
-from services.chassis.telemetry.log import Log
-from services.chassis.timing.deadlines import SystemClock
+from services.chassis.http.connection import KEEP_ALIVE_S, RefuseAtOnce, RenderRefusal, ServerConnection, refuse_none
+from services.chassis.http.connection_limit import ConnectionLimit
 
 # Of the date header.
 DATE_EVERY_S: Final = 1.0
@@ -20,21 +18,24 @@ class HttpServer(uvicorn.Server):
     def __init__(
         self,
         app: Any,
+        connections: ConnectionLimit,
+        render_refusal: RenderRefusal,
+        *,
         drain_s: float,
         stalled_reader_s: float,
         refuse_at_once: RefuseAtOnce = refuse_none,
-        connections: ConnectionLimit | None = None,
     ) -> None:
         """Calls `refuse_at_once` before the application; it should be quick."""
-        manners = {
+        attributes = {
+            "render_refusal": staticmethod(render_refusal),
             "refuse_at_once": staticmethod(refuse_at_once),
             "stalled_reader_s": stalled_reader_s,
             "passed_over": set(),
             "owing": set(),
-            "all_connections": connections or ConnectionLimit(MOST_CONNECTIONS, SystemClock(), Log("edge")),
+            "all_connections": connections,
         }
         self._exit_asked = asyncio.Event()
-        self._protocol: type[EdgeProtocol] = type("Protocol", (EdgeProtocol,), manners)
+        self._protocol: type[ServerConnection] = type("Connection", (ServerConnection,), attributes)
         super().__init__(
             uvicorn.Config(
                 app,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from edge.http.request import LARGEST_HEADERS_BYTES, MOST_HEADERS
-from tests.edge.hello_server import exchange, is_error_shape, write_for_ever
+from services.chassis.http.request_head import LARGEST_HEADERS_BYTES, MOST_HEADERS
+from tests.services.chassis.http.hello_server import exchange, is_error_shape, write_for_ever
 
 
 async def test_endless_headers_are_refused(port: int) -> None:
