@@ -1,7 +1,8 @@
 """Delivers notices by webhook and by mail: at least once, with longer and longer pauses between attempts.
 
 A delivery is taken for the time of a lease. If its process ends before the outcome is written, another attempt follows
-when the lease is over.
+when the lease is over. Each runs on its own, and an account has few at a time: receivers that do not answer hold up
+nothing but notices to themselves.
 """
 
 import asyncio
@@ -11,12 +12,13 @@ from functools import partial
 from typing import Final
 
 from services.auth.notices.records import MINUTE_US, Channel, Delivery, DeliveryState, OwnerNotice
-from services.auth.notices.webhook_client import WebhookClient, WebhookFailure
+from services.auth.notices.webhook_client import CONNECTIONS_MOST, WebhookClient, WebhookFailure
 from services.auth.notices.words import SUBJECTS, advise
 from services.auth.store.accounts import find_account
 from services.auth.users.mail import Mail
 from services.auth.users.store import Connection
 from services.auth.users.store import notices as stored
+from services.auth.users.store.due_deliveries import Claimed, claim_due, note_outcome
 from services.auth.users.store.users import find_user
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
@@ -24,8 +26,10 @@ from services.chassis.telemetry.log import Log
 
 # Longer than any attempt.
 LEASE_US: Final = 2 * MINUTE_US
-AT_ONCE_MOST: Final = 16
-EACH_MOST: Final = 2
+# Mail is sent one message at a time.
+AT_ONCE_MOST: Final = {Channel.WEBHOOK: CONNECTIONS_MOST, Channel.MAIL: 2}
+# Of each channel. Fewer than all: no account takes every place.
+ACCOUNT_AT_ONCE_MOST: Final = 2
 # After the first attempt, the second and so on: a day in all. Then it is given up.
 PAUSES_US: Final = tuple(minutes * MINUTE_US for minutes in (0.25, 1, 5, 15, 60, 3 * 60, 6 * 60, 14 * 60))
 # Pauses are up to this part longer, so that receivers do not get everything at once when they are back.
@@ -53,18 +57,54 @@ class NoticeDelivery:
         self._now_us = now_us
         self._log = log
         self._random = rng
+        self._running: dict[asyncio.Task[None], Claimed] = {}
+        self._look_again = asyncio.Event()
+        # Why an outcome could not be written.
+        self._error: BaseException | None = None
         # For metrics: attempts by channel, and whether they succeeded.
         self.attempts = {(channel, is_done): 0 for channel in Channel for is_done in (True, False)}
 
-    async def deliver_due(self) -> int:
-        """Makes an attempt at deliveries that are due; returns how many."""
+    async def deliver_due(self) -> None:
+        """Makes an attempt at every delivery that is due, also at those that become due meanwhile and are told of by
+        `look_again`."""
+        try:
+            while True:
+                self._look_again.clear()
+                if self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
+                await self._start_due()
+                if not self._running:
+                    return
+                await self._look_again.wait()
+        except asyncio.CancelledError:
+            for task in self._running:
+                task.cancel()
+            raise
+
+    def look_again(self) -> None:
+        self._look_again.set()
+
+    async def _start_due(self) -> None:
         now_us = self._now_us()
         claim = partial(
-            stored.claim_due, now_us=now_us, lease_until_us=now_us + LEASE_US, most=AT_ONCE_MOST, most_each=EACH_MOST
+            claim_due,
+            now_us=now_us,
+            lease_until_us=now_us + LEASE_US,
+            running=list(self._running.values()),
+            most=AT_ONCE_MOST,
+            account_most=ACCOUNT_AT_ONCE_MOST,
         )
-        claimed = await self._database.write(claim)
-        await asyncio.gather(*(self._deliver(delivery, notice) for delivery, notice in claimed))
-        return len(claimed)
+        for claimed in await self._database.write(claim):
+            task = asyncio.create_task(self._deliver(*claimed))
+            self._running[task] = claimed
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._running[task]
+        if not task.cancelled():
+            self._error = task.exception() or self._error
+        self._look_again.set()
 
     async def _deliver(self, delivery: Delivery, notice: OwnerNotice) -> None:
         state, failure, next_us = DeliveryState.DELIVERED, "", 0
@@ -80,7 +120,7 @@ class NoticeDelivery:
                 next_us = self._now_us() + pause_us
         self.attempts[delivery.channel, not failure] += 1
         note = partial(
-            stored.note_outcome,
+            note_outcome,
             delivery_id=delivery.delivery_id,
             state=state,
             failure=failure,

@@ -62,17 +62,32 @@ class NoticeLoop:
     async def run(self, interval_s: float) -> None:
         self._event_loop = asyncio.get_running_loop()
         self._recorder.on_new = self.wake
-        while True:
-            await self.run_once()
-            try:
-                async with asyncio.timeout(interval_s):
-                    await self._woken.wait()
-            except TimeoutError:
-                pass
-            self._woken.clear()
+        delivering: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self._gather()
+                if delivering is None or delivering.done():
+                    delivering = asyncio.create_task(self._attempt("delivery", self._delivery.deliver_due))
+                else:
+                    self._delivery.look_again()
+                await self._attempt("count", self._count)
+                try:
+                    async with asyncio.timeout(interval_s):
+                        await self._woken.wait()
+                except TimeoutError:
+                    pass
+                self._woken.clear()
+        finally:
+            if delivering is not None:
+                delivering.cancel()
 
     async def run_once(self) -> None:
-        """Does everything that is due, each part whether or not the others fail."""
+        """Does everything that is due, each part whether or not the others fail; returns when no attempt runs."""
+        await self._gather()
+        await self._attempt("delivery", self._delivery.deliver_due)
+        await self._attempt("count", self._count)
+
+    async def _gather(self) -> None:
         now_us = self._now_us()
         if self._outbox is not None:
             await self._attempt("outbox", partial(take_over, self._database, self._outbox, self._recorder))
@@ -81,11 +96,8 @@ class NoticeLoop:
         if now_us >= self._next_slow_us:
             self._next_slow_us = now_us + SLOW_EVERY_US
             await self._attempt("expiry", partial(self._database.write, partial(self._look, now_us=now_us)))
-        await self._attempt("delivery", self._deliver)
 
-    async def _deliver(self) -> None:
-        while await self._delivery.deliver_due():
-            pass
+    async def _count(self) -> None:
         self.undelivered = await self._database.read(stored.count_by_state)
 
     def _look(self, connection: Connection, *, now_us: int) -> None:

@@ -7,11 +7,12 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
-from services.auth.outbound_http import OutboundHttp, RequestFailed, Resolve, is_public, resolve
+from services.auth.outbound_http import OutboundHttp, RequestFailed, Resolve, is_link_local, is_public, resolve
 from services.chassis.errors import LegatoError, Reason
 
 TIMEOUT_S: Final = 10.0
-CONNECTIONS_MOST: Final = 8
+# A thread for each delivery that may run at once; they start as they are needed.
+CONNECTIONS_MOST: Final = 32
 URL_LENGTH_MOST: Final = 2_000
 SIGNATURE_HEADER: Final = "legato-signature"
 USER_AGENT: Final = "legato-notices/1"
@@ -41,6 +42,8 @@ def checked_url(given: str, *, allows_private: bool) -> str:
         return url
     if not allows_private and not is_public(str(address)):
         raise _refusal("A webhook's address must be reachable from the internet.")
+    if is_link_local(str(address)):
+        raise _refusal("A webhook's address must not be link-local, nor that of a metadata service.")
     return url
 
 

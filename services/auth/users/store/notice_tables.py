@@ -55,7 +55,7 @@ notice_deliveries = sa.Table(
     # While an attempt runs: when another process may take it over.
     sa.Column("next_attempt_at_us", sa.BigInteger, nullable=False),
     sa.Index("notice_deliveries_by_notice", "notice_id", "delivery_id"),
-    sa.Index("notice_deliveries_by_state", "state", "next_attempt_at_us"),
+    sa.Index("notice_deliveries_by_recipient", "state", "recipient_id", "next_attempt_at_us"),
 )
 
 # Networks that keys were used from, as digests. Without a foreign key, which would lock the key before its account.

@@ -1,6 +1,5 @@
 """Stores notices, their deliveries, and webhooks."""
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -14,9 +13,6 @@ from services.chassis.access_tokens import AccountRole
 from services.chassis.database.compiled_query import CompiledQuery
 from services.chassis.database.insert import insert_into
 
-# Looked at for each claim, so that one recipient with many due notices does not hold up the others.
-_CANDIDATES_MOST: Final = 400
-_PENDING: Final[sa.ColumnElement[str]] = sa.literal_column("'pending'")
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
 
 _ACCOUNT_ID: Final[sa.BindParameter[str]] = sa.bindparam("account_id")
@@ -54,42 +50,6 @@ def add_delivery(connection: sa.Connection, delivery: Delivery) -> None:
             failure=delivery.failure,
             next_attempt_at_us=delivery.next_attempt_at_us,
         )
-    )
-
-
-def claim_due(
-    connection: sa.Connection, now_us: int, lease_until_us: int, most: int, most_each: int
-) -> list[tuple[Delivery, OwnerNotice]]:
-    """Takes deliveries that are due, for as long as the lease; `most_each` for one recipient. Another process takes
-    others."""
-    is_due = sa.and_(notice_deliveries.c.state == _PENDING, notice_deliveries.c.next_attempt_at_us <= now_us)
-    query = sa.select(notice_deliveries).where(is_due).order_by(notice_deliveries.c.next_attempt_at_us)
-    rows = connection.execute(query.limit(_CANDIDATES_MOST).with_for_update(skip_locked=True)).all()
-    taken: list[Delivery] = []
-    counts: Counter[str] = Counter()
-    for row in rows:
-        if len(taken) < most and counts[row.recipient_id] < most_each:
-            counts[row.recipient_id] += 1
-            taken.append(to_delivery(row))
-    claimed_ids = [delivery.delivery_id for delivery in taken]
-    connection.execute(
-        notice_deliveries.update()
-        .where(notice_deliveries.c.delivery_id.in_(claimed_ids))
-        .values(next_attempt_at_us=lease_until_us, attempts=notice_deliveries.c.attempts + 1, attempted_at_us=now_us)
-    )
-    query = sa.select(notices).where(notices.c.notice_id.in_({delivery.notice_id for delivery in taken}))
-    found = {row.notice_id: to_notice(row) for row in connection.execute(query)}
-    return [(delivery, found[delivery.notice_id]) for delivery in taken]
-
-
-def note_outcome(
-    connection: sa.Connection, delivery_id: str, state: DeliveryState, failure: str, next_attempt_at_us: int
-) -> None:
-    """Records how an attempt ended."""
-    connection.execute(
-        notice_deliveries.update()
-        .where(notice_deliveries.c.delivery_id == delivery_id)
-        .values(state=state.value, failure=failure, next_attempt_at_us=next_attempt_at_us)
     )
 
 

@@ -25,6 +25,9 @@ class Receiver:
         self.headers: list[dict[str, str]] = []
         # Of the next requests; then 204.
         self.behaviours: list[Behaviour] = []
+        # Paths on which no request is ever answered, and those of requests that wait there.
+        self.silent_paths: set[str] = set()
+        self.waiting_paths: list[str] = []
         self._ending = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"receiver": self}))
         self._server.daemon_threads = True
@@ -56,6 +59,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         behaviour = self.receiver.behaviours.pop(0) if self.receiver.behaviours else 204
+        if self.path in self.receiver.silent_paths:
+            self.receiver.waiting_paths.append(self.path)
+            behaviour = "hang"
         if not self.receiver.is_signed(self.path, self.headers[SIGNATURE_HEADER], body):
             behaviour = 401
         if behaviour == 204:

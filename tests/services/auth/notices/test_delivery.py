@@ -10,12 +10,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from protos.metering.v1 import notices_pb2 as metering_pb
-from services.auth.notices.delivery import LEASE_US, PAUSES_US
+from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US, PAUSES_US
 from services.auth.notices.loop import KEPT_US, NoticeLoop
 from services.auth.notices.metering_outbox import take_over
 from services.auth.notices.records import DeliveryState
 from services.auth.service import AuthService
-from services.auth.users.store import notices as stored
+from services.auth.users.store.due_deliveries import claim_due
 from services.auth.users.store.notice_tables import notice_deliveries, notices, webhooks
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
@@ -176,28 +176,13 @@ async def test_what_a_process_had_begun_when_it_ended_is_delivered_by_another(
     await owner.call("SendTestNotice")
     now_us = auth.sessions.now_us()
     with database.transaction(writes=True) as connection:
-        claimed = stored.claim_due(connection, now_us, now_us + LEASE_US, most=10, most_each=10)
+        claimed = claim_due(connection, now_us, now_us + LEASE_US, [], AT_ONCE_MOST, ACCOUNT_AT_ONCE_MOST)
         assert len(claimed) == 2
     await auth.notice_loop.run_once()
     assert receiver.bodies == []
     clock.advance(LEASE_US / 1e6)
     await auth.notice_loop.run_once()
     assert [body["kind"] for body in receiver.bodies] == ["test"]
-
-
-async def test_a_receiver_with_many_notices_does_not_hold_up_another(
-    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
-) -> None:
-    await owner.add_webhook(receiver, "/slow")
-    many: Any = Outbox(*(low_balance(owner.account_id, clock, f"ntc_{number}") for number in range(10)))
-    await take_over(database, many, auth.notice_loop._recorder)
-    other = await owner.add_webhook(receiver, "/other")
-    last: Any = Outbox(low_balance(owner.account_id, clock, "ntc_last"))
-    await take_over(database, last, auth.notice_loop._recorder)
-    now_us = auth.sessions.now_us()
-    with database.transaction(writes=True) as connection:
-        claimed = stored.claim_due(connection, now_us, now_us + LEASE_US, most=16, most_each=2)
-    assert other.webhook_id in {delivery.recipient_id for delivery, _ in claimed}
 
 
 async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encrypted(

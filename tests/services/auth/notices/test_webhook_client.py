@@ -104,3 +104,10 @@ def test_an_address_is_kept_as_it_is() -> None:
     url = "https://example.ca:8443/hooks?team=1"
     assert checked_url(f" {url} ", allows_private=False) == url
     assert checked_url("http://10.0.0.1/", allows_private=True) == "http://10.0.0.1/"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "[fd00:ec2::254]"])
+def test_link_local_addresses_are_refused_where_private_networks_are_allowed(host: str) -> None:
+    with pytest.raises(LegatoError) as refused:
+        checked_url(f"http://{host}/latest/meta-data", allows_private=True)
+    assert refused.value.param == "url"
