@@ -16,6 +16,7 @@ from services.chassis.load.admission import NO_LIMIT, Gate, Permit
 from services.chassis.load.queueing import LEAST_SAMPLES, QueueingSignal, low_sample
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
+from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff, Probe
 from services.router.routing.queue_watch import QueueWatch
 
 # Tolerated on top of the normal time, or the normal time once more if that is longer: sizes in one bucket differ by a
@@ -49,7 +50,7 @@ class ModelSaturation:
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
-        self.backoff = Backoff(clock)
+        self.backoff = ModelBackoff(clock)
         # If the model is slow even at low load, the slowness is not ours: the normal times are learned again.
         self.gate = Gate(
             "The model",
@@ -78,15 +79,15 @@ class ModelSaturation:
     def enter(self, key_id: str, prompt_tokens: int, *, is_whole: bool = False) -> "ModelUse":
         """Admits one chat; `is_whole` means that it does not stream. Raises SATURATED."""
         self._note_overdue()
-        running = self.gate.running
-        if not self.backoff.has_room(running):
-            # There may be room as soon as the probe is answered.
-            raise self.gate.refuse(latest_s=self.backoff.left_s)
+        running, running_of_key = self.gate.running, self.gate.running_by_key.get(key_id, 0)
+        if not self.backoff.has_room(key_id, running, running_of_key):
+            # There may be room as soon as a probe is answered.
+            raise self.gate.refuse(latest_s=self.backoff.left_s(key_id))
         place = self.gate.acquire(key_id)
         if self.queue_watch is not None:
             self.queue_watch.wake()
-        probe_id = self.backoff.send(running)
-        model_use = ModelUse(self, place, probe_id, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
+        probe = self.backoff.send(key_id, running, running_of_key)
+        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
         normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[model_use] = normal_s
@@ -94,7 +95,7 @@ class ModelSaturation:
 
     def begun(self, model_use: "ModelUse", first: Piece) -> None:
         self._answering += 1
-        self.backoff.accepted(model_use.probe_id)
+        self.backoff.accepted(model_use.place.key_id)
         if self._signal is None:
             return
         if model_use in self._overdue:
@@ -110,15 +111,17 @@ class ModelSaturation:
             self._signal.note(pressure, model_use.place.entered_s, model_use.place.key_id)
 
     def gone(self, model_use: "ModelUse") -> None:
-        self.backoff.over(model_use.probe_id)
+        if model_use.probe is not None:
+            self.backoff.over(model_use.place.key_id, model_use.probe)
         self._answering -= model_use.has_begun
         self._begun_or_gone(model_use)
 
-    def turned_away(self, retry_after_s: float | None) -> LegatoError:
-        """Records that the server refused a chat as full. Returns the error for the client."""
+    def turned_away(self, retry_after_s: float | None, key_id: str, account_id: str) -> LegatoError:
+        """Records that the server refused a chat of this key as full. Returns the error for the client."""
         if retry_after_s is None:
             return self.gate.refuse()
-        self.backoff.refused(retry_after_s, self.gate.running)
+        running_of_key = self.gate.running_by_key.get(key_id, 0)
+        self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
         return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
 
     @property
@@ -172,7 +175,7 @@ class ModelUse:
         "is_calm",
         "is_whole",
         "place",
-        "probe_id",
+        "probe",
         "was_late",
     )
 
@@ -180,7 +183,7 @@ class ModelUse:
         self,
         saturation: ModelSaturation,
         place: Permit,
-        probe_id: int | None,
+        probe: Probe | None,
         prompt_tokens: int,
         *,
         is_whole: bool,
@@ -188,8 +191,8 @@ class ModelUse:
     ) -> None:
         self._saturation = saturation
         self.place = place
-        # Set if this chat probes a server during its backoff.
-        self.probe_id = probe_id
+        # Set if this chat is sent during a backoff, to find out whether it is over.
+        self.probe = probe
         self._prompt_tokens = prompt_tokens
         self.is_whole = is_whole
         # Admitted at so low a load that it cannot have queued behind our other chats.
@@ -286,69 +289,3 @@ def _answer_tokens(answer: Piece | None) -> int:
     if answer.usage is not None and answer.usage.completion_tokens:
         return answer.usage.completion_tokens
     return (len("".join(answer.contents)) + len(answer.hidden)) // CHARACTERS_PER_TOKEN
-
-
-# Tracks the retry-after of a model's server, and the chats that probe it meanwhile.
-#
-# A `retry-after` is a guess, and sometimes wrong. So while it lasts, chats that no other model takes are let through:
-# as many as were running when the server refused one more, and beyond that one at a time, as a probe. A probe that is
-# not refused ends the backoff for all chats.
-#
-# Pure except for the clock: no task, no timer, no lock. Used by a single event loop.
-
-LONGEST_BACKOFF_S: Final = 60.0
-# A server refuses immediately, so a probe that is not refused for this long was accepted, even if its answer takes much
-# longer.
-ACCEPTED_AFTER_S: Final = 1.0
-
-
-class Backoff:
-    """The backoff of one model."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until_s = -math.inf
-        # How many chats were running when one more was refused.
-        self._accepted = 0
-        self._probe_id: int | None = None
-        self._probe_sent_at_s = 0.0
-        self._last_id = 0
-
-    @property
-    def left_s(self) -> float:
-        """Remaining time of the backoff, in seconds."""
-        now_s = self._clock.elapsed_s()
-        if self._probe_id is not None and now_s - self._probe_sent_at_s >= ACCEPTED_AFTER_S:
-            self._end()
-        return max(0.0, self._until_s - now_s)
-
-    def refused(self, retry_after_s: float, running: int) -> None:
-        """Records that the server refused a chat; `running` counts the others."""
-        until_s = self._clock.elapsed_s() + min(retry_after_s, LONGEST_BACKOFF_S)
-        self._accepted = min(self._accepted, running) if self.left_s else running
-        self._until_s = max(self._until_s, until_s)
-
-    def has_room(self, running: int) -> bool:
-        return not self.left_s or running < self._accepted or self._probe_id is None
-
-    def send(self, running: int) -> int | None:
-        """Records a chat being sent, after `has_room`. Returns the probe's id if it is a probe."""
-        if not self.left_s or running < self._accepted:
-            return None
-        self._last_id += 1
-        self._probe_id, self._probe_sent_at_s = self._last_id, self._clock.elapsed_s()
-        return self._probe_id
-
-    def accepted(self, probe_id: int | None) -> None:
-        """Ends the backoff if the answer that began is the probe's."""
-        if probe_id is not None and probe_id == self._probe_id:
-            self._end()
-
-    def over(self, probe_id: int | None) -> None:
-        """Clears the probe, whatever its outcome, so that another chat may probe."""
-        if probe_id == self._probe_id:
-            self._probe_id = None
-
-    def _end(self) -> None:
-        self._until_s = -math.inf
-        self._probe_id = None

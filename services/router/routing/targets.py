@@ -126,7 +126,7 @@ class Targets:
         opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
         with budget.waiting, self._model_states.held(class_id) as model_states:
             opening.model_states = model_states
-            for model_state in _in_turn(model_states):
+            for model_state in _in_turn(model_states, opening.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
                 if opening.refusals.are_for_want_of_room and not model_state.health.may_be_asked():
@@ -149,14 +149,14 @@ class Targets:
         raise opening.refusals.to_raise()
 
 
-def _in_turn(model_states: Sequence[ModelState]) -> Iterator[ModelState]:
+def _in_turn(model_states: Sequence[ModelState], key_id: str) -> Iterator[ModelState]:
     """Yields the models in order, but those in backoff later and those with an open circuit breaker last. These are
     tried only if no other model answered: a recent refusal is no reason to refuse a chat that no other model takes."""
     left_alone, failing = [], []
     for model_state in model_states:
         if not model_state.health.may_be_asked():
             failing.append(model_state)
-        elif model_state.saturation.backoff.left_s:
+        elif model_state.saturation.backoff.left_s(key_id):
             left_alone.append(model_state)
         else:
             yield model_state
@@ -185,6 +185,7 @@ class _Opening:
         tells_traces: bool,
     ) -> None:
         self._chat = chat
+        self.key_id = chat.key_id or chat.account_id
         self._log = log
         self._tells_traces = tells_traces
         self._prompt = prompt
@@ -247,7 +248,7 @@ class _Opening:
         max_tokens = self._allowance.fit(max_tokens)
         is_whole = not chat.stream and self._allowance.covers_whole(max_tokens)
         try:
-            model_use = model_state.saturation.enter(chat.key_id or chat.account_id, prompt.tokens, is_whole=is_whole)
+            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=is_whole)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -299,7 +300,9 @@ class _Opening:
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
-            self.refusals.add_saturated(model_state.saturation.turned_away(error.retry_after_s))
+            account_id = self._chat.account_id or self.key_id
+            refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
+            self.refusals.add_saturated(refusal)
 
     def _refit(self, error: ProviderError, model_state: ModelState, max_tokens: int) -> int | None:
         """Returns a lower max_tokens that may fit, if the model refused for length."""

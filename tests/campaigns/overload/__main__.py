@@ -1,6 +1,6 @@
-"""`make overload`: the whole service on default settings, before a provider without a limit whose answers begin late:
-nobody may be refused. And before one with few places at three times the load, in each way in which it can be known to
-be full."""
+"""`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
+customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
+it can be known to be full."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
     def say(what: str) -> None:
         print(what, "...", flush=True)
 
-    for name, tally in await campaign.run_thinking(phase_s, say):
+    for name, tally in [*await campaign.run_thinking(phase_s, say), *await campaign.run_refusing(phase_s, say)]:
         outcome = f"refused {tally.refused}  failed {tally.failed}  p99 {tally.p99_s:.2f} s"
         print(f"{name:20} chats {tally.count:5}  {outcome}", flush=True)
         if tally.refused or tally.failed:

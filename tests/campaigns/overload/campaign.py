@@ -48,6 +48,11 @@ BURST: Final = 40
 BURST_S: Final = 1.5
 LONG_STREAMS: Final = 8
 
+# A customer whose prompts the provider refuses, and how many streams of others come at once after one such refusal.
+REFUSED_WORDS: Final = "too expensive"
+REFUSED_PER_S: Final = 5.0
+STREAMS: Final = 100
+
 PLACES: Final = 16
 MULTIPLE: Final = 3.0
 LEAST_GOODPUT: Final = 0.95
@@ -91,11 +96,14 @@ async def served(provider: Provider, extra: str = "") -> AsyncIterator[Clients]:
     service = Service(provider, SETTINGS, routes=ROUTES.replace("EXTRA", extra))
     await asyncio.to_thread(service.__enter__)
     try:
-        account = await asyncio.to_thread(service.new_account, "1000")
+        account, refused_account = [await asyncio.to_thread(service.new_account, "1000") for _ in range(2)]
         api_keys = [await asyncio.to_thread(service.new_key, account) for _ in range(KEYS)]
+        refused_key = await asyncio.to_thread(service.new_key, refused_account)
         connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            yield Clients(service.base_url, api_keys, session)
+            clients = Clients(service.base_url, api_keys, session)
+            clients.refused = clients.of(refused_key, REFUSED_WORDS)
+            yield clients
     finally:
         await asyncio.to_thread(service.__exit__, None, None, None)
 
@@ -121,6 +129,28 @@ async def run_thinking(phase_s: float, say: Say) -> list[tuple[str, Tally]]:
         found.append(("long streams", Tally()))
         await clients.at_once(LONG_STREAMS, found[-1][1])
     return found
+
+
+async def run_refusing(phase_s: float, say: Say) -> list[tuple[str, Tally]]:
+    """A provider without a limit that refuses one customer's prompts: the others' chats beside them, and bursts after
+    a single refusal. Returns the tallies of the others."""
+    others: list[tuple[str, Tally]] = [
+        (f"{name} a refusal", Tally()) for name in ("beside", "burst after", "streams after")
+    ]
+    say("one customer is refused")
+    async with Provider() as provider, served(provider) as clients:
+        provider.refused_words = REFUSED_WORDS.encode()
+        refused = Tally()
+        asked = await asyncio.gather(
+            clients.refused.at_rate(REFUSED_PER_S, phase_s, refused), clients.at_rate(RATE_PER_S, phase_s, others[0][1])
+        )
+        await all_of([*asked[0], *asked[1]])
+        for count, (_, tally) in zip((BURST, STREAMS), others[1:], strict=True):
+            await clients.refused.ask(refused)
+            await clients.at_once(count, tally)
+    if refused.served or refused.failed:
+        raise AssertionError(f"The customer was to be refused: {refused}")
+    return others
 
 
 async def run_overloaded(way: str, seconds: float, say: Say) -> Overloaded:

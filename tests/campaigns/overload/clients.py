@@ -10,7 +10,6 @@ from typing import Final
 import aiohttp
 
 WAIT_TIMEOUT_S: Final = 60.0
-CHAT: Final = {"model": "mezzo", "messages": [{"role": "user", "content": "How is the weather?"}], "stream": True}
 
 
 @dataclass
@@ -30,12 +29,26 @@ class Tally:
 
 
 class Clients:
-    def __init__(self, base_url: str, api_keys: list[str], session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        api_keys: list[str],
+        session: aiohttp.ClientSession,
+        question: str = "How is the weather?",
+    ) -> None:
+        self._base_url = base_url
         self._url = f"{base_url}/chat/completions"
         self._api_keys = api_keys
         self._session = session
+        self._chat = {"model": "mezzo", "messages": [{"role": "user", "content": question}], "stream": True}
         self._dice = random.Random(1)
         self._next_key = 0
+        # A customer whose prompts the provider refuses.
+        self.refused = self
+
+    def of(self, api_key: str, question: str) -> "Clients":
+        """Returns clients of another key, who ask this."""
+        return Clients(self._base_url, [api_key], self._session, question)
 
     async def ask(self, tally: Tally) -> None:
         self._next_key = (self._next_key + 1) % len(self._api_keys)
@@ -44,7 +57,7 @@ class Clients:
         try:
             async with (
                 asyncio.timeout(WAIT_TIMEOUT_S),
-                self._session.post(self._url, json=CHAT, headers=headers) as answer,
+                self._session.post(self._url, json=self._chat, headers=headers) as answer,
             ):
                 said = await answer.read()
         except (TimeoutError, aiohttp.ClientError):

@@ -26,6 +26,8 @@ class Provider:
         # Until an answer begins, and from there to its end.
         self.think_s: Callable[[], float] = lambda: 0.3
         self.speak_s = 0.5
+        # Prompts with these words are refused, for twenty seconds, whatever room there is.
+        self.refused_words = b""
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -53,7 +55,9 @@ class Provider:
             await self._runner.cleanup()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        await request.read()
+        prompt = await request.read()
+        if self.refused_words and self.refused_words in prompt:
+            return web.Response(status=429, headers={"retry-after": "20"})
         if self._refuses and self._free.locked():
             return web.Response(status=429, headers=self._headers)
         self._waiting += 1

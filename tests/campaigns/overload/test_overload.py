@@ -11,17 +11,21 @@ from services.chassis.telemetry.log import Log
 from services.router.routing import queue_watch
 from tests.campaigns.overload.campaign import PLACES, Overloaded
 from tests.campaigns.overload.clients import Tally
-from tests.services.router.harness import Router, running_router, target
-from tests.support.upstreams.openai import Reply, Upstream
+from tests.services.router.harness import QUESTION, Router, running_router, target
+from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 KEYS = 8
 USUAL = Reply()
 THINKS = Reply(first_event_delay_s=1.5)
+ASKED_TO_WAIT = Reply(status=429, headers={"retry-after": "20"})
+EXPENSIVE = b'[{"role": "user", "content": "Something expensive"}]'
 
 
-async def ask(router: Router, key_id: str, tally: Tally) -> None:
+async def ask(
+    router: Router, key_id: str, tally: Tally, *, account_id: str = "", messages_json: bytes = QUESTION
+) -> None:
     try:
-        await router.ask(key_id=key_id)
+        await router.ask(messages_json, key_id=key_id, account_id=account_id)
         tally.served += 1
     except LegatoError as error:
         tally.refused += error.reason is Reason.SATURATED
@@ -73,6 +77,75 @@ async def test_all_are_admitted_once_the_server_no_longer_says_that_it_is_full(
         # The first that comes finds out.
         assert await ask_many(router, upstream, [USUAL]) == Tally(served=1)
         assert await ask_many(router, upstream, [USUAL] * 40) == Tally(served=40)
+
+
+class Choosy(Upstream):
+    """Refuses the prompts of one customer as too many, and serves all others without a limit."""
+
+    def reply_to(self, recorded: Recorded) -> Reply:
+        return ASKED_TO_WAIT if b"expensive" in recorded.body else super().reply_to(recorded)
+
+
+async def ask_for_too_much(router: Router, key_id: str, tally: Tally, account_id: str = "choosy") -> None:
+    await ask(router, key_id, tally, account_id=account_id, messages_json=EXPENSIVE)
+
+
+async def test_one_customers_refused_prompts_do_not_have_others_refused(socket_folder: Path, log: Log) -> None:
+    async with Choosy() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        refused, others = Tally(), Tally()
+        async with asyncio.TaskGroup() as asked:
+            for number in range(200):
+                # With several keys, of which none is ever served.
+                asked.create_task(ask_for_too_much(router, f"expensive {number % 5}", refused))
+                asked.create_task(ask(router, f"key {number % KEYS}", others, account_id=f"{number % KEYS}"))
+                await asyncio.sleep(0.005)
+        assert others == Tally(served=200)
+        assert refused == Tally(refused=200)
+
+
+@pytest.mark.parametrize("key_id", ["refused", "another"])
+async def test_burst_after_a_refusal_while_idle_is_served(key_id: str, socket_folder: Path, log: Log) -> None:
+    async with Choosy(THINKS) as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        refused, burst = Tally(), Tally()
+        await ask_for_too_much(router, "refused", refused)
+        async with asyncio.TaskGroup() as asked:
+            for _ in range(40):
+                asked.create_task(ask(router, key_id, burst))
+        assert (refused, burst) == (Tally(refused=1), Tally(served=40))
+
+
+async def test_hundred_streams_after_an_unrelated_refusal_are_served(socket_folder: Path, log: Log) -> None:
+    async with Choosy() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.default_reply = Reply(first_event_delay_s=0.5, event_delay_s=0.2)
+        for _ in range(3):
+            refused, streams = Tally(), Tally()
+            await ask_for_too_much(router, "refused", refused)
+            async with asyncio.TaskGroup() as asked:
+                for number in range(100):
+                    asked.create_task(ask(router, f"key {number % KEYS}", streams))
+            assert (refused, streams) == (Tally(refused=1), Tally(served=100))
+
+
+async def test_provider_that_refuses_everybody_is_left_alone_until_it_accepts_a_chat(
+    socket_folder: Path, log: Log
+) -> None:
+    async with (
+        Upstream(ASKED_TO_WAIT) as upstream,
+        running_router(socket_folder, log, {target("main"): upstream}) as router,
+    ):
+        tally = Tally()
+        for number in range(20):
+            await ask(router, f"key {number}", tally, account_id=f"account {number}")
+        asked_before = len(upstream.requests)
+        # A burst of customers that it has not refused yet: only probes reach it.
+        async with asyncio.TaskGroup() as asked:
+            for number in range(100):
+                asked.create_task(ask(router, f"new {number}", tally, account_id=f"new {number}"))
+        assert tally == Tally(refused=120)
+        assert len(upstream.requests) - asked_before < 50
+        upstream.default_reply = USUAL
+        assert (await router.ask(key_id="first")).text
+        assert await ask_many(router, upstream, [USUAL] * 100) == Tally(served=100)
 
 
 def test_what_breaks_the_promise_is_told() -> None:

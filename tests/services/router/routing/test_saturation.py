@@ -8,6 +8,7 @@ import pytest
 from services.chassis.errors import LegatoError
 from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S
 from services.router.providers.base import Piece, ProviderUsage
+from services.router.routing.backoff import LEAST_PROBES
 from services.router.routing.saturation import (
     DOUBLED_WITHIN_S,
     LATE_SAMPLES,
@@ -252,12 +253,11 @@ def test_nothing_is_measured_where_it_is_switched_off(clock: FakeClock) -> None:
     assert not model.was_limited()
 
 
-def test_word_of_a_server_leaves_room_for_one_probe_and_no_limit_once_that_is_answered(clock: FakeClock) -> None:
+def test_word_of_a_server_leaves_room_for_probes_and_no_limit_once_one_is_answered(clock: FakeClock) -> None:
     model = Model(clock, tolerated_s=0.0)
-    model.fill(1)
-    model.empty()
-    model.saturation.turned_away(retry_after_s=30)
-    model.fill(1)
+    for _ in range(MANY):
+        model.saturation.turned_away(30, "key", "account")
+    model.fill(LEAST_PROBES)
     with pytest.raises(LegatoError) as refused:
         model.fill(1)
     assert refused.value.retry_after_s is not None
@@ -268,5 +268,5 @@ def test_word_of_a_server_leaves_room_for_one_probe_and_no_limit_once_that_is_an
 
 def test_server_that_names_no_time_is_asked_by_everybody(clock: FakeClock) -> None:
     model = Model(clock, tolerated_s=0.0)
-    assert model.saturation.turned_away(retry_after_s=None).retry_after_s is not None
+    assert model.saturation.turned_away(None, "key", "account").retry_after_s is not None
     model.fill()

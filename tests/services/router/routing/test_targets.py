@@ -12,7 +12,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.providers import base
 from services.router.providers.openai.provider import OpenAIProvider
-from services.router.routing.saturation import LONGEST_BACKOFF_S
+from services.router.routing.backoff import LEAST_PROBES, LONGEST_BACKOFF_S, MOST_PROBES
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE, RetryBudget
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
 from tests.support.upstreams.openai import Reply, Upstream
@@ -162,17 +162,31 @@ async def test_one_wrong_header_does_not_close_a_class_with_one_model(socket_fol
         assert [answer.text for answer in answers] == ["Hello, world!"] * 13
 
 
-async def test_while_a_server_wants_to_be_left_alone_one_chat_at_a_time_tries_it(socket_folder: Path, log: Log) -> None:
+async def test_while_a_server_wants_to_be_left_alone_few_chats_at_a_time_try_it(socket_folder: Path, log: Log) -> None:
+    refusals = MOST_PROBES.bit_length()
     async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
-        upstream.replies += [Reply(status=503, headers={"retry-after": "60"}), Reply(delay_s=0.5)]
-        await refusal_of(router)
-        probe = router.open()
+        upstream.default_reply = Reply(status=503, headers={"retry-after": "60"})
+        for _ in range(refusals):
+            await refusal_of(router)
+        upstream.default_reply = Reply(delay_s=0.5)
+        probes = [router.open() for _ in range(LEAST_PROBES)]
         async with asyncio.timeout(60):
-            await upstream.received(2)
+            await upstream.received(refusals + LEAST_PROBES)
         assert (await refusal_of(router)).reason is Reason.SATURATED
-        assert len(upstream.requests) == 2
-        assert (await read(probe)).text == "Hello, world!"
+        assert len(upstream.requests) == refusals + LEAST_PROBES
+        assert [(await read(probe)).text for probe in probes] == ["Hello, world!"] * LEAST_PROBES
         assert (await router.ask()).text == "Hello, world!"
+
+
+async def test_model_that_refuses_one_key_is_left_alone_by_that_key_while_another_model_serves(
+    socket_folder: Path, log: Log
+) -> None:
+    async with Upstream() as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            first.replies.append(Reply(status=429, headers={"retry-after": "40"}))
+            for key_id in ("refused", "refused", "another", "refused"):
+                assert (await router.ask(key_id=key_id, account_id=key_id)).text == "Hello, world!"
+        assert (len(first.requests), len(second.requests)) == (2, 3)
 
 
 async def test_connection_that_is_refused_while_others_are_answered_means_full_and_else_away(
