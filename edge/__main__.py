@@ -6,6 +6,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Literal
 
+from edge.api.app import MODELS_PATH
 from edge.assembly import assembled
 from edge.metrics import show_connections
 from edge.settings import EdgeSettings
@@ -46,6 +47,7 @@ async def main() -> None:
                 drain_s=settings.drain_s,
                 stalled_reader_s=settings.stalled_reader_s,
                 refuse_at_once=edge.app.refuse_at_once,
+                names_under=MODELS_PATH,
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             if await _done_before(stop, edge.complete()):

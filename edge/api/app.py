@@ -98,6 +98,10 @@ ROUTES: Final = (
 )
 
 
+# Clients encode a slash in a model's id, which is unknown here like any other.
+MODELS_PATH: Final = b"/v1/models/"
+
+
 class RouteTable:
     """Finds the route of a path. Each path has one route, and so one method."""
 

@@ -17,7 +17,8 @@ LARGEST_PENDING_BYTES = 2 * LARGEST_HEADERS_BYTES
 MOST_HEADERS = 200
 VERSIONS = frozenset({"1.0", "1.1"})
 # An encoded slash or backslash, which would be taken for a separator once the path is decoded.
-DISGUISED = (b"%2f", b"%5c")
+ENCODED_SLASH = b"%2f"
+DISGUISED = (ENCODED_SLASH, b"%5c")
 
 NOT_HTTP = "This is not a valid HTTP request."
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
@@ -29,6 +30,9 @@ class WrongHead(ValueError):
 
 class HeadProtocol(HttpToolsProtocol):
     """The parser's callbacks from the beginning of a request to the end of its headers."""
+
+    # The segment that follows this path is a name: slashes that are encoded in it stay encoded.
+    names_under = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -111,7 +115,7 @@ class HeadProtocol(HttpToolsProtocol):
                 raise self._wrong("The only supported transfer-encoding is chunked.")
         if hosts != 1 and (hosts or version != "1.0"):
             raise self._wrong("A request must have one Host header.")
-        if b"%" in self.url and any(disguised in self._raw_path.lower() for disguised in DISGUISED):
+        if b"%" in self.url and any(disguised in self._separators_path.lower() for disguised in DISGUISED):
             raise self._wrong("A path must not contain an encoded slash or backslash.")
 
     def _wrong(self, mistake: str) -> WrongHead:
@@ -124,6 +128,9 @@ class HeadProtocol(HttpToolsProtocol):
             # Most connections request one URL only.
             self._path, self._raw_path, self._query = _parts(self.url)
             self._parsed_url = self.url
+            self._separators_path = self._raw_path
+            if self.names_under and self._raw_path.startswith(self.names_under):
+                self._keep_name()
         self._check_head()
         return {
             "type": "http",
@@ -140,6 +147,13 @@ class HeadProtocol(HttpToolsProtocol):
             "headers": self.headers,
             "state": {},
         }
+
+    def _keep_name(self) -> None:
+        """Leaves a name as it is encoded, if a slash is part of it: it is one segment of the path, and not two."""
+        name = self._raw_path.removeprefix(self.names_under).lower()
+        if ENCODED_SLASH in name and b"/" not in name:
+            self._path = self._raw_path.decode("ascii")
+            self._separators_path = name.replace(ENCODED_SLASH, b"")
 
 
 def _parts(url: bytes) -> tuple[str, bytes, bytes]:

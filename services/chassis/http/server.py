@@ -24,12 +24,15 @@ class HttpServer(uvicorn.Server):
         drain_s: float,
         stalled_reader_s: float,
         refuse_at_once: RefuseAtOnce = refuse_none,
+        names_under: bytes = b"",
     ) -> None:
-        """Calls `refuse_at_once` before the application; it should be quick."""
+        """Calls `refuse_at_once` before the application; it should be quick. Encoded slashes are accepted only in the
+        segment of a path after `names_under`, and stay encoded."""
         attributes = {
             "render_refusal": staticmethod(render_refusal),
             "refuse_at_once": staticmethod(refuse_at_once),
             "stalled_reader_s": stalled_reader_s,
+            "names_under": names_under,
             "passed_over": set(),
             "owing": set(),
             "all_connections": connections,

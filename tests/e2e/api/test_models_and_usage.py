@@ -32,7 +32,9 @@ async def test_async_client_lists_models(async_client: openai.AsyncOpenAI) -> No
     assert [model.id async for model in async_client.models.list()] == CLASSES
 
 
-@pytest.mark.parametrize("model", ["piano", "gpt-4", "Forte", "forte "])
+@pytest.mark.parametrize(
+    "model", ["piano", "gpt-4", "Forte", "forte ", "openai/gpt-4", "a/../forte", "../models/forte"]
+)
 def test_unknown_model_is_not_found(client: openai.OpenAI, model: str) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         client.models.retrieve(model)

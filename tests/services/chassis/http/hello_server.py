@@ -23,6 +23,7 @@ def new_server(
     stalled_reader_s: float = 60,
     refuse_at_once: RefuseAtOnce = refuse_none,
     connections: ConnectionLimit | None = None,
+    names_under: bytes = b"",
 ) -> HttpServer:
     return HttpServer(
         app,
@@ -31,13 +32,16 @@ def new_server(
         drain_s=drain_s,
         stalled_reader_s=stalled_reader_s,
         refuse_at_once=refuse_at_once,
+        names_under=names_under,
     )
 
 
 @asynccontextmanager
-async def served(stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_none) -> AsyncIterator[int]:
+async def served(
+    stalled_reader_s: float = 60, refuse_at_once: RefuseAtOnce = refuse_none, names_under: bytes = b""
+) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = new_server(stalled_reader_s=stalled_reader_s, refuse_at_once=refuse_at_once)
+    server = new_server(stalled_reader_s=stalled_reader_s, refuse_at_once=refuse_at_once, names_under=names_under)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     yield listener.getsockname()[1]
     server.should_exit = True

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from services.chassis.http.request_head import LARGEST_HEADERS_BYTES, MOST_HEADERS
-from tests.services.chassis.http.hello_server import exchange, is_error_shape, write_for_ever
+from tests.services.chassis.http.hello_server import exchange, is_error_shape, served, write_for_ever
 
 
 async def test_endless_headers_are_refused(port: int) -> None:
@@ -58,6 +58,25 @@ async def test_request_that_others_may_read_otherwise_is_refused(port: int, what
     head, body = await exchange(port, AMBIGUOUS[what])
     assert head.startswith(b"HTTP/1.1 400 ")
     assert is_error_shape(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/names/a%2Fb", 200),
+        ("/names/..%2f..%2Fsecret", 200),
+        ("/names/a%5Cb", 400),
+        ("/names/a%2Fb%5Cc", 400),
+        ("/names/a%2Fb/c", 400),
+        ("/names%2Fa", 400),
+        ("/other/a%2Fb", 400),
+    ],
+)
+async def test_name_may_have_an_encoded_slash_where_names_are(path: str, status: int) -> None:
+    async with served(names_under=b"/names/") as port:
+        request = f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        head, _ = await exchange(port, request.encode())
+        assert head.startswith(f"HTTP/1.1 {status} ".encode())
 
 
 @pytest.mark.parametrize(
