@@ -86,6 +86,7 @@ def _say_error(message: str) -> None:
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="legato", message="legato %(version)s")
 @shared_options
 def legato() -> None:
     """A chat-completion service that speaks OpenAI's wire format.

@@ -18,7 +18,7 @@ from services.chassis.settings import SettingsError, read_variable
 SCHEMAS = ("auth", "metering", "router")
 ROWS_AT_ONCE = 1000
 # Holds the schema version, which must be the same in both databases.
-VERSION_TABLE = "alembic_version"
+VERSION_TABLE = "schema_version"
 # Migrations insert rows into these tables; the rows are replaced.
 FILLED_TABLES = ("epoch", "audit_head", "retention")
 
@@ -53,7 +53,7 @@ def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
 
 
 def _version(connection: Connection, tables: "dict[str, Table]", prefix: str = "") -> object:
-    return connection.execute(select(tables[prefix + VERSION_TABLE])).all()
+    return connection.execute(select(tables[prefix + VERSION_TABLE].c.version_num)).all()
 
 
 def _copy(reading: Connection, source: Table, writing: Connection, destination: Table) -> int:

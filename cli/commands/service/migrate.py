@@ -28,26 +28,37 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
         keep_in_canada(self.stores)
 
 
+COLUMNS = ["service", "revision", "newest", "migrated_by"]
+
+
 @click.command()
+@click.option("--show", is_flag=True, help="Only show the version of each schema.")
 @takes_invocation
-def migrate(invocation: Invocation) -> None:
+def migrate(invocation: Invocation, show: bool) -> None:
     """Migrate every service's database, once, before services of a new version start."""
     from services.chassis.database.database import open_database
+    from services.chassis.database.schema_version import revisions_of
 
     try:
         settings = read_settings(MigrateSettings)
         require_complete(invocation.data, settings.database_url, peppers_given=True)
-        migrated = []
+        found: list[dict[str, str | None]] = []
         for folder in sorted(SERVICES.glob("*/migrations")):
             service = folder.parent.name
             database = open_database(service, settings.database_url, invocation.data)
             try:
-                database.migrate(folder)
+                if not show:
+                    database.migrate(folder)
+                version = database.read_version()
             finally:
                 database.close()
-            migrated.append(service)
+            known = (None, None) if version is None else (version.revision, version.release)
+            found.append(dict(zip(COLUMNS, (service, known[0], revisions_of(folder)[-1], known[1]), strict=True)))
     except SettingsError as error:
         raise SettingsWrong(str(error)) from None
     except LegatoError as error:
         raise click.ClickException(" ".join(getattr(error, "__notes__", [])) or error.message) from None
-    invocation.show({"migrated": migrated})
+    if show:
+        invocation.show_list(found, COLUMNS)
+    else:
+        invocation.show({"migrated": [each["service"] for each in found]})

@@ -2,8 +2,9 @@
 
 Migrations run in one transaction, in which PostgreSQL builds an index under a lock that every write waits for: minutes,
 for a large table. So a script may name indexes as `BUILT_CONCURRENTLY`: they are built before the transaction, and the
-script itself creates those that are still missing, which is all of them for a new database. What else would read a
-large table under such a lock, a script may do in `prepare_concurrently`, which must find out what is left to do.
+script itself creates those that are still missing: all of them for a new database, and those on columns that an
+earlier pending script adds, which are still empty. What else would read a large table under such a lock, a script may
+do in `prepare_concurrently`, which must find out what is left to do.
 """
 
 import time
@@ -29,7 +30,7 @@ def build_concurrently(
     indexes: Iterable[Indexes],
     preparations: Iterable[Callable[[sa.Connection], None]] = (),
 ) -> None:
-    """Builds the indexes whose tables exist, and runs preparations, each statement in a transaction of its own.
+    """Builds the indexes whose columns exist, and runs preparations, each statement in a transaction of its own.
     Replicas that start at the same time take turns."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         # Not a waiting lock: PostgreSQL would wait for the transaction that waits for it, and deadlock.
@@ -37,10 +38,11 @@ def build_concurrently(
         while not connection.scalar(lock):
             time.sleep(PAUSE_S)
         try:
-            tables = set(sa.inspect(connection).get_table_names(schema=schema))
+            existing = sa.inspect(connection).get_multi_columns(schema=schema)
             for some in indexes:
                 for name, (table, columns) in some.items():
-                    if table in tables:
+                    known = {column["name"] for column in existing.get((schema, table), ())}
+                    if known.issuperset(columns.split(", ")):
                         _build(connection, schema, name, f"{table} ({columns})")
             for prepare in preparations:
                 prepare(connection)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from services.chassis.database import schema_version
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.engine import READERS, make_engine
 from services.chassis.database.worker import Worker
@@ -27,6 +28,7 @@ ResultT = TypeVar("ResultT")
 
 # PostgreSQL's SQLSTATE codes; the last two are timeouts, of an idle transaction and of a long one.
 READ_ONLY = "25006"
+NOT_PERMITTED = "42501"
 LOCKED = "55P03"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
 # SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
@@ -56,20 +58,37 @@ class DatabaseDamaged(DatabaseUnavailable):
         )
 
 
+class SchemaTooNew(DatabaseUnavailable):
+    """A newer release has migrated the schema, and this one would leave wrong rows in it."""
+
+    def __init__(self, schema: str, release: str = "") -> None:
+        super().__init__()
+        by = f" by Legato {release}" if release else ""
+        self.add_note(
+            f"the schema {schema} was migrated{by} and is too new for this process: start the newer release, or "
+            "restore a backup (docs/upgrade.md)"
+        )
+
+
 @contextmanager
-def _outage_reasons() -> Iterator[None]:
-    """Re-raises outages and missing permissions with the driver's reason, for the operator."""
+def _outage_reasons(schema: str) -> Iterator[None]:
+    """Re-raises outages, missing permissions and failures of scripts with the driver's reason, for the operator."""
     try:
         yield
-    except DatabaseDamaged:
+    except (DatabaseDamaged, SchemaTooNew):
         raise
     except (DatabaseUnavailable, sa.exc.ProgrammingError) as error:
         told = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
         # The driver's message has no password in it; lines after the first are advice.
-        reason = str(getattr(told, "orig", told)).partition("\n")[0]
-        raise DatabaseUnavailable(
-            f"the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA): {reason}"
-        ) from None
+        original = getattr(told, "orig", told)
+        reason = str(original).partition("\n")[0]
+        is_outage = isinstance(error, DatabaseUnavailable) or getattr(original, "sqlstate", None) == NOT_PERMITTED
+        what = (
+            "the database cannot be reached or written (LEGATO_DATABASE_URL, LEGATO_DATA)"
+            if is_outage
+            else f"the schema {schema} cannot be migrated, and was left as it was"
+        )
+        raise DatabaseUnavailable(f"{what}: {reason}") from None
 
 
 class _TranslatedOutages:
@@ -119,6 +138,8 @@ class Database:
         self._look_lock = threading.Lock()
         # The same for short reads in the caller's own thread.
         self._reading: sa.Connection | None = None
+        # The last of the process's own scripts, once it was compared with the schema's.
+        self._own_revision = ""
 
     def write(
         self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
@@ -251,20 +272,31 @@ class Database:
             # A writer takes its lock before it reads, so that what it read stays true.
             begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
         elif writes:
-            # Writers look rows up by key, but a plan cached while a table was empty would scan the full one.
-            begin = "SELECT set_config('enable_seqscan', 'off', true)"
+            # Writers look rows up by key, but a plan cached while a table was empty would scan the full one. Triggers
+            # tell by `legato.writer` processes that look at the schema's version from those that never do.
+            begin = "SELECT set_config('enable_seqscan', 'off', true), set_config('legato.writer', 'on', true)"
             if lock_timeout_s is not None:
                 # In milliseconds; 0 would disable it.
                 begin += f", set_config('lock_timeout', '{max(1, round(lock_timeout_s * 1000))}', true)"
+            if self._own_revision:
+                begin += f", ({schema_version.OLDEST_QUERY})"
         else:
             begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
         driver: Any = connection.connection
+        cursor = driver.cursor()
         if self.is_sqlite:
-            driver.cursor().execute(begin)
-            return
-        with driver.driver_connection.pipeline():
-            # In one round trip with the driver's BEGIN.
-            driver.cursor().execute(begin)
+            cursor.execute(begin)
+        else:
+            with driver.driver_connection.pipeline():
+                # In one round trip with the driver's BEGIN.
+                cursor.execute(begin)
+        if writes and self._own_revision:
+            if self.is_sqlite:
+                cursor.execute(schema_version.OLDEST_QUERY)
+            # A newer release may have migrated the schema since this process has started.
+            if cursor.fetchone()[-1] > self._own_revision:
+                driver.rollback()
+                raise SchemaTooNew(self.schema)
 
     @contextmanager
     def transaction(self, *, writes: bool) -> Iterator[sa.Connection]:
@@ -279,11 +311,13 @@ class Database:
                 raise
 
     def prepare(self, folder: Path, *, migrates: bool) -> None:
-        """Prepares the schema at startup; it `migrates` unless `legato migrate` is used for that."""
+        """Prepares the schema at startup; it `migrates` unless `legato migrate` is used for that. From then on writes
+        are refused once a newer release has made the schema too new for this one."""
         if migrates:
             self.migrate(folder)
         else:
             self.require_migrated(folder)
+        self._own_revision = schema_version.revisions_of(folder)[-1]
 
     def migrate(self, folder: Path) -> None:
         """Migrates the schema with the Alembic scripts in `folder`; replicas that start at the same time take turns."""
@@ -296,15 +330,15 @@ class Database:
 
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        scripts = [script.module for script in ScriptDirectory.from_config(config).walk_revisions()]
         if not self.is_sqlite:
-            with _outage_reasons(), self._write_outages:
-                modules = [script.module for script in ScriptDirectory.from_config(config).walk_revisions()]
-                indexes = [getattr(module, "BUILT_CONCURRENTLY", {}) for module in modules]
+            with _outage_reasons(self.schema), self._write_outages:
+                indexes = [getattr(script, "BUILT_CONCURRENTLY", {}) for script in scripts]
                 preparing = [
-                    module.prepare_concurrently for module in modules if hasattr(module, "prepare_concurrently")
+                    script.prepare_concurrently for script in scripts if hasattr(script, "prepare_concurrently")
                 ]
                 build_concurrently(self.engine, self.schema, indexes, preparing)
-        with _outage_reasons(), self._write_outages, self.engine.connect() as connection:
+        with _outage_reasons(self.schema), self._write_outages, self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
@@ -312,9 +346,12 @@ class Database:
                 if not sa.inspect(connection).has_schema(self.schema):
                     # An existing schema does not require the permission to create one.
                     connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
-            if _is_behind(connection, folder):
+            if self._is_behind_on(connection, folder):
+                schema_version.prepare_table(connection)
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
+                refusing = [script.revision for script in scripts if getattr(script, "REFUSES_OLDER", False)]
+                schema_version.record(connection, max(refusing, default=""))
             connection.commit()
 
     def require_migrated(self, folder: Path) -> None:
@@ -322,9 +359,21 @@ class Database:
         if self._is_behind(folder):
             raise DatabaseUnavailable(f"the schema {self.schema} is not up to date: run legato migrate")
 
+    def read_version(self) -> schema_version.SchemaVersion | None:
+        with _outage_reasons(self.schema), self._read_outages, self.engine.connect() as connection:
+            return schema_version.read_version(connection)
+
     def _is_behind(self, folder: Path) -> bool:
-        with _outage_reasons(), self._read_outages, self.engine.connect() as connection:
-            return _is_behind(connection, folder)
+        with _outage_reasons(self.schema), self._read_outages, self.engine.connect() as connection:
+            return self._is_behind_on(connection, folder)
+
+    def _is_behind_on(self, connection: sa.Connection, folder: Path) -> bool:
+        """Returns whether there are scripts that have not been run; raises if the schema is too new."""
+        version, own = schema_version.read_version(connection), schema_version.revisions_of(folder)
+        if version is not None and version.oldest > own[-1]:
+            raise SchemaTooNew(self.schema, version.release)
+        # An unknown revision is of a later release, which stays compatible while both run.
+        return version is None or version.revision in own[:-1]
 
     def close(self) -> None:
         """Closes connections when running transactions end."""
@@ -349,20 +398,6 @@ def _give_up(connection: sa.Connection) -> None:
         # SQLite keeps its lock while an unfinished cursor exists.
         connection.connection.rollback()
     connection.invalidate()
-
-
-def _is_behind(connection: sa.Connection, folder: Path) -> bool:
-    """Returns whether there are scripts that have not been run."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return True
-    revision = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    # An unknown revision is of a later version, which stays compatible while both run.
-    return revision in (None, *_revisions(folder)[:-1])
-
-
-def _revisions(folder: Path) -> list[str]:
-    """Returns all revisions in order, read from file names: Alembic would have to run the scripts to know."""
-    return sorted(script.name.lstrip("v").partition("_")[0] for script in folder.glob("versions/*[0-9]_*.py"))
 
 
 def open_database(service: str, url: str, data: Path) -> Database:

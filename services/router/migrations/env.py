@@ -2,5 +2,7 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"])
+from services.chassis.database.schema_version import TABLE
+
+context.configure(connection=context.config.attributes["connection"], version_table=TABLE)
 context.run_migrations()

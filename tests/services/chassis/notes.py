@@ -7,7 +7,7 @@ import sqlalchemy as sa
 ENVIRONMENT = """
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"])
+context.configure(connection=context.config.attributes["connection"], version_table="schema_version")
 context.run_migrations()
 """
 

@@ -8,6 +8,7 @@ from alembic import command
 from alembic.config import Config
 
 from services.chassis.database.database import Database, open_database
+from services.chassis.database.schema_version import prepare_table
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
@@ -34,6 +35,7 @@ def before_lean_checks(tmp_path: Path) -> Iterator[Database]:
     config.set_main_option("script_location", str(MIGRATIONS))
     with database.transaction(writes=True) as connection:
         config.attributes["connection"] = connection
+        prepare_table(connection)
         command.upgrade(config, "0003")
         for statement in ("INSERT INTO accounts VALUES ('acct_a', 10, 5)", HOLD, GRANT):
             connection.exec_driver_sql(statement)
@@ -83,6 +85,7 @@ async def test_ledger_of_postgresql_becomes_the_first_partition_and_goes_on(post
     with database.transaction(writes=True) as connection:
         connection.exec_driver_sql("CREATE SCHEMA metering")
         config.attributes["connection"] = connection
+        prepare_table(connection)
         command.upgrade(config, "0007")
         connection.exec_driver_sql("INSERT INTO accounts VALUES ('acct_a', 10, 0)")
         connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
@@ -113,6 +116,7 @@ def test_ledger_of_postgresql_is_attached_without_being_read_while_writes_wait(p
     with database.transaction(writes=True) as connection:
         connection.exec_driver_sql("CREATE SCHEMA metering")
         config.attributes["connection"] = connection
+        prepare_table(connection)
         command.upgrade(config, "0007")
         connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
         # What an earlier attempt left: the month that it was made in is over.

@@ -36,14 +36,14 @@ class Postgres:
         if self._user_id is not None:
             os.chown(self._folder, self._user_id, self._user_id)
         self._output = self._folder / "output"
-        binaries = self._find_binaries()
-        self._make_cluster(binaries / "initdb")
+        self.binaries = self._find_binaries()
+        self._make_cluster(self.binaries / "initdb")
         settings = {"listen_addresses": "", "unix_socket_directories": str(self._folder), "max_connections": "200"}
         if not self._durable:
             settings |= {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
         settings |= self._settings
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-        self._process = self._start([binaries / "postgres", "-D", self._folder / "data", *options])
+        self._process = self._start([self.binaries / "postgres", "-D", self._folder / "data", *options])
         self._wait_until_ready()
 
     def stop(self) -> None:

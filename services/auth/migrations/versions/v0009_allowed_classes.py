@@ -5,6 +5,8 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
+# Processes that do not know it would serve every class.
+REFUSES_OLDER = True
 
 
 def upgrade() -> None:

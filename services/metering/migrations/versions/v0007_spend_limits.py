@@ -8,6 +8,8 @@ from alembic import op
 
 revision = "0007"
 down_revision = "0006"
+# Processes that do not know it would not count what is spent.
+REFUSES_OLDER = True
 
 COUNTERS = ("day_us", "month_us", "day_spent_nanos", "month_spent_nanos", "total_spent_nanos", "held_nanos")
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from cli.main import legato
 
 
-def run(data: Path, **environ: str) -> tuple[int, str]:
-    result = CliRunner().invoke(legato, ["migrate", "--json", "--data", str(data)], env=environ)
+def run(data: Path, *options: str, **environ: str) -> tuple[int, str]:
+    result = CliRunner().invoke(legato, ["migrate", *options, "--json", "--data", str(data)], env=environ)
     return result.exit_code, result.stdout or result.stderr
 
 
@@ -23,6 +23,17 @@ def test_databases_of_all_services_are_made_and_a_second_time_changes_nothing(tm
     with sqlite3.connect(tmp_path / "auth.db") as connection:
         assert connection.execute("SELECT count(*) FROM accounts").fetchone() == (0,)
     connection.close()
+
+
+def test_versions_of_the_schemas_and_of_the_program_are_shown(tmp_path: Path) -> None:
+    assert {each["revision"] for each in json.loads(run(tmp_path, "--show")[1])} == {None}
+    run(tmp_path)
+    shown = {each["service"]: each for each in json.loads(run(tmp_path, "--show")[1])}
+    assert sorted(shown) == ["auth", "metering", "router"]
+    said = CliRunner().invoke(legato, ["--version"]).stdout
+    for each in shown.values():
+        assert each["revision"] == each["newest"]
+        assert said == f"legato {each['migrated_by']}\n"
 
 
 def test_databases_are_made_in_the_folder_that_the_settings_file_names(

@@ -67,6 +67,15 @@ def test_a_migration_that_fails_leaves_nothing_behind(database_url: str, migrati
     database.close()
 
 
+def test_a_script_that_the_database_refuses_is_told_as_such(postgres_url: str, migrations: Path) -> None:
+    (migrations / "versions" / "0001_notes.py").write_text(MIGRATION + '    op.execute("SELECT colour FROM notes")\n')
+    database = Database(postgres_url, "example")
+    told = 'the schema example cannot be migrated, and was left as it was: column "colour" does not exist'
+    with pytest.raises(DatabaseUnavailable, match=f"^{told}$"):
+        database.migrate(migrations)
+    database.close()
+
+
 def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
     database_url: str, migrations: Path
 ) -> None:
@@ -141,7 +150,8 @@ async def test_a_later_version_may_come_while_one_waits_for_its_turn(postgres_ur
         waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         await until(lambda: later.execute(waiting).fetchone() is not None)
         later.execute("CREATE SCHEMA example")
-        later.execute("CREATE TABLE example.alembic_version AS SELECT '0002' AS version_num")
+        version = "SELECT '0002' AS version_num, '' AS oldest_num, '' AS release"
+        later.execute(f"CREATE TABLE example.schema_version AS {version}".encode())
     await migrating
 
     database.require_migrated(migrations)

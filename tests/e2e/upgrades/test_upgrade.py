@@ -1,0 +1,68 @@
+"""Data of the last release, with rows of every kind and a chat that was cut off, under the service of today."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from tests.e2e.upgrades.release_data import (
+    GROUNDING,
+    SECRETS,
+    load_postgresql,
+    load_sqlite,
+    read_facts,
+    write_journal,
+)
+from tests.support.service import Service, UpstreamThread
+
+CHATS = 3
+
+
+@pytest.fixture
+def upgraded(request: pytest.FixtureRequest, database_kind: str) -> Iterator[Service]:
+    """The service of today on the data of 0.1.0."""
+    environ = SECRETS | GROUNDING
+    if database_kind == "postgresql":
+        environ["LEGATO_DATABASE_URL"] = request.getfixturevalue("postgres_url")
+        load_postgresql(environ["LEGATO_DATABASE_URL"])
+    with UpstreamThread() as upstream:
+        service = Service(upstream, environ)
+        if database_kind == "sqlite":
+            load_sqlite(service.data)
+        write_journal(service.data, database_kind)
+        with service:
+            yield service
+
+
+def ask(service: Service, key: str) -> None:
+    client = openai.OpenAI(base_url=service.base_url, api_key=key, max_retries=0)
+    client.chat.completions.create(model="mezzo", messages=[{"role": "user", "content": "Say something."}])
+
+
+def test_data_of_the_last_release_is_migrated_and_used(upgraded: Service, database_kind: str) -> None:
+    facts = read_facts(database_kind)
+    account_id = facts["account_id"]
+
+    # The chat that was cut off is charged from the journal of the old edge.
+    assert upgraded.settled_balance_nanos(account_id) > 0
+    holds = upgraded.holds(account_id)
+    assert [hold.charged_nanos > 0 for hold in holds] == [True] * (CHATS + 1)
+    assert sum(entry.requests for entry in upgraded.entries(account_id)) == CHATS + 1
+
+    ask(upgraded, facts["key"])
+    for key, error in (
+        (facts["revoked_key"], openai.AuthenticationError),
+        (facts["suspended_key"], openai.PermissionDeniedError),
+    ):
+        with pytest.raises(error):
+            ask(upgraded, key)
+
+    assert upgraded.legato("accounts", "show", account_id)["requests_per_minute"] == 600
+    [note] = upgraded.legato("memory", "list", account_id)
+    assert note["text"] == "Ada counts in French."
+    [document] = upgraded.legato("attachments", "list", account_id)
+    assert document["name"] == "plan.txt"
+    upgraded.legato("limits", "set", account_id, "--key", facts["key_id"], "--total", "1.00")
+    ask(upgraded, facts["key"])
+    upgraded.settled_balance_nanos(account_id)
+    assert upgraded.audit() == []
