@@ -16,6 +16,8 @@ from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX, load
 from services.metering.settings import MeteringSettings
 from services.payments.settings import PaymentsSettings
+from services.router.grounding.files.reading import MEMORY_BYTES
+from services.router.grounding.files.turns import AT_ONCE
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
@@ -179,6 +181,11 @@ def test_memory_is_limited_as_in_kubernetes() -> None:
     assert {name: given[name] for name in limits.keys() & given.keys()} == {
         name: limits[name] for name in limits.keys() & given.keys()
     }
+
+
+def test_readers_of_documents_have_memory_beside_the_router() -> None:
+    megabytes = int(SERVICES["router"]["mem_limit"].removesuffix("m"))
+    assert megabytes * 1024**2 == 1024**3 + AT_ONCE * MEMORY_BYTES
 
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name not in ONE_SHOT])

@@ -25,7 +25,13 @@ KINDS: Final = {
 }
 STAGES: Final = {pb.ATTACHMENT_STAGE_READING: "reading", pb.ATTACHMENT_STAGE_INDEXING: "indexing"}
 # What a user can do something about is said beside the form; anything else is a page of its own.
-SAID_AT_THE_FORM: Final = (Reason.REQUEST_INVALID, Reason.BODY_TOO_LARGE)
+SAID_AT_THE_FORM: Final = (
+    Reason.REQUEST_INVALID,
+    Reason.BODY_TOO_LARGE,
+    Reason.BODY_TIMEOUT,
+    Reason.TOO_MANY_AT_ONCE,
+    Reason.SATURATED,
+)
 # The largest documents have some hundred thousand words to remove from the index.
 REMOVAL_TIMEOUT_S: Final = 120.0
 # Lines of JSON, which a proxy should pass on as they come.
@@ -116,12 +122,28 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
         # The router says what it has after each piece: the next one is sent then. A write that fails, since the call
         # has ended meanwhile, would not tell why the router ended it.
         yield await _read(call)
-        async for piece in given.pieces():
-            await call.write(pb.AddAttachmentRequest(piece=piece))
-            yield await _read(call)
+        ended = asyncio.ensure_future(call.code())
+        try:
+            pieces = given.pieces()
+            while piece := await _next_piece(pieces, ended):
+                await call.write(pb.AddAttachmentRequest(piece=piece))
+                yield await _read(call)
+        finally:
+            ended.cancel()
         await call.done_writing()
         while (response := await call.read()) is not grpc.aio.EOF:
             yield response  # type: ignore[misc]
+
+
+async def _next_piece(pieces: AsyncIterator[bytes], ended: "asyncio.Future[grpc.StatusCode]") -> bytes:
+    """Waits for the next piece of a file; nothing is left to wait for if the router has ended the call, as it does if
+    the file arrives too slowly. Returns no bytes in both cases."""
+    arriving = asyncio.ensure_future(anext(pieces, b""))
+    try:
+        await asyncio.wait((arriving, ended), return_when=asyncio.FIRST_COMPLETED)
+        return arriving.result() if arriving.done() else b""
+    finally:
+        arriving.cancel()
 
 
 async def _read(call: Call) -> pb.AddAttachmentResponse:

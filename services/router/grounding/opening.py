@@ -1,5 +1,6 @@
 """Opens what the settings enable; modules of disabled features are not imported."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ from services.router.grounding.servicer import GroundingAdminServicer, Preview
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 
 if TYPE_CHECKING:
-    from services.router.grounding.files.extraction import Extraction
+    from services.router.grounding.attachments import Attachments
     from services.router.grounding.grounding import Grounding, Library
+    from services.router.grounding.intake import Intake
     from services.router.grounding.search import Search
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
@@ -25,27 +27,27 @@ class Opened:
     # Used by chats; None if nothing is configured.
     grounding: "Grounding | None"
     library: "Library | None"
-    extraction: "Extraction | None"
+    intake: "Intake | None"
     config: pb.GroundingConfig
 
     def admin(self, preview: Preview, log: Log) -> GroundingAdminServicer:
         """Returns the RPCs for owners. `preview` composes the prompt of a chat."""
-        return GroundingAdminServicer(self.library, self.extraction, self.config, preview, log)
+        return GroundingAdminServicer(self.library, self.intake, self.config, preview, log)
 
 
 async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:
     """Opens the configured stores and search; the stack closes them."""
     if not settings.has_store and not settings.search_url:
         return Opened(None, None, None, pb.GroundingConfig())
-    from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Budgets, Grounding
 
     library = _open_library(settings, clock, log, stack) if settings.has_store else None
     budgets = Budgets(notes=settings.memory_tokens, passages=settings.attachment_tokens)
-    extraction = Extraction(settings.attachment_pages, log) if settings.attachments else None
     search = _open_search(settings, stack) if settings.search_url else None
     grounding = Grounding(library, search, settings.search_rounds, budgets, log)
-    return Opened(grounding, library, extraction, _describe(settings))
+    attachments = library.attachments if library is not None else None
+    intake = _open_intake(attachments, settings, clock, log, stack) if attachments is not None else None
+    return Opened(grounding, library, intake, _describe(settings))
 
 
 def _describe(settings: GroundingSettings) -> pb.GroundingConfig:
@@ -95,4 +97,27 @@ def _open_library(settings: GroundingSettings, clock: Clock, log: Log, stack: As
         notes=Notes(database, sealer, clock) if settings.memory else None,
         attachments=Attachments(database, sealer, clock) if settings.attachments else None,
         holdings=Holdings(database, clock),
+    )
+
+
+def _open_intake(
+    attachments: "Attachments", settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack
+) -> "Intake":
+    from services.chassis.database.portions import run_passes
+    from services.router.grounding.attachments import SWEEP_INTERVAL_S
+    from services.router.grounding.files.extraction import Extraction
+    from services.router.grounding.files.turns import Turns
+    from services.router.grounding.files.upload_limits import UploadLimits
+    from services.router.grounding.intake import Intake
+
+    sweeping = asyncio.create_task(run_passes(attachments.sweep, SWEEP_INTERVAL_S, log))
+    stack.callback(sweeping.cancel)
+    return Intake(
+        attachments,
+        Extraction(settings.attachment_pages, log),
+        Turns(clock),
+        UploadLimits(settings.upload_bytes),
+        settings.data,
+        settings.attachment_bytes,
+        log,
     )

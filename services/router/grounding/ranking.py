@@ -88,7 +88,8 @@ def find_passages(
         return []
     by_digest = sealer.find_words(account_id, words)
     counts = index.count_by_word(connection, account_id, by_digest)
-    rarity = {digest: math.log(1 + (total - count + 0.5) / (count + 0.5)) for digest, count in counts.items()}
+    # The index has words of unfinished documents, too, which are not in the total.
+    rarity = {digest: math.log(1 + (max(0, total - count) + 0.5) / (count + 0.5)) for digest, count in counts.items()}
     looked_up, read = [], 0
     for digest, count in sorted(counts.items(), key=lambda item: item[1]):
         read += count
@@ -100,11 +101,21 @@ def find_passages(
     scores: Counter[int] = Counter()
     for passage_id, digest in index.find_postings(connection, account_id, looked_up):
         scores[passage_id] += rarity[digest]  # type: ignore[assignment]
-    best = [passage_id for passage_id, _ in scores.most_common(OPENED_MOST)]
     weights = {by_digest[digest]: rarity[digest] for digest in counts}
-    opened = [_open(found, sealer, account_id) for found in index.get_passages(connection, account_id, best)]
+    opened = [_open(found, sealer, account_id) for found in _get_best(connection, account_id, scores)]
     scored = [(_score(passage, weights), passage) for passage in opened if passage is not None]
     return _within_budget(sorted(scored, key=_by_score), budget_tokens)
+
+
+def _get_best(connection: index.Connection, account_id: str, scores: "Counter[int]") -> Sequence[index.FoundPassage]:
+    best = [passage_id for passage_id, _ in scores.most_common(OPENED_MOST)]
+    found = index.get_passages(connection, account_id, best)
+    if len(found) == len(best):
+        return found
+    # Passages of a document that is being added or erased are in the way of others.
+    owned = index.find_owned(connection, account_id, scores)
+    best = [passage_id for passage_id, _ in scores.most_common() if passage_id in owned][:OPENED_MOST]
+    return index.get_passages(connection, account_id, best)
 
 
 def _open(found: index.FoundPassage, sealer: Sealer, account_id: str) -> Passage | None:

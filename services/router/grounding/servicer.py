@@ -19,15 +19,12 @@ from services.chassis.telemetry.log import Log
 if TYPE_CHECKING:
     from services.router.completion import PromptPreview
     from services.router.grounding.attachments import Attachments
-    from services.router.grounding.files.extraction import Extraction
     from services.router.grounding.grounding import Library
+    from services.router.grounding.intake import Intake
     from services.router.grounding.notes import Notes
     from services.router.grounding.records import Attachment, Note
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-# Receives a stage, its progress, and its total.
-Tell = Callable[["pb.AttachmentStage.ValueType", int, int], None]
 
 # Composes the prompt of a chat that is not sent.
 Preview = Callable[[ChatOpen], Awaitable["PromptPreview"]]
@@ -41,14 +38,14 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     def __init__(
         self,
         library: "Library | None",
-        extraction: "Extraction | None",
+        intake: "Intake | None",
         config: pb.GroundingConfig,
         preview: Preview,
         log: Log,
     ) -> None:
         """`library` is None if nothing is configured: calls then fail and name the missing setting."""
         self._library = library
-        self._extraction = extraction
+        self._intake = intake
         self._config = config
         self._preview = preview
         self._log = log
@@ -79,10 +76,10 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def AddAttachment(
         self, request_iterator: AsyncIterator[pb.AddAttachmentRequest], context: Context
     ) -> AsyncIterator[pb.AddAttachmentResponse]:
-        told: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
-        adding = asyncio.create_task(self._add(request_iterator, told))
+        progress = _Progress()
+        adding = asyncio.create_task(self._add(request_iterator, progress))
         try:
-            while (response := await told.get()) is not None:
+            async for response in progress.responses():
                 yield response
             await adding
         finally:
@@ -125,52 +122,15 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     ) -> pb.GetGroundingConfigResponse:
         return pb.GetGroundingConfigResponse(config=self._config)
 
-    async def _add(
-        self,
-        requests: AsyncIterator[pb.AddAttachmentRequest],
-        told: "asyncio.Queue[pb.AddAttachmentResponse | None]",
-    ) -> None:
-        def tell(stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
-            told.put_nowait(
-                pb.AddAttachmentResponse(progress=pb.AttachmentProgress(stage=stage, done=done, total=total))
-            )
-
+    async def _add(self, requests: AsyncIterator[pb.AddAttachmentRequest], progress: "_Progress") -> None:
         try:
-            attachments, extraction = self._attachments, self._extraction
-            if extraction is None:
+            if self._intake is None:
                 raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
-            first, body = await self._receive(requests, tell)
-            account_id = _account_id(first)
-            document = await extraction.read(body, lambda done, total: tell(pb.ATTACHMENT_STAGE_READING, done, total))
-            attachment = await attachments.add(
-                account_id,
-                first.name,
-                document,
-                lambda done, total: tell(pb.ATTACHMENT_STAGE_INDEXING, done, total),
-            )
+            attachment = await self._intake.add(requests, progress)
             self._changed("attachment.added", attachment.account_id)
-            told.put_nowait(pb.AddAttachmentResponse(attachment=_to_attachment(attachment)))
+            progress.put(pb.AddAttachmentResponse(attachment=_to_attachment(attachment)))
         finally:
-            told.put_nowait(None)
-
-    async def _receive(
-        self, requests: AsyncIterator[pb.AddAttachmentRequest], tell: Tell
-    ) -> tuple[pb.AddAttachmentRequest, bytes]:
-        first: pb.AddAttachmentRequest | None = None
-        body = bytearray()
-        bytes_most = self._config.attachments.bytes_most
-        async for request in requests:
-            first = first or request
-            body += request.piece
-            if max(len(body), first.size_bytes) > bytes_most:
-                megabytes = bytes_most / 1024**2
-                raise LegatoError(
-                    Reason.BODY_TOO_LARGE, f"A document may have at most {megabytes:g} MB.", param="document"
-                )
-            tell(pb.ATTACHMENT_STAGE_RECEIVING, len(body), first.size_bytes)
-        if first is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "The document is missing.", param="document")
-        return first, bytes(body)
+            progress.put(None)
 
     @property
     def _notes(self) -> "Notes":
@@ -188,6 +148,27 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
         if self._library is not None:
             self._library.holdings.look_again(account_id)
         self._log.info(event, account_id=account_id)
+
+
+class _Progress:
+    """Collects the answers about a document that is being added, in their order."""
+
+    def __init__(self) -> None:
+        self._told: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
+        # Waits for answers that were told, and not sent yet.
+        self.delivered = self._told.join
+
+    def put(self, response: pb.AddAttachmentResponse | None) -> None:
+        """Adds an answer; None after the last."""
+        self._told.put_nowait(response)
+
+    def tell(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
+        self.put(pb.AddAttachmentResponse(progress=pb.AttachmentProgress(stage=stage, done=done, total=total)))
+
+    async def responses(self) -> AsyncIterator[pb.AddAttachmentResponse]:
+        while (response := await self._told.get()) is not None:
+            yield response
+            self._told.task_done()
 
 
 def _not_configured(what: str, variable: str) -> LegatoError:

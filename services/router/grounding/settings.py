@@ -31,6 +31,8 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Limits per document.
     attachment_bytes: Positive = 10 * 1024 * 1024
     attachment_pages: Positive = 1000
+    # Disk space for documents of all accounts that are being added.
+    upload_bytes: Positive = 256 * 1024 * 1024
     # Address of SearXNG, for instance http://127.0.0.1:8888; empty disables search.
     search_url: str = ""
     search_timeout_s: Seconds = 5.0
@@ -51,6 +53,8 @@ class GroundingSettings(msgspec.Struct, frozen=True, kw_only=True):
         mistakes = [mistake for store in self.stores if (mistake := store.mistake())]
         if self.has_store and not self.grounding_key:
             mistakes.append(f"{KEY_VARIABLE} is not set: LEGATO_MEMORY and LEGATO_ATTACHMENTS need it")
+        if self.attachments and self.upload_bytes < self.attachment_bytes:
+            mistakes.append("LEGATO_UPLOAD_BYTES must be at least LEGATO_ATTACHMENT_BYTES: the space for one document")
         if self.search_url and not self.search_url.startswith(("http://", "https://")):
             mistakes.append("LEGATO_SEARCH_URL must start with http:// or https://")
         elif self.search_url and not has_host(self.search_url):

@@ -118,6 +118,8 @@ class GroundingFakes:
         if first.size_bytes > self.grounding.attachments.bytes_most:
             raise LegatoError(Reason.BODY_TOO_LARGE, "A document may have at most 64 KB.", param="document")
         yield progress(grounding_pb2.ATTACHMENT_STAGE_RECEIVING, size, first.size_bytes)
+        if f"early {first.name}" in self.upload_refusals:
+            raise self.upload_refusals[f"early {first.name}"]
         async for request in requests:
             self.received[-1].append(len(request.piece))
             size += len(request.piece)

@@ -14,10 +14,10 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.files.isolation import LANDLOCK, SECCOMP, library_folders
 from services.router.grounding.files.reading import ReaderOutput
+from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.records import Document, DocumentKind
 
 WITHIN_S: Final = 90.0
-AT_ONCE: Final = 2
 LONGEST_LINE_BYTES: Final = 1024 * 1024
 
 _HERE: Final = Path(__file__).parents[4]
@@ -34,20 +34,20 @@ class Extraction:
         # The isolation mechanisms of the last reader.
         self._holds: list[str] | None = None
         self._within_s = within_s
-        # Each reader occupies a CPU core.
-        self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, document: bytes, on_page: OnPage) -> Document:
+    async def read(self, document: SealedFile, on_page: OnPage) -> Document:
         try:
-            async with self._turns, asyncio.timeout(self._within_s), started_reader(self._pages_most) as reader:
+            async with asyncio.timeout(self._within_s), started_reader(self._pages_most) as reader:
                 handing_over = asyncio.create_task(_hand_over(reader, document))
                 try:
                     kind, pages = await self._read_pages(reader, on_page)
+                    # Fails if the reader got a part of the document only.
+                    await handing_over
                 finally:
                     handing_over.cancel()
         except TimeoutError:
             raise _refusal("The document takes too long to read.") from None
-        return Document(kind, len(document), pages)
+        return Document(kind, document.size_bytes, pages)
 
     async def _read_pages(self, reader: Process, on_page: OnPage) -> tuple[DocumentKind, list[str]]:
         lines = _lines(reader)
@@ -112,14 +112,14 @@ async def started_reader(pages_most: int) -> AsyncIterator[Process]:
         await reader.wait()
 
 
-async def _hand_over(reader: Process, document: bytes) -> None:
+async def _hand_over(reader: Process, document: SealedFile) -> None:
     if reader.stdin is None:
         return
     # A reader that rejects the document closes its stdin early.
-    with contextlib.suppress(ConnectionError):
-        reader.stdin.write(document)
-        await reader.stdin.drain()
-    reader.stdin.close()
+    with contextlib.closing(reader.stdin), contextlib.suppress(ConnectionError):
+        async for piece in document.pieces():
+            reader.stdin.write(piece)
+            await reader.stdin.drain()
 
 
 async def _lines(reader: Process) -> AsyncIterator[ReaderOutput]:

@@ -16,7 +16,8 @@ import msgspec
 from services.router.grounding.files.documents import DocumentRefused, kind_of, pages_of
 from services.router.grounding.files.isolation import isolate
 
-MEMORY_BYTES: Final = 1024**3
+# The largest documents take half of it. The container's limit has room for all readers beside the router.
+MEMORY_BYTES: Final = 256 * 1024**2
 PROCESSOR_S: Final = 60
 PIECE_CHARACTERS: Final = 32 * 1024
 # Far more than the index takes: a document that expands to more is malicious (decompression bomb).

@@ -43,6 +43,16 @@ def find_postings(connection: sa.Connection, account_id: str, words: Collection[
     return [(passage_id, bytes(word)) for passage_id, word in connection.execute(query)]
 
 
+def find_owned(connection: sa.Connection, account_id: str, passage_ids: Collection[int]) -> set[int]:
+    """Returns those of the passages that are not of an unfinished attachment."""
+    query = (
+        sa.select(passages.c.passage_id)
+        .join(attachments, attachments.c.attachment_id == passages.c.attachment_id)
+        .where(attachments.c.account_id == account_id, passages.c.passage_id.in_(passage_ids))
+    )
+    return set(connection.execute(query).scalars())
+
+
 def get_passages(connection: sa.Connection, account_id: str, passage_ids: Collection[int]) -> list[FoundPassage]:
     query = (
         sa.select(passages, attachments.c.sealed_name, attachments.c.key_version.label("name_key_version"))

@@ -69,9 +69,14 @@ ATTEMPTS = 3
 
 def delete_for_good(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> int:
     """Deletes rows and returns their number. Call `empty_write_log` after the commit."""
+    return change_for_good(connection, table.delete().where(*conditions))
+
+
+def change_for_good(connection: sa.Connection, change: sa.Delete | sa.Update) -> int:
+    """Changes rows, so that the space of what they were is overwritten, and returns their number."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete = ON")
-    return connection.execute(table.delete().where(*conditions)).rowcount
+    return connection.execute(change).rowcount
 
 
 async def empty_write_log(database: Database) -> None:

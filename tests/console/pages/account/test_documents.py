@@ -1,5 +1,6 @@
 import http.client
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,10 @@ def test_a_form_that_is_none_adds_nothing(console: ConsoleHarness, content_type:
     assert console.fakes.documents == []
 
 
-async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.client.HTTPConnection:
+    """Sends the beginning of a form with a file, and leaves the rest out."""
     connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=60)
-    connection.putrequest("POST", "/documents", skip_host=True)
+    connection.putrequest("POST", path, skip_host=True)
     for name, value in {
         "Host": f"localhost:{console.port}",
         "Sec-Fetch-Site": "same-origin",
@@ -139,6 +140,38 @@ async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> Non
         connection.putheader(name, value)
     head = b'--b\r\nContent-Disposition: form-data; name="document"; filename="a.txt"\r\n\r\nHello'
     connection.endheaders(head)
+    return connection
+
+
+def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHarness) -> None:
+    slow = LegatoError(Reason.BODY_TIMEOUT, "The document arrives too slowly.", param="document")
+    console.fakes.upload_refusals = {"early a.txt": slow}
+    session = console.fakes.sign_in()
+    for path, said in (("/documents", "<h1>Documents</h1>"), ("/documents/upload", '"message"')):
+        with closing(begin_upload(console, path, session)) as connection:
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        assert answer.status == 408
+        assert said in text
+        assert "arrives too slowly" in text
+    assert console.fakes.documents == []
+
+
+@pytest.mark.parametrize("reason", [Reason.TOO_MANY_AT_ONCE, Reason.SATURATED])
+def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: ConsoleHarness, reason: Reason) -> None:
+    console.fakes.upload_refusals = {"a.txt": LegatoError(reason, "Please retry in a minute.", param="document")}
+    session = console.fakes.sign_in()
+    page = console.send_file("/documents", session, b"Hello", "a.txt")
+    assert page.status == 429
+    assert "Please retry in a minute." in page.text
+    assert "<h1>Documents</h1>" in page.text
+    assert json.loads(console.send_file("/documents/upload", session, b"Hello", "a.txt").text) == {
+        "message": "Please retry in a minute."
+    }
+
+
+async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> None:
+    connection = begin_upload(console, "/documents", console.fakes.sign_in())
     await until(lambda: len(heads(console)) == 1)
     connection.close()
     await until(lambda: console.fakes.cancelled == 1)

@@ -117,3 +117,8 @@ async def test_first_note_counts_at_once_here_and_soon_elsewhere(
     clock.advance(BELIEVED_S)
     assert (await elsewhere.of("acct_1")).notes
     assert not (await elsewhere.of("acct_2")).notes
+
+
+def test_space_that_is_too_small_for_one_document_is_refused() -> None:
+    with pytest.raises(SettingsError, match="LEGATO_UPLOAD_BYTES must"):
+        GroundingSettings(attachments=True, grounding_key=KEY, attachment_bytes=101, upload_bytes=100).check()

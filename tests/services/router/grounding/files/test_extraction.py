@@ -4,6 +4,7 @@ import asyncio
 import io
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,10 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.grounding.files.extraction import Extraction, reader_command, started_reader
+from services.router.grounding.files.extraction import Extraction, OnPage, reader_command, started_reader
 from services.router.grounding.files.reading import MEMORY_BYTES, PROCESSOR_S
-from services.router.grounding.records import DocumentKind
+from services.router.grounding.files.sealed_file import SealedFile
+from services.router.grounding.records import Document, DocumentKind
 from tests.support.pdfs import make_pdf, make_pdf_bomb
 from tests.support.service import wait_until
 
@@ -22,9 +24,17 @@ def extraction(**limits: float) -> Extraction:
     return Extraction(10, Log("router", io.StringIO()), **limits)
 
 
+async def read(
+    document: bytes, reading: Extraction | None = None, on_page: OnPage = lambda done, total: None
+) -> Document:
+    with tempfile.TemporaryDirectory() as folder, SealedFile(Path(folder)) as received:
+        await received.append(document)
+        return await (reading or extraction()).read(received, on_page)
+
+
 async def refusal_of(document: bytes, **limits: float) -> LegatoError:
     with pytest.raises(LegatoError) as refusal:
-        await extraction(**limits).read(document, lambda done, total: None)
+        await read(document, extraction(**limits))
     assert refusal.value.reason is Reason.REQUEST_INVALID
     return refusal.value
 
@@ -32,15 +42,14 @@ async def refusal_of(document: bytes, **limits: float) -> LegatoError:
 async def test_pages_are_read_in_their_order_and_told_as_they_come() -> None:
     told: list[tuple[int, int]] = []
     document = make_pdf(["One.", "", "Three."])
-    read = await extraction().read(document, lambda done, total: told.append((done, total)))
-    assert (read.kind, read.size_bytes, read.pages) == (DocumentKind.PDF, len(document), ["One.", "", "Three."])
+    found = await read(document, on_page=lambda done, total: told.append((done, total)))
+    assert (found.kind, found.size_bytes, found.pages) == (DocumentKind.PDF, len(document), ["One.", "", "Three."])
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 async def test_long_text_arrives_whole() -> None:
     text = "Line after line, and none is lost. ü\n" * 20_000
-    read = await extraction().read(text.encode(), lambda done, total: None)
-    assert read.pages == [text]
+    assert (await read(text.encode())).pages == [text]
 
 
 async def test_document_that_unpacks_to_far_more_than_it_is_is_refused() -> None:
@@ -108,6 +117,6 @@ async def test_log_says_once_what_holds(
         lambda pages_most: [sys.executable, "-c", program, answer],
     )
     for _ in range(2):
-        await made.read(b"Read.", lambda done, total: None)
+        await read(b"Read.", made)
     [line] = written.getvalue().splitlines()
     assert (msgspec.json.decode(line)["event"], msgspec.json.decode(line)["reason"]) == (event, said)

@@ -1,0 +1,93 @@
+"""Decides whose document is read next: accounts take turns, and those that took much time lately come last."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from services.chassis.load.gcra import Buckets
+from services.chassis.timing.deadlines import Clock
+
+# Each reader occupies a CPU core.
+AT_ONCE: Final = 2
+# Time is forgotten this many times more slowly than it passes.
+FORGOTTEN_IN: Final = 10
+# An account that has taken more than this lately waits for the readers that all such accounts share.
+MUCH_S: Final = 30.0
+# An account that reads all the time is not punished for longer than this.
+REMEMBERED_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    began_s: float
+    # Whether the account had taken much time before.
+    is_heavy: bool
+
+
+class Turns:
+    """A fair queue. An account reads one document at a time, and one reader is kept for accounts that have taken
+    little time: however long the others' documents take, theirs are read."""
+
+    def __init__(self, clock: Clock, at_once: int = AT_ONCE) -> None:
+        self._clock = clock
+        self._at_once = at_once
+        # How long each account's time is remembered yet.
+        self._taken = Buckets(clock)
+        self._running: dict[str, _Turn] = {}
+        # In the order in which accounts began to wait.
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def turn(self, account_id: str) -> AsyncIterator[None]:
+        """Waits for the account's turn, which lasts as long as the context."""
+        called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(account_id, deque()).append(called)
+        self._call_next()
+        try:
+            await called
+        except asyncio.CancelledError:
+            if called.cancelled():
+                self._forget(account_id, called)
+            else:
+                self._end(account_id)
+            raise
+        try:
+            yield
+        finally:
+            self._end(account_id)
+
+    def _call_next(self) -> None:
+        while len(self._running) < self._at_once and (account_id := self._choose()) is not None:
+            called = self._waiting[account_id][0]
+            self._forget(account_id, called)
+            self._running[account_id] = _Turn(self._clock.elapsed_s(), self._is_heavy(account_id))
+            called.set_result(None)
+
+    def _choose(self) -> str | None:
+        """Returns the account that has taken the least time; of several, the one that has waited longest."""
+        are_heavy_full = sum(turn.is_heavy for turn in self._running.values()) >= max(1, self._at_once - 1)
+        ready = [
+            account_id
+            for account_id in self._waiting
+            if account_id not in self._running and not (are_heavy_full and self._is_heavy(account_id))
+        ]
+        now_ns = self._taken.now_ns()
+        return min(ready, key=lambda account_id: self._taken.ahead_ns(account_id, now_ns), default=None)
+
+    def _is_heavy(self, account_id: str) -> bool:
+        return self._taken.ahead_ns(account_id, self._taken.now_ns()) > FORGOTTEN_IN * MUCH_S * 1e9
+
+    def _forget(self, account_id: str, called: "asyncio.Future[None]") -> None:
+        self._waiting[account_id].remove(called)
+        if not self._waiting[account_id]:
+            del self._waiting[account_id]
+
+    def _end(self, account_id: str) -> None:
+        took_s = self._clock.elapsed_s() - self._running.pop(account_id).began_s
+        now_ns = self._taken.now_ns()
+        ahead_ns = self._taken.ahead_ns(account_id, now_ns) + round(FORGOTTEN_IN * took_s * 1e9)
+        self._taken.set_ahead(account_id, min(ahead_ns, round(REMEMBERED_S * 1e9)), now_ns)
+        self._call_next()
