@@ -6,6 +6,7 @@ from typing import Final
 
 from console.display.words import TRANSLATIONS, usd
 from console.web.visit import Visit
+from protos.auth.v1.users_pb2 import CreateKeyAccessTokenRequest
 from protos.metering.v1 import spend_limits_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd, parse_usd
@@ -135,8 +136,9 @@ def given_limits(visit: Visit) -> tuple[pb.SpendLimits, dict[str, str], dict[str
 async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> dict[str, str]:
     """Sets limits; returns what metering finds wrong with them."""
     request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
+    token = await _token_for(visit, key_id) if key_id else visit.token
     try:
-        await visit.services.metering.change(lambda stubs: stubs.spend_limits.SetSpendLimits, request, visit.token)
+        await visit.services.metering.change(lambda stubs: stubs.spend_limits.SetSpendLimits, request, token)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -149,4 +151,12 @@ async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
     request = pb.InheritSpendLimitsRequest(
         account_id=visit.who.account_id, key_id=key_id, replaced_key_id=replaced_key_id
     )
-    await visit.services.metering.change(lambda stubs: stubs.spend_limits.InheritSpendLimits, request, visit.token)
+    token = await _token_for(visit, key_id)
+    await visit.services.metering.change(lambda stubs: stubs.spend_limits.InheritSpendLimits, request, token)
+
+
+async def _token_for(visit: Visit, key_id: str) -> bytes:
+    """Returns an access token by which metering knows that the key is the account's."""
+    request = CreateKeyAccessTokenRequest(account_id=visit.who.account_id, key_id=key_id)
+    made = await visit.services.auth.read(lambda stubs: stubs.accounts.CreateKeyAccessToken, request, visit.token)
+    return made.access_token

@@ -153,6 +153,7 @@ class AuthService:
                 Members(database, peppers, clock, audit, mail),
                 users,
                 self.playground,
+                sessions,
                 clock,
             ),
         ]

@@ -57,6 +57,10 @@ class Access:
     # When the user last proved who they are.
     authenticated_at_us: int
     expires_at_us: int
+    # A key of the account that the user may change; empty: the token says nothing of keys.
+    key_id: str = ""
+    # The key that it replaces; empty: none.
+    replaced_key_id: str = ""
 
 
 # The access of the call that the current task serves; None where the caller needs none, such as the command line.
@@ -95,6 +99,8 @@ class AccessTokenSigner:
             account_id=access.account_id,
             role=pb.AccountRole.ValueType(access.role),
             is_operator=access.is_operator,
+            key_id=access.key_id,
+            replaced_key_id=access.replaced_key_id,
         )
         claims.authenticate_time.FromMicroseconds(access.authenticated_at_us)
         claims.expire_time.FromMicroseconds(access.expires_at_us)
@@ -156,6 +162,8 @@ class AccessTokenVerifier:
             is_operator=claims.is_operator,
             authenticated_at_us=claims.authenticate_time.ToMicroseconds(),
             expires_at_us=claims.expire_time.ToMicroseconds(),
+            key_id=claims.key_id,
+            replaced_key_id=claims.replaced_key_id,
         )
 
     def _is_signed(self, claims: bytes, signature: bytes) -> bool:

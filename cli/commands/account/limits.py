@@ -9,6 +9,7 @@ from cli.connection import ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.values import USD, UsdAmount
+from protos.auth.v1.auth_pb2 import GetKeyRequest
 from protos.metering.v1.spend_limits_pb2 import ListSpendLimitsRequest, SetSpendLimitsRequest, Spend, SpendLimits
 from services.chassis.money import format_usd
 
@@ -65,6 +66,8 @@ def set_(
     if day is None and month is None and total is None:
         raise click.UsageError("nothing to change: give --day, --month or --total.")
     get_account(invocation.services, account_id)
+    if key_id:
+        require_key(invocation.services, account_id, key_id)
     kept = find_limits(invocation.services, account_id, key_id)
     wanted = SpendLimits()
     for name, given in zip(PERIODS, (day, month, total), strict=True):
@@ -76,6 +79,13 @@ def set_(
     request = SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=wanted)
     spend = call_service(invocation.services.spend_limits.SetSpendLimits, request).spend
     invocation.show_list(describe(spend), COLUMNS)
+
+
+def require_key(services: ServiceStubs, account_id: str, key_id: str) -> None:
+    """Raises unless the key is the account's. Metering, which has no keys, takes the command line's word for it."""
+    found = call_service(services.keys.GetKey, GetKeyRequest(key_id=key_id))
+    if found.key.account_id != account_id:
+        raise click.ClickException(f"{key_id} is not a key of {account_id}.")
 
 
 def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> SpendLimits:

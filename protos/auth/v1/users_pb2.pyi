@@ -2653,6 +2653,48 @@ class RecordOperatorActionResponse(_message.Message):
 Global___RecordOperatorActionResponse: _TypeAlias = RecordOperatorActionResponse  # noqa: Y015
 
 @_typing.final
+class CreateKeyAccessTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyAccessTokenRequest: _TypeAlias = CreateKeyAccessTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreateKeyAccessTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
+    access_token: _builtins.bytes
+    """A serialized legato.type.v1.AccessToken."""
+    def __init__(
+        self,
+        *,
+        access_token: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyAccessTokenResponse: _TypeAlias = CreateKeyAccessTokenResponse  # noqa: Y015
+
+@_typing.final
 class CreatePlaygroundTokenRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

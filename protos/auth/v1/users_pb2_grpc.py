@@ -973,6 +973,11 @@ class AccountServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.FromString,
                 _registered_method=True)
+        self.CreateKeyAccessToken = channel.unary_unary(
+                '/legato.auth.v1.AccountService/CreateKeyAccessToken',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.FromString,
+                _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/legato.auth.v1.AccountService/ListMembers',
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMembersRequest.SerializeToString,
@@ -1074,6 +1079,13 @@ class AccountServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateKeyAccessToken(self, request, context):
+        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListMembers(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -1165,6 +1177,11 @@ def add_AccountServiceServicer_to_server(servicer, server):
                     servicer.IdentifyKey,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.SerializeToString,
+            ),
+            'CreateKeyAccessToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateKeyAccessToken,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.SerializeToString,
             ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
@@ -1446,6 +1463,33 @@ class AccountService:
             '/legato.auth.v1.AccountService/IdentifyKey',
             protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateKeyAccessToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AccountService/CreateKeyAccessToken',
+            protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -290,6 +290,8 @@ class AccountServiceStub:
     """Revoked and expired keys are listed too."""
     IdentifyKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.IdentifyKeyRequest, _users_pb2.IdentifyKeyResponse]
     """NOT_FOUND unless the key is one of the account's."""
+    CreateKeyAccessToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreateKeyAccessTokenRequest, _users_pb2.CreateKeyAccessTokenResponse]
+    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
     ListMembers: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListMembersRequest, _users_pb2.ListMembersResponse]
     InviteMember: _grpc.UnaryUnaryMultiCallable[_users_pb2.InviteMemberRequest, _users_pb2.InviteMemberResponse]
     CancelInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]
@@ -320,6 +322,8 @@ class AccountServiceAsyncStub(AccountServiceStub):
     """Revoked and expired keys are listed too."""
     IdentifyKey: _aio.UnaryUnaryMultiCallable[_users_pb2.IdentifyKeyRequest, _users_pb2.IdentifyKeyResponse]  # type: ignore[assignment]
     """NOT_FOUND unless the key is one of the account's."""
+    CreateKeyAccessToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreateKeyAccessTokenRequest, _users_pb2.CreateKeyAccessTokenResponse]  # type: ignore[assignment]
+    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
     ListMembers: _aio.UnaryUnaryMultiCallable[_users_pb2.ListMembersRequest, _users_pb2.ListMembersResponse]  # type: ignore[assignment]
     InviteMember: _aio.UnaryUnaryMultiCallable[_users_pb2.InviteMemberRequest, _users_pb2.InviteMemberResponse]  # type: ignore[assignment]
     CancelInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]  # type: ignore[assignment]
@@ -401,6 +405,14 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.IdentifyKeyResponse, _abc.Awaitable[_users_pb2.IdentifyKeyResponse]]:
         """NOT_FOUND unless the key is one of the account's."""
+
+    @_abc_1.abstractmethod
+    def CreateKeyAccessToken(
+        self,
+        request: _users_pb2.CreateKeyAccessTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.CreateKeyAccessTokenResponse, _abc.Awaitable[_users_pb2.CreateKeyAccessTokenResponse]]:
+        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
 
     @_abc_1.abstractmethod
     def ListMembers(

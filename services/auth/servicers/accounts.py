@@ -24,6 +24,7 @@ from services.auth.users.account_keys import AccountKeys, ShownKey
 from services.auth.users.members import Members
 from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.records import Invitation, Member
+from services.auth.users.sessions import Sessions
 from services.auth.users.user_admin import UserAdmin, required_access
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.rpc.server import Registration
@@ -40,6 +41,7 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
         members: Members,
         users: UserAdmin,
         playground: PlaygroundTokens,
+        sessions: Sessions,
         clock: Clock,
     ) -> None:
         self._accounts = accounts
@@ -47,6 +49,7 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
         self._members = members
         self._users = users
         self._playground = playground
+        self._sessions = sessions
         self._clock = clock
 
     async def GetAccount(
@@ -127,6 +130,12 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
             replaced_by=self._to_key(found.replaced_by) if found.replaced_by else None,
         )
 
+    async def CreateKeyAccessToken(
+        self, request: pb.CreateKeyAccessTokenRequest, context: Context
+    ) -> pb.CreateKeyAccessTokenResponse:
+        access = await self._keys.attest(required_access(), request.key_id)
+        return pb.CreateKeyAccessTokenResponse(access_token=self._sessions.require_signer().sign(access))
+
     async def ListMembers(self, request: pb.ListMembersRequest, context: Context) -> pb.ListMembersResponse:
         access = required_access()
         members, invitations = await self._members.list_all(access)
@@ -190,10 +199,11 @@ def register_account(
     members: Members,
     users: UserAdmin,
     playground: PlaygroundTokens,
+    sessions: Sessions,
     clock: Clock,
 ) -> Registration:
     def register(server: grpc.aio.Server) -> str:
-        servicer = AccountServicer(accounts, keys, members, users, playground, clock)
+        servicer = AccountServicer(accounts, keys, members, users, playground, sessions, clock)
         pb_grpc.add_AccountServiceServicer_to_server(servicer, server)
         return pb.DESCRIPTOR.services_by_name["AccountService"].full_name
 

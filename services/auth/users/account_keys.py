@@ -158,9 +158,7 @@ class AccountKeys:
 
     async def identify(self, by: Access, key_id: str) -> IdentifiedKey:
         def look(connection: Connection) -> IdentifiedKey:
-            key = stored.find_key(connection, checks.id_of("key", key_id))
-            if key is None or key.account_id != by.account_id:
-                raise checks.not_found("key")
+            key = self._of_account(connection, by, key_id)
             replaced = stored.find_key(connection, key.replaces_key_id) if key.replaces_key_id else None
             successor = stored.find_successor(connection, key_id)
             shown = self._shown(connection, by, [each for each in (key, replaced, successor) if each is not None])
@@ -169,6 +167,18 @@ class AccountKeys:
             return IdentifiedKey(by_id[key_id], replaces, by_id[successor.key_id] if successor else None)
 
         return await self._database.read(look)
+
+    async def attest(self, by: Access, key_id: str) -> Access:
+        """Returns claims that also name a key of the account, for services that do not know whose a key is."""
+
+        def look(connection: Connection) -> Access:
+            key = self._of_account(connection, by, key_id)
+            # Owners decide what playgrounds may spend, though they cannot change their keys.
+            if by.role is not AccountRole.OWNER and not _may_change(by, key):
+                raise role_missing()
+            return replace(by, key_id=key.key_id, replaced_key_id=key.replaces_key_id or "")
+
+        return await self._database.read_briefly(look)
 
     async def _issue(
         self,
@@ -242,11 +252,15 @@ class AccountKeys:
         return shown
 
     def _own(self, connection: Connection, by: Access, key_id: str) -> Key:
+        key = self._of_account(connection, by, key_id)
+        if not _may_change(by, key):
+            raise role_missing()
+        return key
+
+    def _of_account(self, connection: Connection, by: Access, key_id: str) -> Key:
         key = stored.find_key(connection, checks.id_of("key", key_id))
         if key is None or key.account_id != by.account_id:
             raise checks.not_found("key")
-        if not _may_change(by, key):
-            raise role_missing()
         return key
 
     def _require_within(self, limits: KeyLimits, of_account: KeyLimits) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, AccountRole
+from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, AccountRole, current_access
 from services.chassis.errors import LegatoError, Reason
 
 # How long after a passkey or a code nobody is asked for another.
@@ -64,7 +64,7 @@ RULES: Final[dict[str, AccessRule]] = {
             # Everybody may leave; the rest of RemoveMember is decided there.
             _VIEWER: "GetAccount ListKeys ListMembers RemoveMember",
             # The token is bound to the session, so it grants nothing new.
-            _MEMBER: "RenameKey UpdateKey RevokeKey IdentifyKey CreatePlaygroundToken",
+            _MEMBER: "RenameKey UpdateKey RevokeKey IdentifyKey CreateKeyAccessToken CreatePlaygroundToken",
             _recent(_MEMBER): "CreateKey RotateKey",
             _OWNER: "UpdateAccount CancelInvitation ListAuditEvents",
             _recent(_OWNER): "InviteMember ChangeMemberRole",
@@ -181,6 +181,16 @@ def check_account(access: Access, method: str, request: Any) -> None:
         return
     if not access.account_id or request.account_id != access.account_id:
         raise role_missing()
+
+
+def require_key(key_id: str, replaced_key_id: str = "") -> None:
+    """Raises unless the current call's token names the key, and the one that it replaces if that is given. Only auth
+    knows whose a key is: what a console's request says of it is not believed. Callers without a token may name any."""
+    access = current_access.get()
+    if access is None:
+        return
+    if key_id != access.key_id or (replaced_key_id and replaced_key_id != access.replaced_key_id):
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.", param="key_id")
 
 
 def role_missing() -> LegatoError:

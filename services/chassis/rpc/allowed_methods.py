@@ -80,8 +80,9 @@ _OF_USERS: Final = {
     ),
     *_methods(
         f"{_AUTH}.AccountService",
-        "GetAccount UpdateAccount CreateKey RotateKey RenameKey UpdateKey RevokeKey ListKeys IdentifyKey ListMembers "
-        "InviteMember CancelInvitation ChangeMemberRole RemoveMember ListAuditEvents CreatePlaygroundToken",
+        "GetAccount UpdateAccount CreateKey RotateKey RenameKey UpdateKey RevokeKey ListKeys IdentifyKey "
+        "CreateKeyAccessToken ListMembers InviteMember CancelInvitation ChangeMemberRole RemoveMember ListAuditEvents "
+        "CreatePlaygroundToken",
     ),
 }
 _GROUNDING: Final = _methods(

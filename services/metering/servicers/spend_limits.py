@@ -11,6 +11,7 @@ from protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.chassis.rpc.access_rules import require_key
 from services.metering.batch import Writer
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -47,6 +48,8 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         return pb.ListSpendLimitsResponse(spends=map(_from_spend, spends))
 
     async def SetSpendLimits(self, request: pb.SetSpendLimitsRequest, context: Context) -> pb.SetSpendLimitsResponse:
+        if request.key_id:
+            require_key(request.key_id)
         operation = SetSpendLimits(
             account_id=checked_id(request.account_id, "account_id"),
             key_id=checked_id(request.key_id, "key_id") if request.key_id else WHOLE_ACCOUNT,
@@ -61,6 +64,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         account_id = checked_id(request.account_id, "account_id")
         key_id = checked_id(request.key_id, "key_id")
         replaced_key_id = checked_id(request.replaced_key_id, "replaced_key_id")
+        require_key(key_id, replaced_key_id)
         found = await self._database.read(partial(_list_now, account_id=account_id, key_ids=[replaced_key_id]))
         if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
             # A key without limits costs a chat nothing, and stays so.

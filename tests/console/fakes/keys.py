@@ -12,6 +12,7 @@ from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.console.fakes.operator_services import ago, stamp
 
+ACCESS_TOKEN = b"signed by auth"
 ACCOUNT_ID = "acct_0123456789abcdef"
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
@@ -106,6 +107,10 @@ class KeyFakes:
             previous_page_token=str(max(0, start - request.page_size)) if start else "",
             also_keys=[each for each in self.keys if each.key.key_id in request.also_key_ids],
         )
+
+    def CreateKeyAccessToken(self, request: Any) -> Any:
+        self.find(request.key_id)
+        return pb.CreateKeyAccessTokenResponse(access_token=ACCESS_TOKEN)
 
     def IdentifyKey(self, request: Any) -> Any:
         found = self.find(request.key_id)

@@ -11,8 +11,9 @@ from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, stateme
 from protos.metering.v1 import notices_pb2_grpc as metering_notices_pb2_grpc
 from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
+from tests.console.fakes.keys import ACCESS_TOKEN
 from tests.console.fakes.operator_services import OperatorFakes
-from tests.console.fakes.services import ACCESS_TOKEN, Fakes, is_for_operators
+from tests.console.fakes.services import Fakes, is_for_operators
 
 
 def servicer(kind: Any, name: str, fakes: Fakes) -> Any:

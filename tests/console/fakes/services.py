@@ -12,7 +12,7 @@ from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fakes.credentials import PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
-from tests.console.fakes.keys import ACCOUNT_ID, KeyFakes
+from tests.console.fakes.keys import ACCESS_TOKEN, ACCOUNT_ID, KeyFakes
 from tests.console.fakes.notices import NoticeFakes
 from tests.console.fakes.operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fakes.payments import PaymentFakes
@@ -22,7 +22,6 @@ from tests.console.fakes.usage import usage_of
 
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
-ACCESS_TOKEN = b"signed by auth"
 # What needs no access token, since somebody else has signed it.
 SIGNED = ("PaymentService.ReceiveEvent",)
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"

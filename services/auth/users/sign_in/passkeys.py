@@ -79,9 +79,7 @@ class Passkeys:
         self, connection: Connection, user: User, challenge_id: str, credential_json: str, name: str, now_us: int
     ) -> Passkey:
         """Adds the passkey that the browser made; raises PasskeyRefused."""
-        challenge = stored_codes.use_challenge(connection, challenge_id, now_us)
-        if challenge is None or challenge.user_id != user.user_id:
-            raise PasskeyRefused
+        challenge = _use_challenge(connection, challenge_id, user.user_id, now_us)
         try:
             made = self._server(challenge.origin).register_complete(_state(challenge), _parse(credential_json))
         except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -107,9 +105,7 @@ class Passkeys:
         """Returns the passkey that signed a challenge of a sign-in; raises PasskeyRefused."""
         from fido2.webauthn import AttestedCredentialData, AuthenticationResponse
 
-        challenge = stored_codes.use_challenge(connection, challenge_id, now_us)
-        if challenge is None or challenge.user_id is not None:
-            raise PasskeyRefused
+        challenge = _use_challenge(connection, challenge_id, None, now_us)
         try:
             answer = AuthenticationResponse.from_dict(_parse(credential_json))
             known = stored.find_by_credential(connection, answer.raw_id)
@@ -149,6 +145,18 @@ class Passkeys:
 
 def _host(origin: str) -> str:
     return urlsplit(origin).hostname or ""
+
+
+def _use_challenge(connection: Connection, challenge_id: str, user_id: str | None, now_us: int) -> Challenge:
+    """Returns a challenge of the user, or of a sign-in if that is None, for the first who asks; that of another user
+    stays as it is."""
+    found = stored_codes.find_challenge(connection, challenge_id, now_us)
+    if found is None or found.user_id != user_id:
+        raise PasskeyRefused
+    used = stored_codes.use_challenge(connection, challenge_id, now_us)
+    if used is None:
+        raise PasskeyRefused
+    return used
 
 
 def _state(challenge: Challenge) -> dict[str, str]:

@@ -24,8 +24,19 @@ LISTED = ("metering", "SpendLimitService.ListSpendLimits", pb.ListSpendLimitsRes
 SET = ("metering", "SpendLimitService.SetSpendLimits", pb.SetSpendLimitsResponse(spend=SPEND))
 
 
+KEY = ("auth", "KeyAdminService.GetKey", auth_pb2.GetKeyResponse(key=auth_pb2.Key(account_id="acct_1")))
+
+
 def played_set() -> Played:
-    return play(KNOWN, LISTED, SET)
+    return play(KNOWN, KEY, LISTED, SET)
+
+
+def test_the_key_of_another_account_is_refused() -> None:
+    far_end = played_set()
+    refused = far_end.run("limits", "set", "acct_2", "--key", "key_1", "--day", "1")
+    assert refused.exit_code == 1
+    assert "key_1 is not a key of acct_2" in refused.stderr
+    assert not any(isinstance(request, pb.SetSpendLimitsRequest) for request in far_end.requests)
 
 
 def test_limits_are_shown_with_what_was_spent_to_the_nano_dollar() -> None:

@@ -118,6 +118,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
             "RevokeKey",
             "ListKeys",
             "IdentifyKey",
+            "CreateKeyAccessToken",
             "ListMembers",
             "InviteMember",
             "CancelInvitation",

@@ -94,7 +94,7 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
     database: Database, writer: Writer, socket_folder: Path, log: Log
 ) -> None:
     signer = AccessTokenSigner("44" * 32)
-    access = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
+    access = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000, key_id=KEY)
     metadata = ((METADATA_KEY, signer.sign(access)),)
     listen, console = f"unix:{socket_folder}/metering.sock", f"unix:{socket_folder}/console.sock"
     registrations = [

@@ -1,6 +1,7 @@
 """Spend limits on real databases and by real calls."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import sqlalchemy as sa
 
 from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import NANOS_PER_DOLLAR
+from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
@@ -156,6 +159,53 @@ async def test_limits_are_set_and_listed_by_rpc(
             request.limits.day_nanos = wrong
             assert await _refused(stub, request) is Reason.REQUEST_INVALID
     await server.stop(1)
+
+
+async def test_only_a_key_that_auth_names_in_the_token_is_limited(
+    database: Database, writer: Writer, socket_folder: Path, log: Log
+) -> None:
+    await ask(writer, limit(KEY, SpendLimits(day_nanos=50)))
+    listen, console = f"unix:{socket_folder}/limits.sock", f"unix:{socket_folder}/console.sock"
+    signer = AccessTokenSigner("44" * 32)
+    check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
+    registrations = [partial(register_spend_limits, SpendLimitServicer(database, writer))]
+    server = RpcServer(listen, registrations, log, access=check, console_listen=console, console_role="console")
+    await server.start()
+    owner = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
+
+    def named(key_id: str = "", replaced_key_id: str = "") -> Any:
+        return ((METADATA_KEY, signer.sign(replace(owner, key_id=key_id, replaced_key_id=replaced_key_id))),)
+
+    def rows() -> list[str]:
+        with database.transaction(writes=False) as connection:
+            return sorted(row.key_id for row in connection.execute(sa.select(spends)))
+
+    async with open_channel(console) as channel:
+        stub: Any = SpendLimitServiceStub(channel)
+        limits = pb.SpendLimits(day_nanos=50)
+        wanted = pb.SetSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", limits=limits)
+        inherit = pb.InheritSpendLimitsRequest(account_id=ACCOUNT, key_id="key_new", replaced_key_id=KEY)
+        for method, request, metadata in (
+            (stub.SetSpendLimits, wanted, named()),
+            (stub.SetSpendLimits, wanted, named(KEY)),
+            # The token names what it was made for; the key that this one replaces is not it.
+            (stub.SetSpendLimits, wanted, named(KEY, "key_new")),
+            (stub.InheritSpendLimits, inherit, named()),
+            (stub.InheritSpendLimits, inherit, named("key_new")),
+            (stub.InheritSpendLimits, inherit, named("key_new", "key_other")),
+            (stub.InheritSpendLimits, inherit, named(KEY, "key_new")),
+        ):
+            with pytest.raises(LegatoError) as refused, errors_of("Metering"):
+                await method(request, metadata=metadata)
+            assert refused.value.reason is Reason.NOT_FOUND
+        assert rows() == [KEY]
+        await stub.InheritSpendLimits(inherit, metadata=named("key_new", KEY))
+        wanted.key_id = "key_third"
+        await stub.SetSpendLimits(wanted, metadata=named("key_third"))
+        # The account as a whole is the token's own.
+        await stub.SetSpendLimits(pb.SetSpendLimitsRequest(account_id=ACCOUNT, limits=limits), metadata=named())
+        assert {"key_new", "key_third", KEY, WHOLE_ACCOUNT} >= set(rows()) >= {"key_third", KEY, WHOLE_ACCOUNT}
+    await server.stop(0)
 
 
 async def _refused(stub: Any, request: pb.SetSpendLimitsRequest) -> Reason:
