@@ -118,7 +118,7 @@ class ConsoleApp:
             return JSONResponse({"message": error.message}, status_of(error))
         if error.reason is Reason.SESSION_ENDED:
             visit.sign_out()
-            path = visit.request.url.path if visit.request.method == "GET" else "/"
+            path = visit.address if visit.request.method == "GET" else "/"
             return RedirectResponse("/sign-in" if path == "/" else with_query("/sign-in", {"next": path}), 303)
         if error.reason is Reason.STEP_UP_REQUIRED:
             return step_up.ask(visit)
@@ -133,7 +133,7 @@ class ConsoleApp:
         if isinstance(confirmed, Response):
             return confirmed
         method, path, form = confirmed
-        page, values = find_page(method, path)
+        page, values = find_page(method, path.partition("?")[0])
         self._require_operator(visit, page)
         if method == "GET":
             return RedirectResponse(path, 303)

@@ -16,7 +16,7 @@ def ask(visit: Visit, problem: LegatoError | None = None) -> Response:
         fields = [field for field in visit.form.fields if "password" not in field[0]]
         pending = {"method": "POST", "path": visit.request.url.path, "fields": fields}
     else:
-        pending = {"method": "GET", "path": visit.request.url.path, "fields": []}
+        pending = {"method": "GET", "path": visit.address, "fields": []}
     return _page(visit, json.dumps(pending), problem)
 
 

@@ -36,6 +36,8 @@ STATUSES: Final = {
     Reason.TOO_MANY_SIGN_INS: 429,
 }
 A_YEAR_S: Final = 365 * 24 * 3600
+# A longer one would make a header that proxies refuse.
+LONGEST_ADDRESS: Final = 2000
 # Tokens are valid for a minute.
 TOKEN_RENEWED_AFTER_S: Final = 30.0
 
@@ -169,6 +171,12 @@ class Visit:
         return self.console.protection.origin_of(self.request.headers)
 
     @property
+    def address(self) -> str:
+        """The path with its query, to come back to."""
+        path, query = self.request.url.path, self.request.url.query
+        return f"{path}?{query}" if query and len(path) + len(query) < LONGEST_ADDRESS else path
+
+    @property
     def client(self) -> pb.Client:
         address = self.request.client.host if self.request.client else ""
         return pb.Client(address=address, browser=browser_of(self.request.headers.get("user-agent", ""))[:100])
@@ -224,6 +232,7 @@ class Visit:
             {
                 "who": self._who,
                 "path": self.request.url.path,
+                "address": self.address,
                 "api_url": self.console.api_url,
                 "origin": self.origin,
                 "now": self.now,

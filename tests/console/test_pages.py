@@ -1,7 +1,9 @@
 """Every page: what it shows with data, without any, and while a service does not answer."""
 
+import html
 import re
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from starlette.requests import Request
@@ -198,6 +200,19 @@ def test_a_link_signs_in_once_and_leads_to_an_own_path_alone(console: ConsoleHar
         assert console.post("/sign-in", {"code": CODE, "next": elsewhere}).headers["location"] == "/"
 
 
+def test_signing_in_leads_back_to_the_page_with_its_query(console: ConsoleHarness) -> None:
+    for path in ("/usage?by=key&period=90", "/keys?q=a%26b&show=active", "/keys?q=%2F%2Fevil.example"):
+        asked = console.get(path)
+        assert asked.headers["location"] == f"/sign-in?next={quote(path, safe='')}"
+        shown = console.get(asked.headers["location"]).text
+        [kept] = set(re.findall(r'name="next" value="([^"]+)"', shown))
+        assert html.unescape(kept) == path
+        console.fakes.used_codes.clear()
+        assert console.post("/sign-in", {"code": CODE, "next": path}).headers["location"] == path
+    # A query that makes an address too long for a header is left out.
+    assert console.get(f"/keys?q={'x' * 4000}").headers["location"] == "/sign-in?next=%2Fkeys"
+
+
 def test_too_many_sign_ins_say_how_long_to_wait(console: ConsoleHarness) -> None:
     refusal = LegatoError(Reason.TOO_MANY_SIGN_INS, "Too many attempts.", retry_after_s=41)
     console.fakes.fail = {"SignInService.SignInWithLink": refusal}
@@ -237,6 +252,18 @@ def test_what_grants_access_asks_again_who_it_is_and_then_goes_on(console: Conso
     [cookie] = done.cookies
     assert session not in cookie
     assert console.get("/keys", session).status == 303
+
+
+def test_a_page_that_asks_who_it_is_leads_on_with_its_query(console: ConsoleHarness) -> None:
+    console.fakes.offer_everything()
+    console.fakes.is_fresh = False
+    session = console.fakes.sign_in()
+    path = "/security/passkeys/new?from=menu&again=1"
+    asked = console.get(path, session)
+    assert f"/sign-in/sso?again=1&amp;next={quote(path, safe='/')}" in asked.text
+    [pending] = set(re.findall(r'name="pending" value="([^"]+)"', asked.text))
+    fields = {"pending": html.unescape(pending), "kind": "recovery", "code": "recovery-1"}
+    assert console.post("/confirm", fields, session).headers["location"] == path
 
 
 def test_a_confirmed_request_can_only_be_one_of_the_pages(console: ConsoleHarness) -> None:
