@@ -67,7 +67,7 @@ async def remove_identity(visit: Visit) -> Response:
 
 
 async def _totp_page(visit: Visit, problem: LegatoError | None = None) -> Response:
-    """Shows a new secret each time: whoever mistyped a code scans again, and no secret is in a form."""
+    """Shows the secret of this session until a code confirms it, so that nobody scans twice; no secret is in a form."""
     _require_step_up(visit)
     started = await visit.services.auth.change(
         lambda stubs: stubs.credentials.StartTotp, pb.StartTotpRequest(), visit.token
@@ -78,6 +78,7 @@ async def _totp_page(visit: Visit, problem: LegatoError | None = None) -> Respon
         400 if problem else 200,
         has_secret=True,
         problem=problem,
+        is_same=started.challenge_id == visit.form.get("challenge"),
         picture=qr_code(started.uri),
         secret=secret,
         challenge=started.challenge_id,

@@ -146,6 +146,7 @@ class Challenge:
     # None: whoever proves something with it.
     user_id: str | None
     challenge: bytes = field(repr=False)
+    # The console's, of passkeys and issuers; of what one session alone may use, that session.
     origin: str
     expires_at_us: int
     kind: ChallengeKind = ChallengeKind.PASSKEY

@@ -304,7 +304,7 @@ def _make_recovery_codes(page: Page) -> None:
 def _mistype_a_code(page: Page) -> None:
     page.get_by_label("Code", exact=True).fill("000000")
     page.get_by_role("button", name="Set up").click()
-    page.get_by_text("scan it again").wait_for()
+    page.get_by_text("the picture is the same").wait_for()
 
 
 def _link_an_identity(page: Page) -> None:

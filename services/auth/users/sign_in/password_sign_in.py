@@ -5,6 +5,7 @@ by user; passkeys are not limited by user, so that nobody locks anybody out.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from services.auth import checks
@@ -176,24 +177,25 @@ class PasswordSignIn:
         self._mail.notify(await self._database.write(remove), "Your password and authenticator app were removed.")
 
     async def start_totp(self, by: Access) -> tuple[str, bytes, str]:
-        """Returns a challenge's id, the secret of an authenticator app, and its address for a QR code."""
-        cipher, secret, now_us = self._required_cipher(), totp.mint_secret(), self._sessions.now_us()
-        challenge = Challenge(
-            challenge_id=codes.mint_id("totp"),
-            user_id=by.user_id,
-            challenge=cipher.encrypt(secret, by.user_id),
-            origin="",
-            expires_at_us=now_us + TOTP_CHALLENGE_VALID_US,
-            kind=ChallengeKind.TOTP,
-        )
+        """Returns a challenge's id, the secret of an authenticator app, and its address for a QR code. They stay the
+        same in a session until SetTotp: whoever mistypes a code has scanned the secret already."""
+        cipher, now_us, kind = self._required_cipher(), self._sessions.now_us(), ChallengeKind.TOTP
+        expires_at_us = now_us + TOTP_CHALLENGE_VALID_US
 
-        def add(connection: Connection) -> User:
-            stored_codes.remove_challenges(connection, by.user_id, ChallengeKind.TOTP)
-            stored_codes.add_challenge(connection, challenge, now_us)
-            return self._user(connection, by)
+        def add(connection: Connection) -> tuple[User, str, bytes]:
+            user = self._user(connection, by, locks=True)
+            shown = stored_codes.find_challenge_in(connection, by.user_id, by.session_id, now_us, kind)
+            secret = cipher.decrypt(shown.challenge, by.user_id) if shown else None
+            if shown is None or secret is None:
+                challenge_id, secret = codes.mint_id("totp"), totp.mint_secret()
+                sealed = cipher.encrypt(secret, by.user_id)
+                shown = Challenge(challenge_id, by.user_id, sealed, by.session_id, expires_at_us, kind)
+            stored_codes.remove_challenges(connection, by.user_id, kind)
+            stored_codes.add_challenge(connection, replace(shown, expires_at_us=expires_at_us), now_us)
+            return user, shown.challenge_id, secret
 
-        user = await self._database.write(add)
-        return challenge.challenge_id, secret, totp.uri_of(secret, user.email or user.name)
+        user, challenge_id, secret = await self._database.write(add)
+        return challenge_id, secret, totp.uri_of(secret, user.email or user.name)
 
     async def set_totp(self, by: Access, challenge_id: str, code: str) -> None:
         cipher = self._required_cipher()

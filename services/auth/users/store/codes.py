@@ -140,6 +140,20 @@ def find_challenge(
     return None if row is None else _to_challenge(row)
 
 
+def find_challenge_in(
+    connection: sa.Connection, user_id: str, origin: str, now_us: int, kind: ChallengeKind
+) -> Challenge | None:
+    """Returns the challenge that a user was given there, if there is one."""
+    query = sa.select(challenges).where(
+        challenges.c.user_id == user_id,
+        challenges.c.origin == origin,
+        challenges.c.expires_at_us > now_us,
+        challenges.c.kind == kind.value,
+    )
+    row = connection.execute(query.limit(1)).one_or_none()
+    return None if row is None else _to_challenge(row)
+
+
 def use_challenge(
     connection: sa.Connection, challenge_id: str, now_us: int, kind: ChallengeKind = ChallengeKind.PASSKEY
 ) -> Challenge | None:

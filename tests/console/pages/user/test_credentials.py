@@ -113,6 +113,9 @@ def test_an_authenticator_app_is_set_up_with_a_picture_and_a_key(console: Consol
     )
     wrong = console.post("/security/authenticator", {"challenge": "totp_1", "code": "000000"}, session)
     assert wrong.status == 400
+    assert "the picture is the same" in wrong.text
+    late = console.post("/security/authenticator", {"challenge": "totp_0", "code": "000000"}, session)
+    assert "the picture is a new one" in late.text
     done = console.post("/security/authenticator", {"challenge": "totp_1", "code": "123456"}, session)
     assert (done.status, done.headers["location"]) == (303, "/security")
 

@@ -12,6 +12,7 @@ from protos.auth.v1 import users_pb2 as pb
 from services.auth.keys import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.users.sign_in import totp
+from services.auth.users.sign_in.password_sign_in import TOTP_CHALLENGE_VALID_US
 from services.auth.users.sign_in.passwords import WAITING_MOST, PasswordHashes, checked_password
 from services.auth.watch import Ping
 from services.chassis.database.database import Database
@@ -176,6 +177,38 @@ async def test_a_removed_password_no_longer_works(console: Console, clock: FakeC
     assert not known.HasField("password_set_time")
     assert not known.HasField("totp_set_time")
     assert known.methods.password
+
+
+async def test_a_mistyped_code_and_a_reload_keep_the_secret_of_an_app(console: Console, clock: FakeClock) -> None:
+    signed_in = await console.use_link((await console.create_user(email=EMAIL)).code)
+    token = (await console.resolve(signed_in.session_token)).access_token
+    start, put = console.credentials.StartTotp, console.credentials.SetTotp
+    first = await console.call(start, cred.StartTotpRequest(), token)
+    mistyped = cred.SetTotpRequest(challenge_id=first.challenge_id, code="000000")
+    assert await console.reason(put, mistyped, token) is Reason.REQUEST_INVALID
+    clock.advance(550)
+    token = (await console.resolve(signed_in.session_token)).access_token
+    again = await console.call(start, cred.StartTotpRequest(), token)
+    assert (again.secret, again.uri, again.challenge_id) == (first.secret, first.uri, first.challenge_id)
+    # It is good for as long as a new one: whoever was shown it just now has time to type a code.
+    clock.advance(TOTP_CHALLENGE_VALID_US // 1_000_000 - 30)
+    proof = pb.StepUpRequest(session_token=signed_in.session_token, client=CLIENT)
+    proof.sign_in_link_code = await link_code(console, signed_in.user.user_id)
+    stepped_up = (await console.call(console.sign_in.StepUp, proof)).signed_in
+    token = (await console.resolve(stepped_up.session_token)).access_token
+    right = cred.SetTotpRequest(challenge_id=first.challenge_id, code=App(clock, first.secret).code())
+    await console.call(put, right, token)
+    replacing = await console.call(start, cred.StartTotpRequest(), token)
+    assert replacing.secret != first.secret
+    # Another session is never told a secret that was shown in this one.
+    other = await console.use_link(await link_code(console, signed_in.user.user_id))
+    token = (await console.resolve(other.session_token)).access_token
+    assert (await console.call(start, cred.StartTotpRequest(), token)).secret != replacing.secret
+
+
+async def link_code(console: Console, user_id: str) -> str:
+    made = await console.call(console.admin.CreateSignInLink, pb.CreateSignInLinkRequest(user_id=user_id))
+    return str(made.code)
 
 
 async def test_the_secret_of_an_app_is_stored_encrypted_for_its_user(
