@@ -30,13 +30,13 @@ def welcome(services: ServiceStubs, base_url: str, console_url: str = "") -> dic
         "account_id": account.account_id,
         "balance_usd": format_usd(balance.balance_nanos),
         "api_key": made.api_key,
-        **_link(services, console_url),
+        **_link(services, console_url, account.account_id),
     }
 
 
-def _link(services: ServiceStubs, console_url: str) -> dict[str, str]:
-    """Makes a link that signs the first operator in; the first of all owns the account."""
-    return {"console": first_link(services, console_url)["link"]} if console_url else {}
+def _link(services: ServiceStubs, console_url: str, new_account_id: str = "") -> dict[str, str]:
+    """Makes a link that signs the first operator in, who owns the new account."""
+    return {"console": first_link(services, console_url, new_account_id)["link"]} if console_url else {}
 
 
 def show_welcome(greeting: dict[str, Any], folder_option: str, *, is_bundled: bool = False) -> None:

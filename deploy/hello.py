@@ -36,7 +36,7 @@ Or in a browser, with the web console (signs you in once, within ten minutes):
 
   {link}
 
-  docker compose run --rm legato credits grant {account_id} 5.00     credit for its account
+  docker compose run --rm legato credits grant {account_id} 5.00     credit for an account
   docker compose run --rm legato console sign-in-link                another link"""
 
 
@@ -58,7 +58,7 @@ def console_text() -> str:
     try:
         first = next(every_account(services), None)
         account = first or create_account(services, FIRST_ACCOUNT, 0)[0]
-        link = first_link(services, console_origin(data))["link"]
+        link = first_link(services, console_origin(data), "" if first else account.account_id)["link"]
     except click.ClickException as error:
         return f"There is no link to the web console: {error.format_message()}"
     finally:

@@ -5,6 +5,7 @@ import pytest
 
 from cli.welcome import curl_line, show_welcome, welcome
 from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from tests.cli.played import play
 
@@ -29,6 +30,34 @@ def test_the_first_start_makes_an_account_with_credit_and_a_key_that_may_do_ever
     }
     assert far_end.requests[2].amount_nanos == 5_000_000_000
     assert (far_end.requests[3].account_id, list(far_end.requests[3].scopes)) == ("acct_1", [])
+
+
+def test_the_first_operator_owns_the_account_that_the_first_start_makes_and_no_other() -> None:
+    user, origin = pb.User(user_id="user_1"), "http://localhost:8081"
+    signing_in = (
+        ("auth", "UserAdminService.ListUsers", pb.ListUsersResponse()),
+        ("auth", "UserAdminService.CreateUser", pb.CreateUserResponse(user=user)),
+        ("auth", "UserAdminService.SetOperator", pb.SetOperatorResponse(user=user)),
+        ("auth", "UserAdminService.CreateSignInLink", pb.CreateSignInLinkResponse(code="K7Q2")),
+    )
+    first = play(
+        ("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse()),
+        ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=ACCOUNT)),
+        ("metering", "CreditAdminService.GrantCredits", metering_pb2.GrantCreditsResponse()),
+        ("auth", "KeyAdminService.CreateKey", auth_pb2.CreateKeyResponse(api_key="sk-legato-x")),
+        *signing_in,
+    )
+    assert welcome(first.services, ADDRESS, origin)["console"] == f"{origin}/sign-in#K7Q2"
+    customers = ("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse(accounts=[ACCOUNT]))
+    later = play(customers, *signing_in)
+    assert welcome(later.services, ADDRESS, origin)["console"] == f"{origin}/sign-in#K7Q2"
+    owned = [
+        request.account_id
+        for far_end in (first, later)
+        for request in far_end.requests
+        if isinstance(request, pb.CreateUserRequest)
+    ]
+    assert owned == ["acct_1", ""]
 
 
 def test_later_starts_make_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,6 +99,12 @@ def test_a_user_without_an_account_is_told_whom_to_ask(console: ConsoleHarness) 
     assert "You belong to no account yet" in console.get("/", console.fakes.sign_in()).text
 
 
+def test_an_operator_without_an_account_is_led_to_the_operators_pages(console: ConsoleHarness) -> None:
+    console.fakes.has_account, console.fakes.is_operator = False, True
+    answer = console.get("/", console.fakes.sign_in())
+    assert (answer.status, answer.headers["location"]) == (303, "/operator")
+
+
 def test_a_viewer_sees_settings_without_forms(console: ConsoleHarness) -> None:
     console.fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
     answer = console.get("/settings", console.fakes.sign_in())

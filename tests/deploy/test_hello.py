@@ -27,7 +27,6 @@ def test_the_first_time_there_is_an_account_without_credit_and_its_operator(monk
         NO_ACCOUNT,
         ("auth", "AccountAdminService.CreateAccount", auth_pb2.CreateAccountResponse(account=ACCOUNT)),
         ("auth", "UserAdminService.ListUsers", pb.ListUsersResponse()),
-        LISTED,
         ("auth", "UserAdminService.CreateUser", pb.CreateUserResponse(user=ADA)),
         ("auth", "UserAdminService.SetOperator", pb.SetOperatorResponse(user=ADA)),
         LINK,
@@ -35,6 +34,7 @@ def test_the_first_time_there_is_an_account_without_credit_and_its_operator(monk
     said = say(monkeypatch, far_end)
     assert f"https://console.example.ca/sign-in#{CODE}" in said
     assert "credits grant acct_a 5.00" in said
+    assert far_end.requests[3].account_id == "acct_a"
 
 
 def test_later_there_is_a_new_link(monkeypatch: pytest.MonkeyPatch) -> None:

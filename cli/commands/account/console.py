@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from cli.commands.account.accounts import every_account
 from cli.commands.account.users import console_origin, create_link, every_user
 from cli.connection import ServiceStubs, call_service
 from cli.options import Invocation, shared_options, takes_invocation
@@ -25,22 +24,21 @@ def console() -> None:
 def sign_in_link(invocation: Invocation) -> None:
     """Create a link that signs the first operator in, once within ten minutes.
 
-    If there is no user yet, it creates one: an operator, who owns the first account.
+    If there is no user yet, it creates one: an operator, who belongs to no account.
     """
     invocation.show(first_link(invocation.services, console_origin(invocation.data)))
 
 
-def first_link(services: ServiceStubs, origin: str) -> dict[str, Any]:
+def first_link(services: ServiceStubs, origin: str, new_account_id: str = "") -> dict[str, Any]:
+    """Makes a link for the first operator, and that operator if there is no user yet. They own an account only if it
+    was made for them just now: any other may be a customer's."""
     listed = [user for user, _ in every_user(services) if not user.HasField("disable_time")]
     operator = next((user for user in listed if user.is_operator), None)
     if operator is None and listed:
         raise click.ClickException("No user is an operator: choose one with `legato users set-operator`.")
     if operator is None:
-        account = next(every_account(services), None)
-        if account is None:
-            raise click.ClickException("There is no account yet: create one with `legato accounts create`.")
         owner = AccountRole.ACCOUNT_ROLE_OWNER
-        request = CreateUserRequest(name=FIRST_USER, account_id=account.account_id, role=owner)
+        request = CreateUserRequest(name=FIRST_USER, account_id=new_account_id, role=owner)
         operator = call_service(services.users.CreateUser, request, repeatable=False).user
         call_service(services.users.SetOperator, SetOperatorRequest(user_id=operator.user_id, is_operator=True))
     return create_link(services, operator.user_id, origin)

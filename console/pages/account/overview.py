@@ -49,6 +49,8 @@ async def create_key(visit: Visit) -> Response:
 
 async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:
     who = visit.who
+    if not who.account_id and who.user.is_operator and visit.console.serves_operators:
+        return visit.redirect("/operator")
     if not who.account_id:
         return visit.render("no_account.html")
     balance, chart, listed = await asyncio.gather(

@@ -5,7 +5,6 @@ import pytest
 
 from cli.commands.account import users
 from cli.supervision.data_folder import write_processes
-from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import AccountRole
 from tests.cli.played import play
@@ -48,25 +47,17 @@ def test_console_link_is_the_first_operators() -> None:
     assert (shown["user_id"], far_end.requests[1].user_id) == ("user_a", "user_a")
 
 
-def test_console_link_makes_the_first_user_an_operator_and_owner() -> None:
-    account = auth_pb2.Account(account_id="acct_a", name="default")
+def test_console_link_makes_the_first_user_an_operator_who_owns_no_customers_account() -> None:
     far_end = play(
         NOBODY,
-        ("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse(accounts=[account])),
         ("auth", "UserAdminService.CreateUser", pb.CreateUserResponse(user=ADA)),
         ("auth", "UserAdminService.SetOperator", pb.SetOperatorResponse(user=ADA)),
         LINK,
     )
     assert far_end.run("console", "sign-in-link").exit_code == 0
-    created = far_end.requests[2]
-    assert (created.account_id, created.role) == ("acct_a", AccountRole.ACCOUNT_ROLE_OWNER)
-
-
-def test_console_link_needs_an_account() -> None:
-    far_end = play(NOBODY, ("auth", "AccountAdminService.ListAccounts", auth_pb2.ListAccountsResponse()))
-    result = far_end.run("console", "sign-in-link")
-    assert result.exit_code == 1
-    assert "legato accounts create" in result.stderr
+    created, made_operator = far_end.requests[1:3]
+    assert (created.name, created.account_id) == ("Operator", "")
+    assert made_operator.is_operator
 
 
 def test_a_link_leads_to_the_console_that_runs_whatever_its_port(
