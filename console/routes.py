@@ -52,10 +52,13 @@ class PageRoute:
     has_upload: bool = False
     # Called by another service, which signs what it sends: no browser, no form and no session.
     is_webhook: bool = False
+    # Shows what a form made, and leads away from there if that was shown before: see web/shown_once.py.
+    shows_once: bool = False
 
 
 PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/", overview.show),
+    PageRoute("GET", "/first-key", overview.show_key, shows_once=True),
     PageRoute("POST", "/first-key", overview.create_key),
     PageRoute("GET", "/sign-in", sign_in.show, needs_sign_in=False),
     PageRoute("POST", "/sign-in", sign_in.with_link, needs_sign_in=False),
@@ -78,6 +81,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/keys/identify", keys.show_identify),
     PageRoute("POST", "/keys/identify", keys.identify),
     PageRoute("GET", "/keys/{key_id}", keys.show_one),
+    PageRoute("GET", "/keys/{key_id}/made", keys.show_made, shows_once=True),
     PageRoute("POST", "/keys/{key_id}/name", keys.rename),
     PageRoute("POST", "/keys/{key_id}/limits", keys.set_limits),
     PageRoute("POST", "/keys/{key_id}/classes", keys.set_classes),
@@ -129,6 +133,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/security/authenticator", credentials.set_totp),
     PageRoute("POST", "/security/identities", sso.link),
     PageRoute("POST", "/security/identities/remove", credentials.remove_identity),
+    PageRoute("GET", "/security/recovery-codes", security.show_recovery_codes, shows_once=True),
     PageRoute("POST", "/security/recovery-codes", security.make_recovery_codes),
     PageRoute("POST", "/security/sessions/end", security.end_sessions),
     PageRoute("POST", "/security/name", security.rename_user),
@@ -139,6 +144,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/settings/allowed-classes", account_settings.set_allowed_classes),
     PageRoute("POST", "/settings/grounding", account_settings.set_grounding),
     PageRoute("POST", "/settings/members/invite", account_settings.invite),
+    PageRoute("GET", "/settings/members/invited", account_settings.show_invited, shows_once=True),
     PageRoute("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
     PageRoute("POST", "/settings/members/role", account_settings.change_role),
     PageRoute("POST", "/settings/members/remove", account_settings.remove_member),
@@ -147,6 +153,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("POST", "/settings/notices/low-balance", notices.set_low_balance),
     PageRoute("POST", "/settings/notices/mail", notices.set_mail),
     PageRoute("POST", "/settings/notices/own-mail", notices.set_own_mail),
+    PageRoute("GET", "/settings/notices/webhooks", notices.show_webhook, shows_once=True),
     PageRoute("POST", "/settings/notices/webhooks", notices.add_webhook),
     PageRoute("POST", "/settings/notices/webhooks/remove", notices.remove_webhook),
     PageRoute("POST", "/settings/notices/test", notices.send_test),
@@ -175,6 +182,9 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/operator/users", operator_users.show, needs_operator=True),
     PageRoute("POST", "/operator/users", operator_users.create, needs_operator=True),
     PageRoute("GET", "/operator/users/{user_id}", operator_users.show_one, needs_operator=True),
+    PageRoute(
+        "GET", "/operator/users/{user_id}/sign-in-link", operator_users.show_link, needs_operator=True, shows_once=True
+    ),
     PageRoute("POST", "/operator/users/{user_id}/sign-in-link", operator_users.create_link, needs_operator=True),
     PageRoute("POST", "/operator/users/{user_id}/disable", operator_users.disable, needs_operator=True),
     PageRoute("POST", "/operator/users/{user_id}/enable", operator_users.enable, needs_operator=True),

@@ -21,6 +21,14 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "key-revoked": ("good", _("Revoked. Every edge refuses the key since %(s).1f s after you clicked.")),
     "key-limits": ("good", _("The key's limits are in effect everywhere, after %(s).1f s.")),
     "key-classes": ("good", _("What the key may use is in effect everywhere, after %(s).1f s.")),
+    "shown-before": (
+        "warn",
+        _("What you made was shown once. If you did not save it, remove it and make another."),
+    ),
+    "codes-shown-before": (
+        "warn",
+        _("The codes were shown once, and they work. If you did not save them, make new ones."),
+    ),
     "spend-limits-set": ("good", _("The spend limits hold for every request from now on.")),
     "signed-out": ("good", _("You are signed out, here and on the server.")),
     "sessions-ended": ("good", _("Sessions ended: %(n)d.")),

@@ -137,6 +137,16 @@ class ConsoleHarness:
         ours = {"Sec-Fetch-Site": "same-origin"} if is_ours else {}
         return self._ask("POST", path, session, {**ours, **(headers or {})}, urlencode(fields or {}, doseq=True))
 
+    def follow(self, answer: Answer, session: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Asks for the page that a form led to, as a browser does: with the cookies that the answer set."""
+        assert answer.status == 303, answer.text
+        kept = {f"__Host-{self.console.cookie_name}": session}
+        for cookie in answer.cookies:
+            name, _, value = cookie.partition(";")[0].partition("=")
+            kept[name] = value
+        cookies = "; ".join(f"{name}={value}" for name, value in kept.items())
+        return self.get(answer.headers["location"], headers={**(headers or {}), "Cookie": cookies})
+
     def send_event(self, payload: bytes, signature: str) -> Answer:
         """Posts an event as the payment provider does."""
         headers = {"Content-Type": "application/json", "Stripe-Signature": signature}

@@ -16,6 +16,7 @@ from console.account.allowed_classes import in_words as classes_in_words
 from console.account.grounding import read_account
 from console.display.snippets import snippets
 from console.display.words import TRANSLATIONS, in_words, time_of
+from console.web import shown_once
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -144,13 +145,25 @@ async def create(visit: Visit) -> Response:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
         return _new(visit, given, {_field_of(error, "name"): error.message}, offered, 400)
-    return visit.render(
-        "key_made.html",
-        has_secret=True,
-        made=made,
-        snippets=snippets(visit.console.api_url, made.api_key) if made.api_key else [],
-        old=None,
-    )
+    return await _show_made(visit, made)
+
+
+async def show_made(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.AccountServiceCreateKeyResponse())
+    return visit.redirect(_path(visit), "shown-before") if made is None else await _made(visit, made)
+
+
+async def _show_made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
+    path = f"/keys/{made.key.key.key_id}"
+    if not made.api_key:
+        # The form was sent before.
+        return visit.redirect(path, "shown-before")
+    return await shown_once.show(visit, f"{path}/made", made, _made)
+
+
+async def _made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
+    examples = snippets(visit.console.api_url, made.api_key)
+    return visit.render("key_made.html", has_secret=True, made=made, snippets=examples)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -223,14 +236,7 @@ async def rotate(visit: Visit) -> Response:
             visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key.key_id, reason=error.reason)
             await _revoke(visit, made.key.key.key_id)
             return await _one(visit, {"rotate": _not_rotated()}, 503)
-    old = (await _find(visit, _key_id(visit))).key
-    return visit.render(
-        "key_made.html",
-        has_secret=True,
-        made=made,
-        snippets=snippets(visit.console.api_url, made.api_key) if made.api_key else [],
-        old=old,
-    )
+    return await _show_made(visit, pb.AccountServiceCreateKeyResponse(key=made.key, api_key=made.api_key))
 
 
 async def revoke(visit: Visit) -> Response:

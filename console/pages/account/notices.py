@@ -6,6 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from console.display.words import TRANSLATIONS
+from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2 as metering_pb
@@ -77,6 +78,15 @@ async def add_webhook(visit: Visit) -> Response:
         made = await visit.services.auth.change(lambda stubs: stubs.notices.AddWebhook, request, visit.token)
     except LegatoError as error:
         return await _refused(visit, error, "url", url=url)
+    return await shown_once.show(visit, f"{PATH}/webhooks", made, _webhook_made)
+
+
+async def show_webhook(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.AddWebhookResponse())
+    return visit.redirect(PATH, "shown-before") if made is None else await _webhook_made(visit, made)
+
+
+async def _webhook_made(visit: Visit, made: pb.AddWebhookResponse) -> Response:
     return visit.render("webhook_made.html", has_secret=True, made=made)
 
 

@@ -12,6 +12,7 @@ from console.display.charts import CostChart
 from console.display.snippets import snippets
 from console.display.words import TRANSLATIONS, time_of
 from console.pages.account import keys
+from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -43,8 +44,13 @@ async def create_key(visit: Visit) -> Response:
     )
     made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
     if not made.api_key:
-        return visit.render("key_made.html", made=made, snippets=[], old=None)
-    return await page(visit, made)
+        return visit.redirect(f"/keys/{made.key.key.key_id}", "shown-before")
+    return await shown_once.show(visit, "/first-key", made, page)
+
+
+async def show_key(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.AccountServiceCreateKeyResponse())
+    return visit.redirect("/", "shown-before") if made is None else await page(visit, made)
 
 
 async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:

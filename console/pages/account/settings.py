@@ -7,6 +7,7 @@ from starlette.responses import Response
 from console.account.allowed_classes import classes_of_account, given_classes, may_use
 from console.account.grounding import read_account
 from console.display.words import ROLES, TRANSLATIONS
+from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from protos.router.v1.router_pb2 import ListModelsRequest
@@ -64,9 +65,16 @@ async def invite(visit: Visit) -> Response:
         made = await visit.services.auth.change(lambda stubs: stubs.accounts.InviteMember, request, visit.token)
     except LegatoError as error:
         return await _refused(visit, error)
-    return visit.render(
-        "invited.html", is_mailed=made.is_mailed, has_secret=True, invitation=made.invitation, code=made.code
-    )
+    return await shown_once.show(visit, "/settings/members/invited", made, _invited)
+
+
+async def show_invited(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.InviteMemberResponse())
+    return visit.redirect("/settings", "shown-before") if made is None else await _invited(visit, made)
+
+
+async def _invited(visit: Visit, made: pb.InviteMemberResponse) -> Response:
+    return visit.render("invited.html", has_secret=True, made=made)
 
 
 async def cancel_invitation(visit: Visit) -> Response:

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from console.display.words import TRANSLATIONS
 from console.pages.account.settings import role_named
+from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -33,15 +34,7 @@ async def create(visit: Visit) -> Response:
             raise
         field = error.param if error.param in ("name", "email") else "account_id"
         return await _list(visit, {field: error.message}, 400)
-    return visit.render(
-        "operator_link.html",
-        has_secret=True,
-        user=made.user,
-        code=made.code,
-        expires=made.code_expire_time,
-        is_new=True,
-        link_origin=_link_origin(visit, made.user),
-    )
+    return await _show_link(visit, made)
 
 
 async def show_one(visit: Visit) -> Response:
@@ -55,14 +48,21 @@ async def create_link(visit: Visit) -> Response:
     except LegatoError as error:
         return await _refused(visit, error)
     user, _memberships = await _find(visit)
+    return await _show_link(visit, pb.CreateUserResponse(user=user, code=made.code, code_expire_time=made.expire_time))
+
+
+async def show_link(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.CreateUserResponse())
+    return visit.redirect(_path(visit), "shown-before") if made is None else await _link(visit, made)
+
+
+async def _show_link(visit: Visit, made: pb.CreateUserResponse) -> Response:
+    return await shown_once.show(visit, f"/operator/users/{made.user.user_id}/sign-in-link", made, _link)
+
+
+async def _link(visit: Visit, made: pb.CreateUserResponse) -> Response:
     return visit.render(
-        "operator_link.html",
-        has_secret=True,
-        user=user,
-        code=made.code,
-        expires=made.expire_time,
-        is_new=False,
-        link_origin=_link_origin(visit, user),
+        "operator_link.html", has_secret=True, made=made, user=made.user, link_origin=_link_origin(visit, made.user)
     )
 
 

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from console.display.words import TRANSLATIONS
 from console.pages.user.sign_in import challenge
+from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import GetCredentialsRequest
@@ -70,6 +71,15 @@ async def remove_passkey(visit: Visit) -> Response:
 async def make_recovery_codes(visit: Visit) -> Response:
     request = pb.GenerateRecoveryCodesRequest()
     made = await visit.services.auth.change(lambda stubs: stubs.users.GenerateRecoveryCodes, request, visit.token)
+    return await shown_once.show(visit, "/security/recovery-codes", made, _recovery_codes)
+
+
+async def show_recovery_codes(visit: Visit) -> Response:
+    made = await shown_once.take(visit, pb.GenerateRecoveryCodesResponse())
+    return visit.redirect("/security", "codes-shown-before") if made is None else await _recovery_codes(visit, made)
+
+
+async def _recovery_codes(visit: Visit, made: pb.GenerateRecoveryCodesResponse) -> Response:
     return visit.render("recovery_codes.html", has_secret=True, codes=list(made.codes))
 
 

@@ -578,3 +578,38 @@ class RemoveOidcIdentityResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RemoveOidcIdentityResponse: _TypeAlias = RemoveOidcIdentityResponse  # noqa: Y015
+
+@_typing.final
+class SendStepUpCodeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def client(self) -> _users_pb2.Client: ...
+    def __init__(
+        self,
+        *,
+        client: _users_pb2.Client | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendStepUpCodeRequest: _TypeAlias = SendStepUpCodeRequest  # noqa: Y015
+
+@_typing.final
+class SendStepUpCodeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendStepUpCodeResponse: _TypeAlias = SendStepUpCodeResponse  # noqa: Y015

@@ -325,6 +325,11 @@ class CredentialServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityResponse.FromString,
                 _registered_method=True)
+        self.SendStepUpCode = channel.unary_unary(
+                '/legato.auth.v1.CredentialService/SendStepUpCode',
+                request_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeResponse.FromString,
+                _registered_method=True)
 
 
 class CredentialServiceServicer:
@@ -378,6 +383,13 @@ class CredentialServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendStepUpCode(self, request, context):
+        """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CredentialServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -415,6 +427,11 @@ def add_CredentialServiceServicer_to_server(servicer, server):
                     servicer.RemoveOidcIdentity,
                     request_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityResponse.SerializeToString,
+            ),
+            'SendStepUpCode': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendStepUpCode,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -607,6 +624,33 @@ class CredentialService:
             '/legato.auth.v1.CredentialService/RemoveOidcIdentity',
             protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_credentials__pb2.RemoveOidcIdentityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendStepUpCode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.CredentialService/SendStepUpCode',
+            protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_credentials__pb2.SendStepUpCodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -130,6 +130,8 @@ class CredentialServiceStub:
     StartOidcLink: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcLinkRequest, _credentials_pb2.StartOidcLinkResponse]
     """Where to send the browser to link the issuer's identity to the user. FinishOidcSignIn finishes it."""
     RemoveOidcIdentity: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.RemoveOidcIdentityRequest, _credentials_pb2.RemoveOidcIdentityResponse]
+    SendStepUpCode: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SendStepUpCodeRequest, _credentials_pb2.SendStepUpCodeResponse]
+    """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
 @_typing.type_check_only
 class CredentialServiceAsyncStub(CredentialServiceStub):
@@ -148,6 +150,8 @@ class CredentialServiceAsyncStub(CredentialServiceStub):
     StartOidcLink: _aio.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcLinkRequest, _credentials_pb2.StartOidcLinkResponse]  # type: ignore[assignment]
     """Where to send the browser to link the issuer's identity to the user. FinishOidcSignIn finishes it."""
     RemoveOidcIdentity: _aio.UnaryUnaryMultiCallable[_credentials_pb2.RemoveOidcIdentityRequest, _credentials_pb2.RemoveOidcIdentityResponse]  # type: ignore[assignment]
+    SendStepUpCode: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SendStepUpCodeRequest, _credentials_pb2.SendStepUpCodeResponse]  # type: ignore[assignment]
+    """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
 class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
     """How users sign in other than by passkey. Every call needs an access token; the user is the token's."""
@@ -205,5 +209,13 @@ class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _credentials_pb2.RemoveOidcIdentityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_credentials_pb2.RemoveOidcIdentityResponse, _abc.Awaitable[_credentials_pb2.RemoveOidcIdentityResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SendStepUpCode(
+        self,
+        request: _credentials_pb2.SendStepUpCodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_credentials_pb2.SendStepUpCodeResponse, _abc.Awaitable[_credentials_pb2.SendStepUpCodeResponse]]:
+        """Sends a code for StepUp (as `sign_in_link_code`) to the user's address. REQUEST_INVALID: they have none."""
 
 def add_CredentialServiceServicer_to_server(servicer: CredentialServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

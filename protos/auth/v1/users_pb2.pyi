@@ -1198,6 +1198,83 @@ class EndSessionsResponse(_message.Message):
 Global___EndSessionsResponse: _TypeAlias = EndSessionsResponse  # noqa: Y015
 
 @_typing.final
+class KeepResultRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEALED_FIELD_NUMBER: _builtins.int
+    sealed: _builtins.bytes
+    """At most 16 KiB."""
+    def __init__(
+        self,
+        *,
+        sealed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sealed", b"sealed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepResultRequest: _TypeAlias = KeepResultRequest  # noqa: Y015
+
+@_typing.final
+class KeepResultResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_ID_FIELD_NUMBER: _builtins.int
+    result_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        result_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result_id", b"result_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeepResultResponse: _TypeAlias = KeepResultResponse  # noqa: Y015
+
+@_typing.final
+class TakeResultRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULT_ID_FIELD_NUMBER: _builtins.int
+    result_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        result_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["result_id", b"result_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeResultRequest: _TypeAlias = TakeResultRequest  # noqa: Y015
+
+@_typing.final
+class TakeResultResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEALED_FIELD_NUMBER: _builtins.int
+    sealed: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        sealed: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sealed", b"sealed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeResultResponse: _TypeAlias = TakeResultResponse  # noqa: Y015
+
+@_typing.final
 class AuditEvent(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -515,6 +515,16 @@ class UserServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.FromString,
                 _registered_method=True)
+        self.KeepResult = channel.unary_unary(
+                '/legato.auth.v1.UserService/KeepResult',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.FromString,
+                _registered_method=True)
+        self.TakeResult = channel.unary_unary(
+                '/legato.auth.v1.UserService/TakeResult',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.FromString,
+                _registered_method=True)
 
 
 class UserServiceServicer:
@@ -582,6 +592,20 @@ class UserServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def KeepResult(self, request, context):
+        """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeResult(self, request, context):
+        """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UserServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -634,6 +658,16 @@ def add_UserServiceServicer_to_server(servicer, server):
                     servicer.ListMyAuditEvents,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.SerializeToString,
+            ),
+            'KeepResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.KeepResult,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.SerializeToString,
+            ),
+            'TakeResult': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeResult,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -907,6 +941,60 @@ class UserService:
             '/legato.auth.v1.UserService/ListMyAuditEvents',
             protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def KeepResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/KeepResult',
+            protos_dot_auth_dot_v1_dot_users__pb2.KeepResultRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.KeepResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeResult(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.UserService/TakeResult',
+            protos_dot_auth_dot_v1_dot_users__pb2.TakeResultRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.TakeResultResponse.FromString,
             options,
             channel_credentials,
             insecure,

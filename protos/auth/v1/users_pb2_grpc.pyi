@@ -174,6 +174,10 @@ class UserServiceStub:
     ListSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]
     EndSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]
     ListMyAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListMyAuditEventsRequest, _users_pb2.ListMyAuditEventsResponse]
+    KeepResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]
+    """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+    TakeResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]
+    """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
 
 @_typing.type_check_only
 class UserServiceAsyncStub(UserServiceStub):
@@ -191,6 +195,10 @@ class UserServiceAsyncStub(UserServiceStub):
     ListSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]  # type: ignore[assignment]
     EndSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]  # type: ignore[assignment]
     ListMyAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.ListMyAuditEventsRequest, _users_pb2.ListMyAuditEventsResponse]  # type: ignore[assignment]
+    KeepResult: _aio.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]  # type: ignore[assignment]
+    """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+    TakeResult: _aio.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]  # type: ignore[assignment]
+    """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
 
 class UserServiceServicer(metaclass=_abc_1.ABCMeta):
     """What users do for themselves. Every call needs an access token; the user is the token's."""
@@ -265,6 +273,22 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.ListMyAuditEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.ListMyAuditEventsResponse, _abc.Awaitable[_users_pb2.ListMyAuditEventsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def KeepResult(
+        self,
+        request: _users_pb2.KeepResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.KeepResultResponse, _abc.Awaitable[_users_pb2.KeepResultResponse]]:
+        """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
+
+    @_abc_1.abstractmethod
+    def TakeResult(
+        self,
+        request: _users_pb2.TakeResultRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.TakeResultResponse, _abc.Awaitable[_users_pb2.TakeResultResponse]]:
+        """Returns it to the session that kept it, and removes it. NOT_FOUND: it was taken before, or has expired."""
 
 def add_UserServiceServicer_to_server(servicer: UserServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

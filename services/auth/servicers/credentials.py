@@ -113,6 +113,10 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
         await self._oidc.remove(required_access(), request.identity_id)
         return pb.RemoveOidcIdentityResponse()
 
+    async def SendStepUpCode(self, request: pb.SendStepUpCodeRequest, context: Context) -> pb.SendStepUpCodeResponse:
+        await self._sign_in.mail_code(required_access(), to_client(request.client))
+        return pb.SendStepUpCodeResponse()
+
 
 def register_credentials(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> list[Registration]:
     def register_methods(server: grpc.aio.Server) -> str:

@@ -197,6 +197,12 @@ class UserServicer(pb_grpc.UserServiceServicer):
         page, names = await self._users.list_events(request.page_size, request.page_token, user_id=user_id)
         return pb.ListMyAuditEventsResponse(events=to_events(page, names), next_page_token=page.next_token)
 
+    async def KeepResult(self, request: pb.KeepResultRequest, context: Context) -> pb.KeepResultResponse:
+        return pb.KeepResultResponse(result_id=await self._own_user.keep_result(required_access(), request.sealed))
+
+    async def TakeResult(self, request: pb.TakeResultRequest, context: Context) -> pb.TakeResultResponse:
+        return pb.TakeResultResponse(sealed=await self._own_user.take_result(required_access(), request.result_id))
+
 
 class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
     def __init__(self, users: UserAdmin) -> None:

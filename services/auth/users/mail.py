@@ -60,6 +60,10 @@ class Mail:
         """Sends a sign-in link to each user with this address."""
         self._begin(self._send_links(email))
 
+    def send_code(self, user: User) -> None:
+        """Sends a code to a user who is signed in and is asked who they are."""
+        self._begin(self._send_code(user))
+
     def invite(self, email: str, code: str, account: str, inviter: str) -> None:
         who = inviter or "An operator"
         self._begin(
@@ -132,19 +136,30 @@ class Mail:
             )
 
     def _make_links(self, connection: Connection, email: str) -> list[tuple[User, str]]:
-        now_us, links = self._now_us(), []
-        for user in stored_users.find_by_email(connection, email, SAME_EMAIL_MOST):
-            if user.disabled_at_us is not None:
-                continue
-            code = codes.mint_code()
-            digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
-            challenge = Challenge(
-                digest.hex(), user.user_id, b"", "", now_us + MAILED_LINK_VALID_US, ChallengeKind.MAILED_LINK
-            )
-            stored_codes.add_challenge(connection, challenge, now_us)
-            self._audit.append(connection, "sign_in_link.mailed", user_id=user.user_id, object_id=user.user_id)
-            links.append((user, code))
-        return links
+        found = stored_users.find_by_email(connection, email, SAME_EMAIL_MOST)
+        return [(user, self._make_code(connection, user)) for user in found if user.disabled_at_us is None]
+
+    def _make_code(self, connection: Connection, user: User) -> str:
+        now_us, code = self._now_us(), codes.mint_code()
+        digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
+        expires_at_us = now_us + MAILED_LINK_VALID_US
+        challenge = Challenge(digest.hex(), user.user_id, b"", "", expires_at_us, ChallengeKind.MAILED_LINK)
+        stored_codes.add_challenge(connection, challenge, now_us)
+        self._audit.append(connection, "sign_in_link.mailed", user_id=user.user_id, object_id=user.user_id)
+        return code
+
+    async def _send_code(self, user: User) -> None:
+        try:
+            code = await self._database.write(lambda connection: self._make_code(connection, user))
+        except Exception as error:
+            self._log.failure("mail.failed", error)
+            return
+        lines = [
+            f"The console asks whether it is you, {user.name}. Type this code there: {code}",
+            "It works once, within 15 minutes. If you did not ask for it, end all other sessions on the security page.",
+        ]
+        link = f"{self._origin}/security"
+        await self._deliver(user.email, "Your code to confirm that it is you", lines, link, "Open the security page")
 
     async def _deliver(self, to: str, subject: str, lines: list[str], link: str, label: str) -> None:
         if self._sender is None:

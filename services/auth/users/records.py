@@ -30,6 +30,8 @@ class ChallengeKind(StrEnum):
     MAILED_LINK = "mailed-link"
     # What the browser is to come back with from the issuer.
     OIDC = "oidc"
+    # What the console shows once, sealed.
+    RESULT = "result"
 
 
 class Outcome(StrEnum):

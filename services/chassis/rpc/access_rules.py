@@ -47,14 +47,16 @@ RULES: Final[dict[str, AccessRule]] = {
     **_rules(
         "auth.v1.UserService",
         {
-            _USER: "UpdateUser ListPasskeys RenamePasskey RemovePasskey ListSessions EndSessions ListMyAuditEvents",
-            _recent(_USER): "StartPasskeyRegistration FinishPasskeyRegistration GenerateRecoveryCodes",
+            # Whoever has no other way to prove anything may add a first passkey: that is decided there.
+            _USER: "UpdateUser ListPasskeys RenamePasskey RemovePasskey ListSessions EndSessions ListMyAuditEvents "
+            "KeepResult TakeResult StartPasskeyRegistration FinishPasskeyRegistration",
+            _recent(_USER): "GenerateRecoveryCodes",
         },
     ),
     **_rules(
         "auth.v1.CredentialService",
         {
-            _USER: "GetCredentials RemovePassword RemoveOidcIdentity",
+            _USER: "GetCredentials RemovePassword RemoveOidcIdentity SendStepUpCode",
             _recent(_USER): "SetPassword StartTotp SetTotp StartOidcLink",
         },
     ),

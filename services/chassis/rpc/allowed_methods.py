@@ -72,11 +72,11 @@ _OF_USERS: Final = {
     *_methods(
         f"{_AUTH}.UserService",
         "UpdateUser StartPasskeyRegistration FinishPasskeyRegistration ListPasskeys RenamePasskey RemovePasskey "
-        "GenerateRecoveryCodes ListSessions EndSessions ListMyAuditEvents",
+        "GenerateRecoveryCodes ListSessions EndSessions ListMyAuditEvents KeepResult TakeResult",
     ),
     *_methods(
         f"{_AUTH}.CredentialService",
-        "GetCredentials SetPassword RemovePassword StartTotp SetTotp StartOidcLink RemoveOidcIdentity",
+        "GetCredentials SetPassword RemovePassword StartTotp SetTotp StartOidcLink RemoveOidcIdentity SendStepUpCode",
     ),
     *_methods(
         f"{_AUTH}.AccountService",

@@ -45,6 +45,8 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
         self.has_account = True
         self.passkeys: list[pb.Passkey] = []
         self.recovery_codes = 0
+        # Sealed, by id; None: taken.
+        self.results: dict[str, bytes | None] = {}
         self.balance = metering_pb2.Balance(account_id=ACCOUNT_ID, balance_nanos=5 * DOLLAR)
         self.events: list[pb.AuditEvent] = []
         self.invitations: list[pb.Invitation] = []
@@ -293,6 +295,16 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
         self.require_recent()
         self.recovery_codes = 10
         return pb.GenerateRecoveryCodesResponse(codes=[f"RCVY-{number:04d}-ABCD-EFGH" for number in range(10)])
+
+    def KeepResult(self, request: Any) -> Any:
+        self.results[f"result_{len(self.results)}"] = request.sealed
+        return pb.KeepResultResponse(result_id=f"result_{len(self.results) - 1}")
+
+    def TakeResult(self, request: Any) -> Any:
+        sealed, self.results[request.result_id] = self.results.get(request.result_id), None
+        if sealed is None:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such result.")
+        return pb.TakeResultResponse(sealed=sealed)
 
     def ListSessions(self, request: Any) -> Any:
         return pb.ListSessionsResponse(sessions=[self.session(1), self.session(2)], current_session_id="sess_1")

@@ -62,7 +62,13 @@ class Visitor:
         if self.cookies.get(SESSION):
             self.secrets.add(self.cookies[SESSION])
         self.secrets.update(KEY.findall(text), CODE.findall(text))
+        self._location = response.headers.get("location", "")
         return response.status, text
+
+    def make(self, path: str, fields: dict[str, str] | None = None) -> tuple[int, str]:
+        """Sends a form, and follows to the page that shows what it made."""
+        status, text = self.ask("POST", path, fields)
+        return self.ask("GET", self._location) if status == 303 else (status, text)
 
     def is_signed_in(self, cookies: dict[str, str] | None = None) -> bool:
         return self.ask("GET", "/keys", cookies=cookies or dict(self.cookies))[0] == 200
@@ -112,7 +118,7 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(running: Running) -> Non
     status, page = visitor.ask("GET", "/")
     assert status == 200
     assert "$5.00" in page
-    status, page = visitor.ask("POST", "/first-key", {"form_id": "a1"})
+    status, page = visitor.make("/first-key", {"form_id": "a1"})
     assert status == 200
     [key] = set(re.findall(r"sk-legato-[0-9A-Za-z]{55}", page))
     key_id = f"key_{key[10:26]}"
@@ -126,14 +132,7 @@ def test_an_owner_signs_in_creates_a_key_and_revokes_it(running: Running) -> Non
 def test_a_form_that_is_sent_again_shows_no_key(running: Running) -> None:
     """Reload and back send the form once more; the browser's cache has nothing to show."""
     visitor = running.operator()
-    pages = [
-        visitor.ask(
-            "POST",
-            "/keys",
-            new_key("once", "b2"),
-        )
-        for _ in range(2)
-    ]
+    pages = [visitor.make("/keys", new_key("once", "b2")) for _ in range(2)]
     assert [(status, len(KEY.findall(page)) > 0) for status, page in pages] == [(200, True), (200, False)]
     assert visitor.ask("GET", "/keys")[1].count(">once<") == 1
 
@@ -159,7 +158,7 @@ def test_a_form_of_another_origin_or_port_does_nothing(running: Running, headers
 
 def test_a_session_ends_with_sign_out_step_up_and_a_disabled_user(running: Running) -> None:
     visitor = running.operator()
-    codes = CODE.findall(visitor.ask("POST", "/security/recovery-codes")[1])
+    codes = CODE.findall(visitor.make("/security/recovery-codes")[1])
     before = dict(visitor.cookies)
     pending = json.dumps({"method": "GET", "path": "/keys", "fields": []})
     status, _ = visitor.ask("POST", "/confirm", {"pending": pending, "kind": "recovery", "code": codes[0]})
@@ -176,32 +175,18 @@ def test_a_session_ends_with_sign_out_step_up_and_a_disabled_user(running: Runni
 
 def test_a_member_who_was_removed_sees_nothing_of_the_account(running: Running) -> None:
     owner, member = running.operator(), running.visitor()
-    page = owner.ask("POST", "/settings/members/invite", {"email": EMAIL, "role": "member"})[1]
+    page = owner.make("/settings/members/invite", {"email": EMAIL, "role": "member"})[1]
     [code] = set(CODE.findall(page))
     assert EMAIL in owner.ask("GET", "/settings")[1]
     assert member.ask("POST", "/invitation/accept", {"code": code, "name": "Grace"})[0] == 303
     assert member.is_signed_in()
-    assert (
-        member.ask(
-            "POST",
-            "/keys",
-            new_key("hers", "d4"),
-        )[0]
-        == 200
-    )
+    assert member.make("/keys", new_key("hers", "d4"))[0] == 200
 
     [grace] = [user for user in running.up.json("users", "list") if user["name"] == "Grace"]
     assert owner.ask("POST", "/settings/members/remove", {"user_id": grace["user_id"]})[0] == 303
     for path in ("/keys", "/settings", "/"):
         assert "hers" not in member.ask("GET", path)[1]
-    assert (
-        member.ask(
-            "POST",
-            "/keys",
-            new_key("more", "e5"),
-        )[0]
-        != 200
-    )
+    assert member.make("/keys", new_key("more", "e5"))[0] != 200
 
     assert running.up.legato("users", "disable", grace["user_id"]).exit_code == 0
     assert not member.is_signed_in()
@@ -211,8 +196,8 @@ def test_nothing_secret_is_left_in_logs_events_and_database_files(running: Runni
     """Runs last: what the others did must be nowhere but in the pages that they were shown."""
     if len(running.visitors) < 3:
         owner = running.operator()
-        owner.ask("POST", "/first-key", {"form_id": "f6"})
-        owner.ask("POST", "/settings/members/invite", {"email": EMAIL, "role": "member"})
+        owner.make("/first-key", {"form_id": "f6"})
+        owner.make("/settings/members/invite", {"email": EMAIL, "role": "member"})
     audited = running.up.json("audit")
     assert audited["ok"], audited
     assert audited["audit_events"] > 3

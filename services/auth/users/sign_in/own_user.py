@@ -7,7 +7,7 @@ from services.auth.keys import Peppers
 from services.auth.users import codes
 from services.auth.users.audit import AuditLog
 from services.auth.users.mail import Mail
-from services.auth.users.records import Passkey, User, UserSession, UserSummary
+from services.auth.users.records import Challenge, ChallengeKind, Passkey, User, UserSession, UserSummary
 from services.auth.users.sessions import Sessions, is_live
 from services.auth.users.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.users.sign_in.sign_in import sign_in_failed
@@ -19,8 +19,12 @@ from services.auth.users.store import users as stored
 from services.chassis.access_tokens import Access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_rules import require_recent
 
 RECOVERY_CODES: Final = 10
+# A redirect takes a moment; a phone may be slow.
+RESULT_VALID_US: Final = 300_000_000
+LARGEST_RESULT_BYTES: Final = 16 * 1024
 
 
 def require_other_way(summary: UserSummary) -> None:
@@ -59,17 +63,21 @@ class OwnUser:
 
     async def start_registration(self, by: Access, origin: str) -> tuple[str, str]:
         await self._passkeys.load()
-        now_us = self._sessions.now_us()
-        return await self._database.write(
-            lambda connection: self._passkeys.start_registration(connection, self._user(connection, by), origin, now_us)
-        )
+
+        def start(connection: Connection) -> tuple[str, str]:
+            user, now_us = self._user(connection, by), self._sessions.now_us()
+            self._require_proof(connection, by, user, now_us)
+            return self._passkeys.start_registration(connection, user, origin, now_us)
+
+        return await self._database.write(start)
 
     async def finish_registration(self, by: Access, challenge_id: str, credential_json: str, name: str) -> Passkey:
         await self._passkeys.load()
         checked = checks.key_name(name) or "Passkey"
 
         def finish(connection: Connection) -> tuple[User, Passkey] | None:
-            user, now_us = self._user(connection, by), self._sessions.now_us()
+            user, now_us = self._user(connection, by, locks=True), self._sessions.now_us()
+            self._require_proof(connection, by, user, now_us)
             try:
                 passkey = self._passkeys.finish_registration(
                     connection, user, challenge_id, credential_json, checked, now_us
@@ -145,6 +153,35 @@ class OwnUser:
             return len(ended)
 
         return await self._database.write(end)
+
+    async def keep_result(self, by: Access, sealed: bytes) -> str:
+        """Keeps what the console shows once, and returns its id."""
+        if len(sealed) > LARGEST_RESULT_BYTES:
+            raise LegatoError(Reason.REQUEST_INVALID, "The result is too large.")
+        result_id, now_us = codes.mint_id("result"), self._sessions.now_us()
+        expires_at_us = now_us + RESULT_VALID_US
+        kept = Challenge(result_id, by.user_id, sealed, by.session_id, expires_at_us, ChallengeKind.RESULT)
+        await self._database.write(lambda connection: stored_codes.add_challenge(connection, kept, now_us))
+        return result_id
+
+    async def take_result(self, by: Access, result_id: str) -> bytes:
+        """Returns a result to the session that kept it, once."""
+
+        def take(connection: Connection) -> bytes:
+            now_us = self._sessions.now_us()
+            kept = stored_codes.use_challenge(connection, result_id, now_us, ChallengeKind.RESULT)
+            if kept is None or (kept.user_id, kept.origin) != (by.user_id, by.session_id):
+                raise checks.not_found("result")
+            return kept.challenge
+
+        return await self._database.write(take)
+
+    def _require_proof(self, connection: Connection, by: Access, user: User, now_us: int) -> None:
+        """Raises unless the user proved lately who they are, or can prove nothing: whoever has no passkey, password,
+        identity, recovery code or mail may add a first passkey in the session that their link opened."""
+        [summary] = stored.summarise(connection, [user])
+        if summary.ways or (user.email and self._mail.is_offered):
+            require_recent(by, now_us)
 
     def _user(self, connection: Connection, by: Access, *, locks: bool = False) -> User:
         user = stored.find_user(connection, by.user_id, locks=locks)

@@ -21,6 +21,7 @@ from services.auth.users.store import Connection, rate_limits
 from services.auth.users.store import codes as stored_codes
 from services.auth.users.store import sessions as stored_sessions
 from services.auth.users.store import users as stored_users
+from services.chassis.access_tokens import Access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
@@ -79,6 +80,14 @@ class SignIn:
             raise LegatoError(Reason.REQUEST_INVALID, "This is not an email address.", param="email")
         await self.start(client, lambda _: True, [(self.limit_name("mail", address), MAILS)])
         self._mail.send_link(address)
+
+    async def mail_code(self, by: Access, client: Client) -> None:
+        """Sends a code to the user of a session, who then proves with it who they are."""
+        user = await self._database.read(lambda connection: stored_users.find_user(connection, by.user_id))
+        if user is None or not user.email or not self._mail.is_offered:
+            raise LegatoError(Reason.REQUEST_INVALID, "There is no address to send a code to.")
+        await self.start(client, lambda _: True, [(self.limit_name("mail", user.email), MAILS)])
+        self._mail.send_code(user)
 
     async def start_passkey(self, origin: str, client: Client) -> tuple[str, str]:
         """Returns a challenge's id and the options for the browser, as JSON."""

@@ -25,7 +25,7 @@ def test_the_page_shows_what_was_told_and_what_was_not_delivered(console: Consol
 
 def test_a_webhook_is_added_with_its_secret_shown_once_and_removed(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    made = console.post(f"{PATH}/webhooks", {"url": "https://hooks.example.ca/a"}, session)
+    made = console.follow(console.post(f"{PATH}/webhooks", {"url": "https://hooks.example.ca/a"}, session), session)
     assert (made.status, WEBHOOK_SECRET in made.text) == (200, True)
     page = console.get(PATH, session).text
     assert "https://hooks.example.ca/a" in page

@@ -92,8 +92,9 @@ def test_the_list_of_keys_tells_how_much_of_a_limit_is_spent(console: ConsoleHar
 
 def test_a_rotated_key_has_its_limits_before_its_secret_is_shown(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, console.fakes.sign_in())
-    assert SECRET in answer.text
+    session = console.fakes.sign_in()
+    answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, session)
+    assert SECRET in console.follow(answer, session).text
     new = console.fakes.keys[-1].key.key_id
     assert console.fakes.spends[new].limits == console.fakes.spends[KEY_ID].limits
 

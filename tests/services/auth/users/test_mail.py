@@ -176,6 +176,43 @@ async def test_an_unknown_address_gets_the_same_answer_and_no_mail(
     assert await console.reason(console.sign_in.SignInWithLink, late) is Reason.SIGN_IN_FAILED
 
 
+async def test_a_mailed_code_confirms_who_it_is_and_other_sessions_go_on(
+    console: Console, auth: AuthService, box: MailBox, clock: FakeClock
+) -> None:
+    signed_in = await console.use_link((await console.create_user(email=EMAIL)).code)
+    clock.advance(3600)
+    token = (await console.resolve(signed_in.session_token)).access_token
+    # With mail there is a proof, so that a first passkey needs it too.
+    start = pb.StartPasskeyRegistrationRequest(origin=ORIGIN)
+    assert await console.reason(console.user.StartPasskeyRegistration, start, token) is Reason.STEP_UP_REQUIRED
+    send, request = console.credentials.SendStepUpCode, cred.SendStepUpCodeRequest(client=CLIENT)
+    await console.call(send, request, token)
+    await auth.mail.written()
+    [message] = box.messages
+    assert message["To"] == EMAIL
+    found = re.search(r"Type this code there: ([0-9A-Z-]+)", text_of(message))
+    assert found is not None
+    assert found[1] in text_of(message, "html")
+    proof = pb.StepUpRequest(session_token=signed_in.session_token, sign_in_link_code=found[1], client=CLIENT)
+    renewed = (await console.call(console.sign_in.StepUp, proof)).signed_in
+    assert renewed.session.session_id == signed_in.session.session_id
+    token = (await console.resolve(renewed.session_token)).access_token
+    await console.call(console.user.StartPasskeyRegistration, start, token)
+    # Three at once for an address, then one a minute.
+    reasons = [await console.reason(send, request, token) for _ in range(3)]
+    assert reasons == [None, None, Reason.TOO_MANY_SIGN_INS]
+    await auth.mail.written()
+
+
+async def test_without_an_address_no_code_is_mailed(console: Console, auth: AuthService, box: MailBox) -> None:
+    signed_in = await console.use_link((await console.create_user()).code)
+    token = (await console.resolve(signed_in.session_token)).access_token
+    send, request = console.credentials.SendStepUpCode, cred.SendStepUpCodeRequest(client=CLIENT)
+    assert await console.reason(send, request, token) is Reason.REQUEST_INVALID
+    await auth.mail.written()
+    assert box.messages == []
+
+
 async def test_an_invitation_is_mailed_and_accepted(console: Console, auth: AuthService, box: MailBox) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)

@@ -29,8 +29,8 @@ async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_oth
 ) -> None:
     one, other = replicas
     summary, _, _ = await one.users.create("Ada", "", "", 0)
-    by = Access(summary.user.user_id, "", "", AccountRole.NONE, False, 0, 0)
     sessions = Sessions(other._database, peppers, clock, other.audit, None)
+    by = Access(summary.user.user_id, "", "", AccountRole.NONE, False, sessions.now_us(), 0)
     own = OwnUser(other._database, peppers, sessions, Passkeys([ORIGIN]), other.audit, other.mail)
     key = Authenticator(ORIGIN)
     passkey = await register(own, by, key)
