@@ -88,10 +88,10 @@ class ConsoleApp:
             self._require_operator(visit, page)
             return await handler(visit)
         except LegatoError as error:
-            return self._refused(visit, error, page)
+            return await self._refused(visit, error, page)
         except Exception as error:
             self._console.log.failure("page.failed", error)
-            return self._refused(visit, internal_error(), page)
+            return await self._refused(visit, internal_error(), page)
 
     async def _find_out_who(self, visit: Visit, page: PageRoute) -> None:
         token = visit.session_token
@@ -113,7 +113,7 @@ class ConsoleApp:
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
             raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
 
-    def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
+    async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
             return JSONResponse({"message": error.message}, status_of(error))
         if error.reason is Reason.SESSION_ENDED:
@@ -121,7 +121,7 @@ class ConsoleApp:
             path = visit.address if visit.request.method == "GET" else "/"
             return RedirectResponse("/sign-in" if path == "/" else with_query("/sign-in", {"next": path}), 303)
         if error.reason is Reason.STEP_UP_REQUIRED:
-            return step_up.ask(visit)
+            return await step_up.ask(visit)
         response = visit.render("error.html", status_of(error), title_of=error.reason.value, error=error)
         if error.retry_after_s is not None:
             response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))

@@ -31,6 +31,7 @@ from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
 from console.pages.user import credentials, security, sign_in, sso
+from console.web import step_up
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
 
@@ -70,6 +71,8 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/sign-in/sso", sso.start, needs_sign_in=False),
     PageRoute("GET", "/sign-in/sso/return", sso.finish, needs_sign_in=False),
     PageRoute("POST", "/sign-out", sign_in.sign_out, needs_sign_in=False),
+    PageRoute("POST", "/confirm/mail", step_up.mail_code),
+    PageRoute("POST", "/confirm/passkey", step_up.add_first_passkey),
     PageRoute("GET", "/invitation", sign_in.show_invitation, needs_sign_in=False),
     PageRoute("POST", "/invitation", sign_in.view_invitation, needs_sign_in=False),
     PageRoute("POST", "/invitation/accept", sign_in.accept_invitation, needs_sign_in=False),

@@ -7,4 +7,8 @@ if (field && /^[0-9A-Za-z_-]{8,128}$/.test(code)) {
   history.replaceState(null, "", location.pathname + location.search);
   document.querySelector("[data-with-code]")?.removeAttribute("hidden");
   document.querySelector("[data-without-code]")?.setAttribute("hidden", "");
+} else {
+  // Signed in, and no link to choose instead.
+  const goOn = document.querySelector("[data-go-on]");
+  if (goOn) location.replace(goOn.href);
 }

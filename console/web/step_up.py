@@ -1,15 +1,20 @@
 """Asks for proof again before something grants access, then does what was asked for."""
 
 import json
+from typing import Final
 
 from starlette.responses import Response
 
 from console.web.visit import Form, Visit, status_of
 from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1.credentials_pb2 import SendStepUpCodeRequest
 from services.chassis.errors import LegatoError, Reason
 
+# Refusals that the page itself shows.
+SHOWN_HERE: Final = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID)
 
-def ask(visit: Visit, problem: LegatoError | None = None) -> Response:
+
+async def ask(visit: Visit) -> Response:
     """Shows the page that asks; it keeps the form that was sent, so that nothing is typed twice."""
     if visit.request.method == "POST":
         # A password is typed again rather than written into a page.
@@ -17,12 +22,34 @@ def ask(visit: Visit, problem: LegatoError | None = None) -> Response:
         pending = {"method": "POST", "path": visit.request.url.path, "fields": fields}
     else:
         pending = {"method": "GET", "path": visit.address, "fields": []}
-    return _page(visit, json.dumps(pending), problem)
+    return await _page(visit, json.dumps(pending))
+
+
+async def mail_code(visit: Visit) -> Response:
+    """Sends a code to the user's address, and asks again."""
+    request = SendStepUpCodeRequest(client=visit.client)
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.credentials.SendStepUpCode, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    return await _page(visit, visit.form.get("pending"), done="mailed")
+
+
+async def add_first_passkey(visit: Visit) -> Response:
+    """Adds the passkey of a user who can prove nothing yet, and asks for it."""
+    request = pb.FinishPasskeyRegistrationRequest(
+        challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential")
+    )
+    try:
+        await visit.services.auth.change(lambda stubs: stubs.users.FinishPasskeyRegistration, request, visit.token)
+    except LegatoError as error:
+        return await _refused(visit, error)
+    await visit.resolve(visit.who.session_token)
+    return await _page(visit, visit.form.get("pending"), done="passkey-added")
 
 
 async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     """Returns the method, path and form of the request to go on with, or a page that asks again."""
-    pending = visit.form.get("pending")
     request = pb.StepUpRequest(session_token=visit.who.session_token, client=visit.client)
     if visit.form.get("credential"):
         request.passkey.challenge_id = visit.form.get("challenge")
@@ -33,16 +60,19 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     elif visit.form.get("kind") == "recovery":
         request.recovery_code = visit.form.get("code")
     else:
-        request.sign_in_link_code = visit.form.get("code")
+        request.sign_in_link_code = typed_code(visit)
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.StepUp, request)
     except LegatoError as error:
-        if error.reason not in (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID):
-            raise
-        return _page(visit, pending, error)
+        return await _refused(visit, error)
     visit.sign_in(answer.signed_in.session_token)
     await visit.resolve(answer.signed_in.session_token)
-    return _parse(pending)
+    return _parse(visit.form.get("pending"))
+
+
+def typed_code(visit: Visit) -> str:
+    """Returns the code of a link; some paste the whole link."""
+    return visit.form.get("code").rpartition("#")[2]
 
 
 def _parse(pending: str) -> tuple[str, str, Form]:
@@ -54,7 +84,23 @@ def _parse(pending: str) -> tuple[str, str, Form]:
         raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
 
 
-def _page(visit: Visit, pending: str, problem: LegatoError | None) -> Response:
+async def _refused(visit: Visit, error: LegatoError) -> Response:
+    if error.reason not in SHOWN_HERE:
+        raise error
+    return await _page(visit, visit.form.get("pending"), error)
+
+
+async def _page(visit: Visit, pending: str, problem: LegatoError | None = None, done: str = "") -> Response:
+    user = visit.who.user
+    mails = bool(user.email) and (await visit.sign_in_methods()).mail
+    has_way = user.passkeys or user.identities or user.has_password or user.recovery_codes
     return visit.render(
-        "confirm.html", 403 if problem is None else status_of(problem), pending=pending, problem=problem
+        "confirm.html",
+        403 if problem is None else status_of(problem),
+        pending=pending,
+        problem=problem,
+        done=done,
+        mails=mails,
+        # As auth decides it.
+        may_add_passkey=not has_way and not mails,
     )

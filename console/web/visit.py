@@ -17,6 +17,7 @@ from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
 from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
 from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
@@ -224,6 +225,16 @@ class Visit:
         if self.console.clock.elapsed_s() - self._resolved_at_s > TOKEN_RENEWED_AFTER_S:
             await self.resolve(self.who.session_token)
         return self.token
+
+    async def sign_in_methods(self) -> GetSignInMethodsResponse:
+        """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
+        try:
+            return await self.services.auth.read(
+                lambda stubs: stubs.methods.GetSignInMethods, GetSignInMethodsRequest()
+            )
+        except LegatoError as error:
+            self.console.log.debug("page.incomplete", name="methods", reason=error.reason)
+            return GetSignInMethodsResponse()
 
     def render(self, template: str, status: int = 200, *, has_secret: bool = False, **context: Any) -> Response:
         notice = self._take_notice() if self._who is not None or template == "sign_in.html" else None

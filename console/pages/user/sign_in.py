@@ -1,16 +1,14 @@
 """Signs users in and out: by a one-time link, a passkey, a password or a recovery code, or with an invitation."""
 
+import contextlib
+
 import msgspec
 from starlette.responses import JSONResponse, Response
 
+from console.web.step_up import typed_code
 from console.web.visit import Visit, own_path, status_of
 from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import (
-    GetSignInMethodsRequest,
-    GetSignInMethodsResponse,
-    SendSignInLinkRequest,
-    SignInWithPasswordRequest,
-)
+from protos.auth.v1.credentials_pb2 import SendSignInLinkRequest, SignInWithPasswordRequest
 from services.chassis.errors import LegatoError, Reason
 
 # Refusals that the sign-in page itself shows.
@@ -18,18 +16,21 @@ SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_IN
 
 
 async def show(visit: Visit) -> Response:
-    if visit.known is not None:
-        return visit.redirect(next_path(visit))
+    """Shows the ways to sign in. Whoever is signed in may have opened somebody else's link, whose code no server sees:
+    the page asks which of the two to be, and a script goes on where there is no link."""
     return await page(visit)
 
 
 async def with_link(visit: Visit) -> Response:
-    request = pb.SignInWithLinkRequest(code=visit.form.get("code"), client=visit.client)
+    code = typed_code(visit)
+    if visit.known is not None and visit.form.get("instead_of") != visit.known.user.user_id:
+        return await page(visit, code=code)
+    request = pb.SignInWithLinkRequest(code=code, client=visit.client)
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithLink, request)
     except LegatoError as error:
         return await refused(visit, error, "code")
-    return _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, answer.signed_in)
 
 
 async def with_recovery_code(visit: Visit) -> Response:
@@ -38,7 +39,7 @@ async def with_recovery_code(visit: Visit) -> Response:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithRecoveryCode, request)
     except LegatoError as error:
         return await refused(visit, error, "recovery")
-    return _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, answer.signed_in)
 
 
 async def start_passkey(visit: Visit) -> Response:
@@ -56,7 +57,7 @@ async def with_passkey(visit: Visit) -> Response:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.FinishPasskeySignIn, request)
     except LegatoError as error:
         return await refused(visit, error, "passkey")
-    return _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, answer.signed_in)
 
 
 async def with_password(visit: Visit) -> Response:
@@ -70,7 +71,7 @@ async def with_password(visit: Visit) -> Response:
         answer = await visit.services.auth.change(lambda stubs: stubs.methods.SignInWithPassword, request)
     except LegatoError as error:
         return await refused(visit, error, "password")
-    return _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, answer.signed_in)
 
 
 async def send_link(visit: Visit) -> Response:
@@ -81,15 +82,6 @@ async def send_link(visit: Visit) -> Response:
     except LegatoError as error:
         return await refused(visit, error, "mail")
     return visit.redirect("/sign-in", "link-sent")
-
-
-async def methods(visit: Visit) -> GetSignInMethodsResponse:
-    """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
-    try:
-        return await visit.services.auth.read(lambda stubs: stubs.methods.GetSignInMethods, GetSignInMethodsRequest())
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="methods", reason=error.reason)
-        return GetSignInMethodsResponse()
 
 
 async def sign_out(visit: Visit) -> Response:
@@ -122,7 +114,7 @@ async def view_invitation(visit: Visit) -> Response:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
         return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name="")
-    issuer = (await methods(visit)).oidc_issuer
+    issuer = (await visit.sign_in_methods()).oidc_issuer
     return visit.render(
         "invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="", issuer=issuer
     )
@@ -131,7 +123,7 @@ async def view_invitation(visit: Visit) -> Response:
 async def accept_invitation(visit: Visit) -> Response:
     code, name = visit.form.get("code"), visit.form.get("name")
     request = pb.AcceptInvitationRequest(code=code, name=name, client=visit.client)
-    if visit.known is not None:
+    if visit.known is not None and not visit.form.get("as_new"):
         request.session_token = visit.known.session_token
     try:
         answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.AcceptInvitation, request)
@@ -142,7 +134,7 @@ async def accept_invitation(visit: Visit) -> Response:
     visit.choose_account(answer.account_id)
     if not answer.HasField("signed_in"):
         return visit.redirect("/", "joined")
-    visit.sign_in(answer.signed_in.session_token)
+    await _become(visit, answer.signed_in)
     return visit.redirect("/security/passkeys/new")
 
 
@@ -152,9 +144,18 @@ def challenge(challenge_id: str, options_json: str) -> Response:
     return JSONResponse({"challenge": challenge_id, "options": options.get("publicKey", options)})
 
 
-def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
-    visit.sign_in(signed_in.session_token)
+async def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
+    await _become(visit, signed_in)
     return visit.redirect(next_path(visit))
+
+
+async def _become(visit: Visit, signed_in: pb.SignedIn) -> None:
+    """Lets this browser be another session, and ends the one that it was."""
+    visit.sign_in(signed_in.session_token)
+    if visit.known is not None:
+        request = pb.SignOutRequest(session_token=visit.known.session_token)
+        with contextlib.suppress(LegatoError):
+            await visit.services.auth.change(lambda stubs: stubs.sign_in.SignOut, request)
 
 
 async def refused(visit: Visit, error: LegatoError, form: str) -> Response:
@@ -166,14 +167,18 @@ async def refused(visit: Visit, error: LegatoError, form: str) -> Response:
     return response
 
 
-async def page(visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200) -> Response:
+async def page(
+    visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200, code: str = ""
+) -> Response:
     return visit.render(
         "sign_in.html",
         status,
+        has_secret=bool(code),
+        code=code,
         problem=problem,
         problem_form=form,
         next_path=next_path(visit),
-        methods=await methods(visit),
+        methods=await visit.sign_in_methods(),
     )
 
 

@@ -14,7 +14,7 @@ from protos.type.v1 import access_token_pb2
 from tests.console.browser.conftest import session_cookie
 from tests.console.fakes.operator_services import METRICS
 from tests.console.fakes.payments import CHECKOUT_ID
-from tests.console.fakes.services import INVITATION, Fakes, not_answering
+from tests.console.fakes.services import CODE, INVITATION, Fakes, not_answering
 from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
 
@@ -80,6 +80,14 @@ def _narrow(fakes: Fakes) -> None:
 def _grow_stale(fakes: Fakes) -> None:
     fakes.fill()
     fakes.is_fresh = False
+
+
+def _grow_stale_with_a_link_alone(fakes: Fakes) -> None:
+    fakes.is_fresh = False
+
+
+def _grow_stale_with_mail(fakes: Fakes) -> None:
+    fakes.is_fresh, fakes.methods.mail = False, True
 
 
 def _fill_grounding(fakes: Fakes) -> None:
@@ -199,6 +207,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "security-audit-log": ("/security/audit-log", Fakes.fill),
     "passkey-new": ("/security/passkeys/new", Fakes.fill),
     "confirm": ("/security/passkeys/new", _grow_stale),
+    "confirm-first-passkey": ("/security/passkeys/new", _grow_stale_with_a_link_alone),
     "security-all-ways": ("/security", Fakes.offer_everything),
     "password": ("/security/password", Fakes.offer_everything),
     "authenticator": ("/security/authenticator", Fakes.offer_everything),
@@ -318,6 +327,17 @@ def _invite(page: Page) -> None:
     page.get_by_text("Pass this link on").wait_for()
 
 
+def _have_a_code_mailed(page: Page) -> None:
+    page.get_by_role("button", name="Mail me a code").click()
+    page.get_by_text("A code is on its way").wait_for()
+
+
+def _show_the_invitation_while_signed_in(page: Page) -> None:
+    page.get_by_label("Code of the invitation").fill(INVITATION)
+    page.get_by_role("button", name="Show the invitation").click()
+    page.get_by_role("button", name="Accept as Ada Lovelace").wait_for()
+
+
 def _add_a_webhook(page: Page) -> None:
     page.get_by_label("Address of a new webhook").fill("https://hooks.example.ca/second")
     page.get_by_role("button", name="Add", exact=True).click()
@@ -336,6 +356,9 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, _mistype_a_code),
     "sign-in-provider": ("/security", Fakes.offer_everything, _link_an_identity),
     "invited": ("/settings", Fakes.fill, _invite),
+    "confirm-mailed": ("/security/passkeys/new", _grow_stale_with_mail, _have_a_code_mailed),
+    "sign-in-while-signed-in": (f"/sign-in#{CODE}", _nothing, _look),
+    "invitation-while-signed-in": ("/invitation", _nothing, _show_the_invitation_while_signed_in),
     "webhook-made": ("/settings/notices", _fill_notices, _add_a_webhook),
 }
 

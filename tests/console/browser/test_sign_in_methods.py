@@ -1,4 +1,4 @@
-"""Single sign-on and passwords in a browser, with its cookies and the pages' policy."""
+"""Links, single sign-on, passwords and confirmations in a browser, with its cookies and the pages' policy."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
-from tests.console.fakes.credentials import PASSWORD
+from tests.console.browser.test_browser import with_authenticator
+from tests.console.fakes.credentials import MAILED_CODE, PASSWORD
+from tests.console.fakes.services import CODE
 from tests.console.harness import ConsoleHarness
 
 
@@ -61,6 +63,58 @@ def test_an_identity_is_linked_by_way_of_a_link_that_the_policy_allows(
     page.get_by_role("button", name="Link login.example.ca").click()
     page.get_by_role("link", name="Continue").click()
     expect(page).to_have_title("Issuer", timeout=PATIENCE_MS)
+
+
+def test_a_link_opened_while_signed_in_asks_which_to_be(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page(f"/sign-in?next=%2Fkeys#{CODE}")
+    expect(page.get_by_role("heading", name="Who do you want to be?")).to_be_visible()
+    expect(page.get_by_label("Code of your sign-in link")).to_have_value(CODE)
+    page.get_by_role("link", name="Go on as Ada Lovelace").click()
+    expect(page).to_have_url(f"{console.origin}/keys")
+    assert console.fakes.used_codes == set()
+    page.goto(f"/sign-in#{CODE}")
+    page.get_by_role("button", name="Sign in with the link").click()
+    expect(page.get_by_role("heading", name="Analytical Engines")).to_be_visible()
+    assert len(console.fakes.sessions) == 1
+    assert console.fakes.used_codes == {CODE.replace("-", "")}
+    # Without a link there is nothing to choose.
+    page.goto("/sign-in?next=%2Fusage%3Fby%3Dkey")
+    expect(page).to_have_url(f"{console.origin}/usage?by=key")
+
+
+def test_without_javascript_a_link_asks_too(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page(f"/sign-in#{CODE}", java_script_enabled=False)
+    page.get_by_label("Code of your sign-in link").fill(CODE)
+    page.get_by_role("button", name="Sign in with the link").click()
+    expect(page.get_by_role("heading", name="Analytical Engines")).to_be_visible()
+    assert len(console.fakes.sessions) == 1
+
+
+def test_whoever_has_nothing_but_a_link_adds_a_passkey_and_goes_on_with_the_form(
+    console: ConsoleHarness, open_page: OpenPage
+) -> None:
+    page = open_page("/keys/new")
+    with_authenticator(page)
+    console.fakes.is_fresh = False
+    page.get_by_label("Name", exact=True).fill("Report")
+    page.get_by_role("button", name="Create the key").click()
+    expect(page.get_by_role("heading", name="Confirm that it is you")).to_be_visible()
+    page.get_by_role("button", name="Add a passkey").click()
+    expect(page.get_by_role("status")).to_contain_text("The passkey was added. Now confirm with it.")
+    page.get_by_role("button", name="Use your passkey").click()
+    expect(page.get_by_role("heading", name="Report", level=1)).to_be_visible()
+    assert [each.key.name for each in console.fakes.keys] == ["Report"]
+
+
+def test_a_mailed_code_confirms_without_javascript(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.methods.mail = True
+    page = open_page("/keys/new", java_script_enabled=False)
+    console.fakes.is_fresh = False
+    page.get_by_role("button", name="Create the key").click()
+    page.get_by_role("button", name="Mail me a code").click()
+    page.get_by_label("Code", exact=True).fill(MAILED_CODE)
+    page.get_by_role("button", name="Confirm", exact=True).click()
+    expect(page.get_by_text("Save the key now")).to_be_visible()
 
 
 def test_a_password_signs_in_without_javascript(console: ConsoleHarness, open_page: OpenPage) -> None:

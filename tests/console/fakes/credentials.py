@@ -8,6 +8,7 @@ from services.chassis.errors import LegatoError, Reason
 from tests.console.fakes.operator_services import ago
 
 PASSWORD = "correct horse battery staple"
+MAILED_CODE = "M4WQ-9KDT-X2RN-7VHJ-C8ZP"
 TOTP_SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 ISSUER_URL = "https://login.example.ca/authorize?state=state-1"
 
@@ -31,6 +32,7 @@ class CredentialFakes:
         self.methods = credentials_pb2.GetSignInMethodsResponse()
         self.credentials = credentials_pb2.GetCredentialsResponse()
         self.has_password = False
+        self.mailed_codes = 0
         self.issuer_url = ISSUER_URL
 
     def GetSignInMethods(self, request: Any) -> Any:
@@ -82,6 +84,10 @@ class CredentialFakes:
     def StartOidcLink(self, request: Any) -> Any:
         self.require_recent()
         return credentials_pb2.StartOidcLinkResponse(authorization_url=self.issuer_url, browser_token="browser-1")
+
+    def SendStepUpCode(self, request: Any) -> Any:
+        self.mailed_codes += 1
+        return credentials_pb2.SendStepUpCodeResponse()
 
     def RemoveOidcIdentity(self, request: Any) -> Any:
         return credentials_pb2.RemoveOidcIdentityResponse()

@@ -10,7 +10,7 @@ from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
-from tests.console.fakes.credentials import PASSWORD, CredentialFakes, sign_in_failed
+from tests.console.fakes.credentials import MAILED_CODE, PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
 from tests.console.fakes.keys import ACCESS_TOKEN, ACCOUNT_ID, KeyFakes
 from tests.console.fakes.notices import NoticeFakes
@@ -249,7 +249,8 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
 
     def StepUp(self, request: Any) -> Any:
         is_password = request.password.password == PASSWORD
-        if request.recovery_code != "recovery-1" and not request.HasField("passkey") and not is_password:
+        is_code = request.recovery_code == "recovery-1" or request.sign_in_link_code in (CODE, MAILED_CODE)
+        if not is_code and not request.HasField("passkey") and not is_password:
             raise sign_in_failed()
         self.sessions.discard(request.session_token)
         self.is_fresh = True
@@ -263,7 +264,10 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
         return pb.UpdateUserResponse(user=self.user())
 
     def StartPasskeyRegistration(self, request: Any) -> Any:
-        self.require_recent()
+        user = self.user()
+        mails = user.email and self.methods.mail
+        if user.passkeys or user.identities or user.has_password or user.recovery_codes or mails:
+            self.require_recent()
         options = {
             "challenge": "AAAAAAAAAAAAAAAAAAAAAA",
             "rp": {"id": "localhost", "name": "Legato"},

@@ -1,8 +1,11 @@
 """Pages of passwords, authenticator apps and single sign-on, over HTTP with fake services behind them."""
 
+import html
 import re
 
-from tests.console.fakes.credentials import ISSUER_URL, PASSWORD, TOTP_SECRET, sign_in_failed
+from protos.auth.v1 import users_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from tests.console.fakes.credentials import ISSUER_URL, MAILED_CODE, PASSWORD, TOTP_SECRET, sign_in_failed
 from tests.console.fakes.services import CODE, INVITATION
 from tests.console.harness import COOKIE, ConsoleHarness
 
@@ -118,6 +121,70 @@ def test_an_authenticator_app_is_set_up_with_a_picture_and_a_key(console: Consol
     assert "the picture is a new one" in late.text
     done = console.post("/security/authenticator", {"challenge": "totp_1", "code": "123456"}, session)
     assert (done.status, done.headers["location"]) == (303, "/security")
+
+
+def test_a_mailed_code_confirms_and_goes_on_with_what_was_asked(console: ConsoleHarness) -> None:
+    console.fakes.methods.mail, console.fakes.is_fresh = True, False
+    session = console.fakes.sign_in()
+    asked = console.get("/security/passkeys/new", session)
+    # With mail, a first passkey needs the proof that mail is.
+    assert ("Mail me a code" in asked.text, "Add a passkey" in asked.text) == (True, False)
+    [pending] = {html.unescape(each) for each in re.findall(r'name="pending" value="([^"]+)"', asked.text)}
+    sent = console.post("/confirm/mail", {"pending": pending}, session)
+    assert console.fakes.mailed_codes == 1
+    assert "A code is on its way to your address" in sent.text
+    assert {html.unescape(each) for each in re.findall(r'name="pending" value="([^"]+)"', sent.text)} == {pending}
+    done = console.post("/confirm", {"pending": pending, "kind": "link", "code": MAILED_CODE}, session)
+    assert done.headers["location"] == "/security/passkeys/new"
+
+
+def test_whoever_has_been_mailed_too_much_is_told_to_wait(console: ConsoleHarness) -> None:
+    console.fakes.methods.mail, console.fakes.is_fresh = True, False
+    refusal = LegatoError(Reason.TOO_MANY_SIGN_INS, "Too many attempts.", retry_after_s=41)
+    console.fakes.fail = {"CredentialService.SendStepUpCode": refusal}
+    answer = console.post("/confirm/mail", {"pending": "{}"}, console.fakes.sign_in())
+    assert (answer.status, "Try again in 41 seconds" in answer.text) == (429, True)
+
+
+def test_the_hint_has_a_command_that_makes_a_link_for_this_user(console: ConsoleHarness) -> None:
+    console.fakes.is_fresh = False
+    session = console.fakes.sign_in()
+    asked = console.get("/security/passkeys/new", session)
+    assert "legato users sign-in-link user_1" in asked.text
+    # Some paste the whole link.
+    pending = '{"method": "GET", "path": "/security/password", "fields": []}'
+    fields = {"pending": pending, "kind": "link", "code": f"{console.origin}/sign-in#{CODE}"}
+    assert console.post("/confirm", fields, session).headers["location"] == "/security/password"
+
+
+def test_a_link_opened_by_somebody_who_is_signed_in_asks_which_to_be(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    shown = console.get("/sign-in?next=/keys%3Fq%3Da", session)
+    for words in ("You are signed in as Ada Lovelace", 'href="/keys?q=a"', "Sign in with the link"):
+        assert words in shown.text
+    # Nor does a form that was opened before decide: nothing is used up.
+    asked = console.post("/sign-in", {"code": CODE, "next": "/keys"}, session, {"Accept-Encoding": "gzip"})
+    assert (asked.status, f'value="{CODE}"' in asked.text) == (200, True)
+    assert "content-encoding" not in asked.headers
+    assert console.fakes.used_codes == set()
+    fields = {"code": CODE, "next": "/keys", "instead_of": "user_1"}
+    signed_in = console.post("/sign-in", fields, session)
+    assert (signed_in.status, signed_in.headers["location"]) == (303, "/keys")
+    # The session before has ended, and not only in this browser.
+    assert console.get("/keys", session).status == 303
+
+
+def test_an_invitation_asks_who_accepts_it(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    shown = console.post("/invitation", {"code": INVITATION}, session)
+    assert "Accept as Ada Lovelace" in shown.text
+    assert "Accept as a new user" in shown.text
+    fields = {"code": INVITATION, "name": "Grace", "as_new": "yes"}
+    accepted = console.post("/invitation/accept", fields, session)
+    assert accepted.headers["location"] == "/security/passkeys/new"
+    request = next(each for each in console.fakes.requests if isinstance(each, pb.AcceptInvitationRequest))
+    assert (request.name, request.session_token) == ("Grace", "")
+    assert console.get("/keys", session).status == 303
 
 
 def test_the_security_page_takes_four_calls(console: ConsoleHarness) -> None:
