@@ -42,6 +42,7 @@ from services.metering.servicers.payments import PaymentBookingServicer, registe
 from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
 from services.metering.servicers.statements import StatementServicer, register_statements
 from services.metering.settings import MeteringSettings
+from services.metering.spend_recount import recount_at_start
 from services.metering.store.prices import adopt_prices
 from services.metering.sweeper import Sweeper
 
@@ -99,7 +100,7 @@ async def main() -> None:
         registrations = [
             partial(register_metering, metering),
             partial(register_credit_admin, admin),
-            partial(register_spend_limits, SpendLimitServicer(database, writer)),
+            partial(register_spend_limits, SpendLimitServicer(database, writer, log)),
             partial(register_statements, StatementServicer(database, metering.totals)),
             partial(register_payment_booking, PaymentBookingServicer(writer)),
             partial(register_outbox, NoticeOutboxServicer(database)),
@@ -126,6 +127,8 @@ async def main() -> None:
         show_ledger(writer, sweeper, registry)
         sweeping = asyncio.create_task(sweeper.run())
         opened.callback(sweeping.cancel)
+        recounting = asyncio.create_task(recount_at_start(database, log))
+        opened.callback(recounting.cancel)
         watching = asyncio.create_task(PriceWatch(settings.prices, database, prices, log, registry).run())
         opened.callback(watching.cancel)
         retention = Retention(database, settings.retention_policy, settings.retention_interval_s, log)

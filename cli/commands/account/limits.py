@@ -10,11 +10,19 @@ from cli.options import Invocation, shared_options, takes_invocation
 from cli.output import rfc3339_of
 from cli.values import USD, UsdAmount
 from protos.auth.v1.auth_pb2 import GetKeyRequest
-from protos.metering.v1.spend_limits_pb2 import ListSpendLimitsRequest, SetSpendLimitsRequest, Spend, SpendLimits
+from protos.metering.v1.spend_limits_pb2 import (
+    ListSpendLimitsRequest,
+    RecountSpendsRequest,
+    SetSpendLimitsRequest,
+    Spend,
+    SpendLimits,
+)
 from services.chassis.money import format_usd
 
 PERIODS = ("day", "month", "total")
 UNLIMITED = "none"
+# It reads the usage of all accounts with limits.
+RECOUNT_TIMEOUT_S = 600.0
 COLUMNS = ["key_id", "period", "limit_usd", "spent_usd", "held_usd", "starts_anew"]
 
 
@@ -86,6 +94,16 @@ def require_key(services: ServiceStubs, account_id: str, key_id: str) -> None:
     found = call_service(services.keys.GetKey, GetKeyRequest(key_id=key_id))
     if found.key.account_id != account_id:
         raise click.ClickException(f"{key_id} is not a key of {account_id}.")
+
+
+@limits.command()
+@takes_invocation
+def recount(invocation: Invocation) -> None:
+    """Correct what was spent and is held, from usage and holds: where `legato audit` says that these differ."""
+    recounted = call_service(
+        invocation.services.spend_limits.RecountSpends, RecountSpendsRequest(), timeout_s=RECOUNT_TIMEOUT_S
+    )
+    invocation.show({"accounts": recounted.accounts, "corrected_accounts": recounted.corrected_accounts})
 
 
 def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> SpendLimits:

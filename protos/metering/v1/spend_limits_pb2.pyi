@@ -249,3 +249,42 @@ class InheritSpendLimitsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InheritSpendLimitsResponse: _TypeAlias = InheritSpendLimitsResponse  # noqa: Y015
+
+@_typing.final
+class RecountSpendsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecountSpendsRequest: _TypeAlias = RecountSpendsRequest  # noqa: Y015
+
+@_typing.final
+class RecountSpendsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNTS_FIELD_NUMBER: _builtins.int
+    CORRECTED_ACCOUNTS_FIELD_NUMBER: _builtins.int
+    accounts: _builtins.int
+    """Those that have, or had, limits."""
+    corrected_accounts: _builtins.int
+    """Of these, those whose counters were wrong."""
+    def __init__(
+        self,
+        *,
+        accounts: _builtins.int = ...,
+        corrected_accounts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accounts", b"accounts", "corrected_accounts", b"corrected_accounts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecountSpendsResponse: _TypeAlias = RecountSpendsResponse  # noqa: Y015

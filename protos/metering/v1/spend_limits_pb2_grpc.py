@@ -51,6 +51,11 @@ class SpendLimitServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
                 _registered_method=True)
+        self.RecountSpends = channel.unary_unary(
+                '/legato.metering.v1.SpendLimitService/RecountSpends',
+                request_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsResponse.FromString,
+                _registered_method=True)
 
 
 class SpendLimitServiceServicer:
@@ -78,6 +83,13 @@ class SpendLimitServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecountSpends(self, request, context):
+        """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SpendLimitServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +107,11 @@ def add_SpendLimitServiceServicer_to_server(servicer, server):
                     servicer.InheritSpendLimits,
                     request_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.SerializeToString,
+            ),
+            'RecountSpends': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecountSpends,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +197,33 @@ class SpendLimitService:
             '/legato.metering.v1.SpendLimitService/InheritSpendLimits',
             protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_spend__limits__pb2.InheritSpendLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecountSpends(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.SpendLimitService/RecountSpends',
+            protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_spend__limits__pb2.RecountSpendsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -40,6 +40,8 @@ class SpendLimitServiceStub:
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
     InheritSpendLimits: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]
     """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+    RecountSpends: _grpc.UnaryUnaryMultiCallable[_spend_limits_pb2.RecountSpendsRequest, _spend_limits_pb2.RecountSpendsResponse]
+    """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too."""
 
 @_typing.type_check_only
 class SpendLimitServiceAsyncStub(SpendLimitServiceStub):
@@ -53,6 +55,8 @@ class SpendLimitServiceAsyncStub(SpendLimitServiceStub):
     """Replaces all three limits. A key's cannot exceed the account's; a lower one of the account lowers those of its keys."""
     InheritSpendLimits: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.InheritSpendLimitsRequest, _spend_limits_pb2.InheritSpendLimitsResponse]  # type: ignore[assignment]
     """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+    RecountSpends: _aio.UnaryUnaryMultiCallable[_spend_limits_pb2.RecountSpendsRequest, _spend_limits_pb2.RecountSpendsResponse]  # type: ignore[assignment]
+    """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too."""
 
 class SpendLimitServiceServicer(metaclass=_abc_1.ABCMeta):
     """How much an account, or one of its keys, may spend: in a day, in a month (both of the calendar, in UTC) and in all. Money is
@@ -81,5 +85,13 @@ class SpendLimitServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_spend_limits_pb2.InheritSpendLimitsResponse, _abc.Awaitable[_spend_limits_pb2.InheritSpendLimitsResponse]]:
         """Gives a key that replaces another the limits of that one. A key that has, or had, limits keeps its own: repeating the call changes nothing."""
+
+    @_abc_1.abstractmethod
+    def RecountSpends(
+        self,
+        request: _spend_limits_pb2.RecountSpendsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_spend_limits_pb2.RecountSpendsResponse, _abc.Awaitable[_spend_limits_pb2.RecountSpendsResponse]]:
+        """Corrects what all accounts and keys with limits have spent and hold, from usage and holds. Metering does so when it starts, too."""
 
 def add_SpendLimitServiceServicer_to_server(servicer: SpendLimitServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -129,6 +129,7 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.ADMIN: frozenset(
         _OF_OPERATORS
         | _methods(f"{_AUTH}.MaintenanceAdminService", "StartMaintenance EndMaintenance GetMaintenance")
+        | _methods(f"{_METERING}.SpendLimitService", "RecountSpends")
         | _GROUNDING
         | _LISTING_MODELS
         | _READING

@@ -333,6 +333,12 @@ class SpendBook:
                     if past in self._past:
                         self._past[past] += charged_nanos
 
+    def miscounted_account_ids(self) -> set[str]:
+        """Returns the accounts that released more than was counted as held."""
+        return {
+            spend.account_id for each, spend in self.spends.items() if spend.held_nanos < 0 and each in self.changed_ids
+        }
+
     def limits_of(self, account_id: str, key_id: str) -> SpendLimits:
         spend = self.spends.get(self._subject_id(account_id, key_id))
         return SpendLimits() if spend is None else spend.limits

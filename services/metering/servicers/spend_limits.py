@@ -12,6 +12,7 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_rules import require_key
+from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -23,6 +24,7 @@ from services.metering.ledger.spend import (
     next_month_us,
 )
 from services.metering.servicers.account_changes import current_user
+from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
 from services.metering.wire.operations import checked_id, invalid
 
@@ -35,9 +37,10 @@ _LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
 
 
 class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
-    def __init__(self, database: Database, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: Writer, log: Log) -> None:
         self._database = database
         self._writer = writer
+        self._log = log
 
     async def ListSpendLimits(self, request: pb.ListSpendLimitsRequest, context: Context) -> pb.ListSpendLimitsResponse:
         account_id = checked_id(request.account_id, "account_id")
@@ -71,6 +74,9 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
             return pb.InheritSpendLimitsResponse()
         operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id, changed_by=current_user())
         return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
+
+    async def RecountSpends(self, request: pb.RecountSpendsRequest, context: Context) -> pb.RecountSpendsResponse:
+        return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
 
 
 def _list_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, Literal
 
 import sqlalchemy as sa
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, astuple, replace
 
 from services.chassis.database.clock import now_us_query, read_now_us
 from services.chassis.errors import LegatoError
@@ -52,6 +52,7 @@ from services.metering.store.sets import (
     update_rows,
     write_all,
 )
+from services.metering.store.spend_recount import recount
 from services.metering.store.spends import (
     INSERT_SPENDS,
     UPDATE_SPENDS,
@@ -272,6 +273,9 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
         writes += _writes_of_spends(books.spend_book)
     writes += _writes_of_accounts(books)
     _put(connection, [write for write in writes if write[1]])
+    if books.spend_book.changed_ids:
+        for account_id in books.spend_book.miscounted_account_ids():
+            recount(connection, account_id)
     if books.changes:
         add_changes(connection, books.changes)
 
@@ -311,7 +315,12 @@ def _put_claims(connection: sa.Connection, books: BatchState) -> None:
 
 
 def _writes_of_spends(spend_book: SpendBook) -> list[Write]:
-    changed = [spend for each, spend in spend_book.spends.items() if each in spend_book.changed_ids]
+    changed = [
+        # A counter that is wrong is recounted, and prevents no settlement.
+        spend if spend.held_nanos >= 0 else replace(spend, held_nanos=0)
+        for each, spend in spend_book.spends.items()
+        if each in spend_book.changed_ids
+    ]
     new_spends = [astuple(spend) for spend in changed if spend.spend_id not in spend_book.found]
     changed_spends = [
         changed_row(spend_book.found[spend.spend_id], spend) for spend in changed if spend.spend_id in spend_book.found

@@ -64,6 +64,10 @@ def read_spends(
     return [*found.values(), *_read_shared(connection, found)]
 
 
+def read_spends_of(connection: sa.Connection, account_id: str) -> list[Spend]:
+    return [Spend(*row) for row in _READ_OF_ACCOUNTS.run(connection, [account_id])]
+
+
 def _read_shared(connection: sa.Connection, found: Mapping[str, Spend]) -> list[Spend]:
     """Reads the spends that keys share which have replaced others, as far as they are not known."""
     shared_ids = {spend.shared_spend_id for spend in found.values()} - {"", *found}

@@ -64,3 +64,9 @@ def test_none_takes_a_limit_away() -> None:
 def test_a_change_of_nothing_or_to_less_than_zero_is_refused() -> None:
     assert "nothing to change" in play().run("limits", "set", "acct_1").stderr
     assert "must not be negative" in play().run("limits", "set", "acct_1", "--day=-1").stderr
+
+
+def test_what_was_spent_is_recounted() -> None:
+    recounted = pb.RecountSpendsResponse(accounts=3, corrected_accounts=1)
+    far_end = play(("metering", "SpendLimitService.RecountSpends", recounted))
+    assert json.loads(far_end.run("limits", "recount", "--json").stdout) == {"accounts": 3, "corrected_accounts": 1}

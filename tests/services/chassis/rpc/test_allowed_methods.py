@@ -200,9 +200,10 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
     "legato.metering.v1.ChangeOutboxService": dict.fromkeys(["ListPendingChanges", "AcknowledgeChanges"], AUTH),
     "legato.metering.v1.NoticeOutboxService": dict.fromkeys(["ListPendingNotices", "AcknowledgeNotices"], AUTH),
-    "legato.metering.v1.SpendLimitService": dict.fromkeys(
-        ["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS
-    ),
+    "legato.metering.v1.SpendLimitService": {
+        **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
+        "RecountSpends": ADMIN,
+    },
     "legato.metering.v1.PaymentBookingService": {"BookPayment": PAYMENTS},
     "legato.payments.v1.PaymentService": dict.fromkeys(
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES

@@ -98,7 +98,7 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
     metadata = ((METADATA_KEY, signer.sign(access)),)
     listen, console = f"unix:{socket_folder}/metering.sock", f"unix:{socket_folder}/console.sock"
     registrations = [
-        partial(register_spend_limits, SpendLimitServicer(database, writer)),
+        partial(register_spend_limits, SpendLimitServicer(database, writer, log)),
         partial(register_thresholds, NoticeThresholdServicer(database, NoticeRules())),
         partial(register_change_outbox, ChangeOutboxServicer(database)),
     ]

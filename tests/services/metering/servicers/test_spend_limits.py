@@ -128,7 +128,7 @@ async def test_limits_are_set_and_listed_by_rpc(
     await ask(writer, grant(1_000))
     await chat(writer, 1)
     listen = f"unix:{socket_folder}/limits.sock"
-    server = RpcServer(listen, [partial(register_spend_limits, SpendLimitServicer(database, writer))], log)
+    server = RpcServer(listen, [partial(register_spend_limits, SpendLimitServicer(database, writer, log))], log)
     await server.start()
     async with open_channel(listen) as channel:
         await channel.channel_ready()
@@ -155,6 +155,12 @@ async def test_limits_are_set_and_listed_by_rpc(
         assert {each.key_id: each.total_spent_nanos for each in listed.spends} == {KEY: 40, "key_new": 40}
         assert await audit(database) == []
         assert await database.read(lambda connection: find_violations_of(connection, ACCOUNT)) == []
+        for corrected in (1, 0):
+            if corrected:
+                with database.transaction(writes=True) as connection:
+                    connection.execute(sa.update(spends).values(total_spent_nanos=7))
+            recounted = await stub.RecountSpends(pb.RecountSpendsRequest())
+            assert recounted == pb.RecountSpendsResponse(accounts=1, corrected_accounts=corrected)
         for wrong in (-1, 10**18):
             request.limits.day_nanos = wrong
             assert await _refused(stub, request) is Reason.REQUEST_INVALID
@@ -168,7 +174,7 @@ async def test_only_a_key_that_auth_names_in_the_token_is_limited(
     listen, console = f"unix:{socket_folder}/limits.sock", f"unix:{socket_folder}/console.sock"
     signer = AccessTokenSigner("44" * 32)
     check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
-    registrations = [partial(register_spend_limits, SpendLimitServicer(database, writer))]
+    registrations = [partial(register_spend_limits, SpendLimitServicer(database, writer, log))]
     server = RpcServer(listen, registrations, log, access=check, console_listen=console, console_role="console")
     await server.start()
     owner = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
