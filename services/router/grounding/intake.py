@@ -98,6 +98,9 @@ class Intake:
                 await progress.delivered()
                 deadline.reschedule(began_s + total_bytes / LEAST_BYTES_PER_S)
                 request = await anext(requests, None)
+        # A sender that leaves ends its requests, too.
+        if received.size_bytes < first.size_bytes:
+            raise LegatoError(Reason.REQUEST_INVALID, "The document was not sent completely.", param="document")
 
     async def _index(
         self, first: pb.AddAttachmentRequest, received: SealedFile, progress: IntakeProgress

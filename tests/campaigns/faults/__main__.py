@@ -7,11 +7,14 @@ import random
 import secrets
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import cast
 
-from tests.campaigns.faults import campaign
+from services.router.grounding.attachments import PASSAGES_AT_ONCE
+from tests.campaigns.faults import campaign, documents
 from tests.campaigns.faults.directed import SCENARIOS
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
@@ -19,7 +22,7 @@ from tests.campaigns.faults.tally import Tally, table
 from tests.campaigns.faults.trials import TRIALS, Result, try_directed, try_out
 from tests.support.servers.postgres import Postgres
 
-PARTS = ["forked", "whole", "bugs"]
+PARTS = ["forked", "whole", "documents", "bugs"]
 
 
 def main() -> int:
@@ -43,6 +46,8 @@ async def _run(options: argparse.Namespace) -> bool:
         good &= _show("Forked services", await _run_forked(points, options, dice))
     if "whole" in options.only:
         good &= _show("The whole service", await campaign.whole(points, options.whole_kills, dice).run())
+    if "documents" in options.only:
+        good &= await _kill_among_documents()
     if "bugs" in options.only:
         print("Seeded mistakes\n", flush=True)
         async for result in _try_bugs(dice):
@@ -55,6 +60,14 @@ async def _run_forked(points: Sequence[Point], options: argparse.Namespace, dice
         plan = campaign.forked(forks, points, options.kills, dice, postgres.create_database)
         plan.replay = options.replay
         return await plan.run()
+
+
+async def _kill_among_documents() -> bool:
+    """Kills a router at each portion of a document."""
+    with tempfile.TemporaryDirectory() as folder:
+        violations = await documents.run_kills(Path(folder), range(0, documents.PASSAGES, PASSAGES_AT_ONCE))
+    print("\nDocuments", *violations or ["whole, or not there"], sep="\n  ", flush=True)
+    return not violations
 
 
 @asynccontextmanager
@@ -102,7 +115,7 @@ def _read_options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=200, help="kills at each point, in forked services (200)")
     parser.add_argument("--whole-kills", type=int, default=20, help="kills at each point, with the whole service (20)")
     parser.add_argument("--points", nargs="+", default=[], help="only points whose names start with one of these")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="which of the three parts to run (all)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="which of the four parts to run (all)")
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="random seed, to repeat a run")
     parser.add_argument("--replay", type=int, help="repeat the forked round of this seed")
     return parser.parse_args()

@@ -3,12 +3,14 @@
 import logging
 import random
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from tests.campaigns.faults import campaign
 from tests.campaigns.faults.bugs import BUGS
 from tests.campaigns.faults.directed import SCENARIOS
+from tests.campaigns.faults.documents import PASSAGES, run_kills
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS
 from tests.campaigns.faults.trials import TRIALS, play, try_directed, try_out
@@ -64,3 +66,7 @@ async def test_mistake_that_needs_a_late_message_is_seen(bug: str) -> None:
     result = await try_directed(bug)
     assert result.caught
     assert not result.false_alarm
+
+
+async def test_router_that_is_killed_leaves_no_part_of_a_document(socket_folder: Path) -> None:
+    assert await run_kills(socket_folder, [PASSAGES // 2]) == []

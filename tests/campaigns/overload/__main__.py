@@ -1,13 +1,15 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
 customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
-it can be known to be full."""
+it can be known to be full. And documents of one account, while others add theirs."""
 
 import argparse
 import asyncio
 import logging
 import sys
+import tempfile
+from pathlib import Path
 
-from tests.campaigns.overload import campaign
+from tests.campaigns.overload import campaign, documents
 
 
 async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
@@ -21,6 +23,11 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         print(f"{name:20} chats {tally.count:5}  {outcome}", flush=True)
         if tally.refused or tally.failed:
             violations.append(f"{name}: {tally.refused} refused, {tally.failed} failed")
+    say("documents")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, flood in await documents.run_documents(Path(folder), uploads=110, others=10):
+            print(f"{name:20} {flood}", flush=True)
+            violations += [f"{name}: {violation}" for violation in flood.violations]
     for way in ways:
         found = await campaign.run_overloaded(way, overload_s, say)
         print(found, flush=True)

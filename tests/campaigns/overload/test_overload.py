@@ -8,10 +8,19 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
+from services.router.grounding.files.upload_limits import BY_ACCOUNT_MOST
 from services.router.routing import queue_watch
 from tests.campaigns.overload.campaign import PLACES, Overloaded
 from tests.campaigns.overload.clients import Tally
+from tests.campaigns.overload.documents import (
+    ATTACKER,
+    SIZE_BYTES,
+    router_memory_bytes,
+    run_flood,
+    run_slow_documents,
+)
 from tests.services.router.harness import QUESTION, Router, running_router, target
+from tests.support.servers.router_process import running_router_process
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 KEYS = 8
@@ -146,6 +155,23 @@ async def test_provider_that_refuses_everybody_is_left_alone_until_it_accepts_a_
         upstream.default_reply = USUAL
         assert (await router.ask(key_id="first")).text
         assert await ask_many(router, upstream, [USUAL] * 100) == Tally(served=100)
+
+
+async def test_documents_of_one_account_take_neither_the_routers_memory_nor_the_others_turns(
+    socket_folder: Path,
+) -> None:
+    """The kernel gives the router as much memory as the manifest does."""
+    async with running_router_process(socket_folder, router_memory_bytes()) as router:
+        idle_bytes = router.peak_bytes
+        flood = await run_flood(router, [ATTACKER], uploads=110, others=2)
+        assert flood.violations == []
+        assert (flood.opened, flood.refused) == (BY_ACCOUNT_MOST, 110 - BY_ACCOUNT_MOST)
+        assert (flood.added, flood.noted) == (2, 2)
+        # Not a copy of each of those that are open, and far from its limit.
+        assert flood.peak_bytes - idle_bytes < flood.opened * SIZE_BYTES
+        slow = await run_slow_documents(router, documents=4, others=2)
+        assert slow.violations == []
+        assert (slow.added, slow.noted) == (2, 2)
 
 
 def test_what_breaks_the_promise_is_told() -> None:

@@ -63,8 +63,10 @@ class Turns:
         while len(self._running) < self._at_once and (account_id := self._choose()) is not None:
             called = self._waiting[account_id][0]
             self._forget(account_id, called)
-            self._running[account_id] = _Turn(self._clock.elapsed_s(), self._is_heavy(account_id))
-            called.set_result(None)
+            # The task of a cancelled one has not noticed yet.
+            if not called.cancelled():
+                self._running[account_id] = _Turn(self._clock.elapsed_s(), self._is_heavy(account_id))
+                called.set_result(None)
 
     def _choose(self) -> str | None:
         """Returns the account that has taken the least time; of several, the one that has waited longest."""
@@ -81,9 +83,11 @@ class Turns:
         return self._taken.ahead_ns(account_id, self._taken.now_ns()) > FORGOTTEN_IN * MUCH_S * 1e9
 
     def _forget(self, account_id: str, called: "asyncio.Future[None]") -> None:
-        self._waiting[account_id].remove(called)
-        if not self._waiting[account_id]:
-            del self._waiting[account_id]
+        waiting = self._waiting.get(account_id, ())
+        if called in waiting:
+            self._waiting[account_id].remove(called)
+            if not waiting:
+                del self._waiting[account_id]
 
     def _end(self, account_id: str) -> None:
         took_s = self._clock.elapsed_s() - self._running.pop(account_id).began_s

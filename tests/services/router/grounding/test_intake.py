@@ -155,6 +155,15 @@ async def sent(*pieces: bytes, then: asyncio.Event | None = None) -> AsyncIterat
         await then.wait()
 
 
+async def test_document_that_ends_before_its_announced_size_is_not_kept(
+    attachments: Attachments, clock: FakeClock, tmp_path: Path, log: Log
+) -> None:
+    with pytest.raises(LegatoError, match="not sent completely"):
+        await intake(attachments, clock, tmp_path, log).add(sent(b"x" * 50, b"x" * 49), Told())
+    assert await attachments.list_of(ACCOUNT) == []
+    assert (await intake(attachments, clock, tmp_path, log).add(sent(b"x" * 50, b"x" * 50), Told())).size_bytes == 100
+
+
 @pytest.mark.parametrize("pieces", [(), (b"Hello",)], ids=["nothing", "a part"])
 async def test_document_that_arrives_too_slowly_is_given_up(
     pieces: tuple[bytes, ...], attachments: Attachments, clock: FakeClock, tmp_path: Path, log: Log
@@ -172,7 +181,7 @@ async def test_document_that_arrives_fast_enough_has_more_time_with_each_piece(
     attachments: Attachments, clock: FakeClock, tmp_path: Path, log: Log
 ) -> None:
     async def pieces() -> AsyncIterator[AddAttachmentRequest]:
-        yield AddAttachmentRequest(account_id=ACCOUNT, size_bytes=10**6, piece=b"word " * 100_000)
+        yield AddAttachmentRequest(account_id=ACCOUNT, size_bytes=500_003, piece=b"word " * 100_000)
         # Longer than any document may take, and less than this one.
         await asyncio.sleep(2 * grace_s)
         yield AddAttachmentRequest(piece=b"end")

@@ -37,6 +37,11 @@ class Documents:
         await asyncio.gather(self._tasks[name], return_exceptions=True)
         await asyncio.sleep(0)
 
+    async def cancel_at_once(self, *names: str) -> None:
+        for name in names:
+            self._tasks[name].cancel()
+        await asyncio.gather(*(self._tasks[name] for name in names), return_exceptions=True)
+
     async def _read(self, name: str) -> None:
         async with self.turns.turn(name.partition("/")[0]):
             with self._shown(name):
@@ -121,5 +126,14 @@ async def test_sender_that_leaves_gives_its_place_or_its_turn_to_the_next(docume
     assert documents.reading == ["two/1", "four/1"]
     await documents.end("two/1")
     await documents.end("four/1")
+    assert documents.turns._waiting == {}
+    assert documents.turns._running == {}
+
+
+async def test_senders_that_leave_at_the_same_time_are_not_called(documents: Documents) -> None:
+    await documents.add("one/1", "two/1", "one/2", "three/1", "four/1")
+    await documents.cancel_at_once("one/1", "one/2", "three/1")
+    assert documents.reading == ["two/1", "four/1"]
+    await documents.cancel_at_once("two/1", "four/1")
     assert documents.turns._waiting == {}
     assert documents.turns._running == {}
