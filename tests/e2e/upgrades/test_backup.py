@@ -32,7 +32,8 @@ def write_shell(folder: Path) -> Path:
     shell.parent.mkdir()
     shell.write_text(
         f"#!{sys.executable}\nimport sqlite3, sys\n"
-        "for row in sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2]):\n    print(*row, sep='|')\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "for row in connection.execute(sys.argv[2]):\n    print(*row, sep='|')\n"
     )
     shell.chmod(0o700)
     return shell.parent
