@@ -140,10 +140,10 @@ def announced_bytes(scope: HttpScope) -> int | None:
 
 async def check_affordable(balances: Balances, principal: Principal, body_bytes: int) -> None:
     """Raises CREDITS_EXHAUSTED if the account could not pay for such a body at any price, even with none of its credit
-    held. Credit may still be too low if this passes."""
+    held, and after what it owes. Credit may still be too low if this passes."""
     if body_bytes < LARGE_BODY_BYTES:
         return
     told = await balances.balance(principal.account_id)
     least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // _MILLION
-    if told.balance.balance_nanos < least_nanos:
+    if told.balance.balance_nanos - told.balance.owed_nanos < least_nanos:
         raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")

@@ -214,6 +214,7 @@ def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
         "balance_usd": None if balance is None else format_usd(balance.balance_nanos),
         "balance_nanos": None if balance is None else balance.balance_nanos,
         "held_nanos": None if balance is None else balance.held_nanos,
+        "owed_nanos": None if balance is None else balance.owed_nanos,
         **own_limits(account),
         "grounding": [name for name in GROUNDINGS if getattr(account, name)],
         "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,

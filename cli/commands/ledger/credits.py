@@ -76,7 +76,7 @@ def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: s
 @click.argument("account_id", metavar="ID")
 @takes_invocation
 def balance(invocation: Invocation, account_id: str) -> None:
-    """Show an account's balance, and how much of it running requests hold."""
+    """Show an account's balance, and how much of it running requests hold, and what it owes for returned payments."""
     get_account(invocation.services, account_id)
     invocation.show(describe(balance_of(invocation.services, account_id)))
 
@@ -144,4 +144,6 @@ def describe(balance: Balance) -> dict[str, Any]:
         "balance_nanos": balance.balance_nanos,
         "held_usd": format_usd(balance.held_nanos),
         "held_nanos": balance.held_nanos,
+        "owed_usd": format_usd(balance.owed_nanos),
+        "owed_nanos": balance.owed_nanos,
     }

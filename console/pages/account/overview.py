@@ -81,7 +81,7 @@ async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = N
 def _lasts(balance: metering_pb2.Balance | None, chart: CostChart | None, now: datetime) -> str:
     if balance is None or chart is None:
         return ""
-    return usage.lasts_until(balance.balance_nanos - balance.held_nanos, chart.day_totals, now)
+    return usage.lasts_until(balance.balance_nanos - balance.held_nanos - balance.owed_nanos, chart.day_totals, now)
 
 
 def needing_attention(listed: list[pb.AccountKey], now: datetime) -> list[Attention]:

@@ -888,20 +888,24 @@ class Balance(_message.Message):
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     BALANCE_NANOS_FIELD_NUMBER: _builtins.int
     HELD_NANOS_FIELD_NUMBER: _builtins.int
+    OWED_NANOS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     balance_nanos: _builtins.int
     held_nanos: _builtins.int
     """Part of the balance, set aside for requests that run."""
+    owed_nanos: _builtins.int
+    """For payments that were returned when their credit was spent or held. It is taken from whatever becomes free."""
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         balance_nanos: _builtins.int = ...,
         held_nanos: _builtins.int = ...,
+        owed_nanos: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "balance_nanos", b"balance_nanos", "held_nanos", b"held_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "balance_nanos", b"balance_nanos", "held_nanos", b"held_nanos", "owed_nanos", b"owed_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

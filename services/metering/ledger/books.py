@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger import holds
+from services.metering.ledger import holds, owed
 from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.holds import Effect, RuleContext, charged_hour_us
 from services.metering.ledger.prices import Prices
@@ -24,6 +24,7 @@ from services.metering.ledger.records import (
     Hold,
     Kind,
     Operation,
+    OwedChange,
     RequestOperation,
     Reserve,
     RestorePayment,
@@ -72,60 +73,6 @@ def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context:
     return Effect(account, account, None, entry)
 
 
-def return_payment(operation: ReturnPayment, context: RuleContext) -> Effect[AccountBalance]:
-    """Takes back what is free of the amount; the rest was spent, or is held, and is our loss."""
-    account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
-    if booked is not None:
-        _require_same(booked, operation.account_id, amount_nanos)
-        return Effect(account)
-    taken_nanos = min(amount_nanos, max(0, account.free_nanos))
-    account = replace(account, balance_nanos=account.balance_nanos - taken_nanos)
-    entry = Entry(
-        kind="adjustment",
-        request_id=operation.operation_id,
-        account_id=operation.account_id,
-        customer_nanos=-taken_nanos,
-        loss_nanos=taken_nanos - amount_nanos,
-        external_nanos=amount_nanos,
-        recorded_at_us=context.now_us,
-        reason=operation.reason,
-    )
-    return Effect(account, account, None, entry)
-
-
-def restore_payment(operation: RestorePayment, context: RuleContext) -> Effect[AccountBalance]:
-    """Reverses a return, leg by leg: the customer gets what was taken, and our loss is none."""
-    account, booked, returned, amount_nanos = (
-        context.account,
-        context.booked,
-        context.returned,
-        operation.amount_nanos,
-    )
-    if booked is not None:
-        _require_same(booked, operation.account_id, -amount_nanos)
-        return Effect(account)
-    if returned is None:
-        raise LegatoError(Reason.REQUEST_INVALID, "There is no such return.", param="return_id")
-    _require_same(returned, operation.account_id, amount_nanos)
-    account = replace(account, balance_nanos=account.balance_nanos - returned.customer_nanos)
-    entry = Entry(
-        kind="adjustment",
-        request_id=operation.operation_id,
-        account_id=operation.account_id,
-        customer_nanos=-returned.customer_nanos,
-        loss_nanos=-returned.loss_nanos,
-        external_nanos=-returned.external_nanos,
-        recorded_at_us=context.now_us,
-        reason=operation.reason,
-    )
-    return Effect(account, account, None, entry)
-
-
-def _require_same(booked: Entry, account_id: str, external_nanos: int) -> None:
-    if (booked.account_id, booked.external_nanos) != (account_id, external_nanos):
-        raise LegatoError(Reason.REQUEST_INVALID, "This id was already used for another adjustment.")
-
-
 # Defines the rules of credit: given an account, a hold and an operation, the answer and the changes.
 #
 # The rules are pure: no clock, no database, no required order of calls. Any operation may come twice, late, out of
@@ -135,7 +82,8 @@ def _require_same(booked: Entry, account_id: str, external_nanos: int) -> None:
 def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:
     if context.hold is not None and context.hold.account_id != operation.account_id:
         raise LegatoError(Reason.REQUEST_INVALID, "The request belongs to another account.", param="account_id")
-    return _RULES[type(operation)](operation, context)
+    effect: Effect[AnswerT] = _RULES[type(operation)](operation, context)
+    return owed.collect(operation, effect, context) if context.account.owed_nanos else effect
 
 
 _RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
@@ -147,8 +95,8 @@ _RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
     Sweep: holds.sweep,
     Grant: grant,
     Adjust: adjust,
-    ReturnPayment: return_payment,
-    RestorePayment: restore_payment,
+    ReturnPayment: owed.return_payment,
+    RestorePayment: owed.restore_payment,
 }
 
 
@@ -191,11 +139,13 @@ class BatchState:
         spends: Sequence[Spend] = (),
         new_spends: Sequence[Spend] = (),
         past_spends: Mapping[PastPeriod, int] | None = None,
+        owed_changes: Sequence[OwedChange] = (),
     ) -> None:
         """Starts from what was read: `credits` are earlier bookings of the batch's grants and adjustments; `claims` are
         on the keys that its reserves claim, with their holds among `holds`; `live_holds` counts those of keys with a
         limit; `spends` are of accounts and keys with spend limits, `new_spends` of those that get their first ones;
-        `past_spends` are sums of the past periods that late charges count in."""
+        `past_spends` are sums of the past periods that late charges count in; `owed_changes` are of the returns that
+        the batch restores."""
         self.found_accounts = {account.account_id: account for account in accounts}
         self.found_holds = {hold.request_id: hold for hold in holds}
         self.found_claims = {(claim.account_id, claim.key_digest): claim for claim in claims} if claims else {}
@@ -203,6 +153,8 @@ class BatchState:
         self.holds = dict(self.found_holds)
         self.claims = dict(self.found_claims)
         self.entries: list[Entry] = []
+        self._found_owed = {change.request_id: change for change in owed_changes} if owed_changes else {}
+        self.owed_changes: dict[str, OwedChange] = {}
         # For the audit log.
         self.changes: list[AccountChange] = []
         self._credits = {(entry.kind, entry.request_id): entry for entry in credits} if credits else {}
@@ -237,33 +189,44 @@ class BatchState:
                 self._count_live(hold, effect.hold)
             if self.has_spends:
                 self.spend_book.count(hold, effect.hold, effect.entry)
-        if effect.entry is not None:
-            self.entries.append(effect.entry)
-            if isinstance(operation, CreditOperation):
-                self._credits[effect.entry.kind, operation.operation_id] = effect.entry
+        self._book(operation, effect)
         if effect.claim is not None:
             self.claims[account_id, effect.claim.key_digest] = effect.claim
         return effect.answer
 
+    def _book(self, operation: Operation[AnswerT], effect: Effect[AnswerT]) -> None:
+        if effect.entry is not None:
+            self.entries.append(effect.entry)
+            if isinstance(operation, CreditOperation):
+                self._credits[effect.entry.kind, operation.operation_id] = effect.entry
+        if effect.repayment is not None:
+            self.entries.append(effect.repayment)
+        if effect.owed is not None:
+            self.owed_changes[effect.owed.request_id] = effect.owed
+
     def _context(self, operation: Operation[Any], account: AccountBalance, hold: Hold | None) -> RuleContext:
         booked, returned, claim, claimant, live_holds, key_id, hour_us = None, None, None, None, 0, "", None
+        returned_owed_nanos = 0
         if isinstance(operation, CreditOperation):
             booked = self._credits.get((CREDIT_KINDS[type(operation)], operation.operation_id))
             if type(operation) is RestorePayment:
                 returned = self._credits.get(("adjustment", operation.return_id))
+                change = self.owed_changes.get(operation.return_id) or self._found_owed.get(operation.return_id)
+                returned_owed_nanos = 0 if change is None else change.owed_nanos
         elif type(operation) is Reserve:
-            key_id = operation.key_id
+            # A repetition is told what the key leaves that the request was reserved with.
+            key_id = operation.key_id if hold is None else hold.key_id
             if operation.claim is not None:
                 claim = self.claims.get((operation.account_id, operation.claim.key_digest))
                 claimant = None if claim is None else self.holds.get(claim.request_id)
             if operation.concurrent_requests is not None:
-                live_holds = self._live_holds[LiveKey(operation.account_id, key_id)]
+                live_holds = self._live_holds[LiveKey(operation.account_id, operation.key_id)]
         elif hold is not None:
             key_id = hold.key_id
             hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self.now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
         found = account, hold, booked, self._prices, self.now_us, self._life_us
-        return RuleContext(*found, claim, claimant, live_holds, room, returned)
+        return RuleContext(*found, claim, claimant, live_holds, room, returned, returned_owed_nanos)
 
     def _count_live(self, before: Hold | None, after: Hold) -> None:
         lived, lives = before is not None and before.state == "held", after.state == "held"

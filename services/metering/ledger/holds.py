@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
+from services.chassis.money import format_usd
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import (
     DAY_US,
@@ -23,6 +24,7 @@ from services.metering.ledger.records import (
     Hold,
     IdempotencyClaim,
     Kind,
+    OwedChange,
     Reserve,
     Reserved,
     Settle,
@@ -53,8 +55,9 @@ class RuleContext(msgspec.Struct, frozen=True):
     live_holds: int = 0
     # What the spend limits of the account and of the request's key leave.
     room: SpendRoom = NO_LIMITS
-    # What a RestorePayment reverses.
+    # What a RestorePayment reverses, and how much of it the customer was found to owe.
     returned: Entry | None = None
+    returned_owed_nanos: int = 0
 
 
 class Effect(msgspec.Struct, Generic[AnswerT], frozen=True):
@@ -65,6 +68,10 @@ class Effect(msgspec.Struct, Generic[AnswerT], frozen=True):
     hold: Hold | None = None
     entry: Entry | None = None
     claim: Claim | None = None
+    # The entry that takes what is owed from the credit that the operation has made free; and what that, or `entry`,
+    # adds to what is owed.
+    repayment: Entry | None = None
+    owed: OwedChange | None = None
 
 
 # Reasons of losses: neither the hold nor free credit covered it; a spend limit kept free credit from covering it; or
@@ -211,8 +218,9 @@ def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
     if extended and more_nanos:
         account = replace(account, held_nanos=account.held_nanos + more_nanos)
         hold = replace(hold, amount_nanos=operation.total_nanos)
-    balance_nanos = context.room.of_balance(account.balance_nanos)
-    is_affordable = operation.total_nanos <= account.balance_nanos
+    spendable_nanos = max(hold.amount_nanos, account.spendable_nanos)
+    balance_nanos = context.room.of_balance(spendable_nanos)
+    is_affordable = operation.total_nanos <= spendable_nanos
     reached = context.room.limit_reached(operation.total_nanos, context.now_us) if is_affordable else None
     answer = Extended(extended, operation.total_nanos, hold.amount_nanos, affordable_nanos, balance_nanos, reached)
     return Effect(answer, account, hold)
@@ -366,8 +374,11 @@ def _resolved() -> LegatoError:
 
 
 def _too_little_credit(account: AccountBalance, least_nanos: int) -> LegatoError:
-    if account.balance_nanos < least_nanos:
-        return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
+    if account.spendable_nanos < least_nanos:
+        message = "The account's credit does not cover this request."
+        if account.owed_nanos:
+            message += f" It owes {format_usd(account.owed_nanos)} USD for a payment that was returned."
+        return LegatoError(Reason.CREDITS_EXHAUSTED, message)
     return credits_held()
 
 

@@ -30,10 +30,23 @@ class AccountBalance(msgspec.Struct, frozen=True):
     has_spend_limits: bool = False
     # Below it, owners get a notice; None: the service's threshold applies. Operations never change it.
     low_balance_nanos: int | None = None
+    # For payments that were returned when their credit was spent or held.
+    owed_nanos: int = 0
+
+    @property
+    def uncommitted_nanos(self) -> int:
+        """The balance without what running requests hold."""
+        return self.balance_nanos - self.held_nanos
 
     @property
     def free_nanos(self) -> int:
-        return self.balance_nanos - self.held_nanos
+        """The most that a new request may hold."""
+        return max(0, self.uncommitted_nanos - self.owed_nanos)
+
+    @property
+    def spendable_nanos(self) -> int:
+        """The credit that would be free if no request was running."""
+        return max(0, self.balance_nanos - self.owed_nanos)
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -110,6 +123,17 @@ class Entry(msgspec.Struct, frozen=True):
     end: End | None = None
     # The reason: free text for an adjustment, one of the ledger's constants for a loss.
     reason: str | None = None
+
+
+class OwedChange(msgspec.Struct, frozen=True):
+    """Says that the loss of an adjustment is owed by the customer, or was repaid. Fields are the table's columns."""
+
+    # That of the adjustment.
+    request_id: str
+    account_id: str
+    # What it adds: the opposite of the adjustment's loss.
+    owed_nanos: int
+    recorded_at_us: int
 
 
 AnswerT = TypeVar("AnswerT")

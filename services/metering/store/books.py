@@ -32,6 +32,7 @@ from services.metering.ledger.records import (
     Entry,
     Hold,
     Operation,
+    OwedChange,
     RequestOperation,
     Reserve,
     RestorePayment,
@@ -61,7 +62,7 @@ from services.metering.store.spends import (
     read_past_spends,
     read_spends,
 )
-from services.metering.store.tables import accounts, claims, holds, ledger, pruned_credits, usage_hours
+from services.metering.store.tables import accounts, claims, holds, ledger, owed_changes, pruned_credits, usage_hours
 
 # Read under locks; written, but not committed; committed, but not answered.
 Step = Literal["read", "written", "committed"]
@@ -105,7 +106,7 @@ _PUT_CLAIM: Final = sa.text(
     " WHERE claim.request_id = :found_request"
 ).execution_options(preserve_rowcount=True)
 _INSERT_ACCOUNTS: Final = insert_rows(accounts, AccountBalance.__struct_fields__)
-_ACCOUNT_CHANGES: Final = ("balance_nanos", "held_nanos", "has_spend_limits")
+_ACCOUNT_CHANGES: Final = ("balance_nanos", "held_nanos", "has_spend_limits", "owed_nanos")
 _UPDATE_ACCOUNTS: Final = update_rows(accounts, "account_id", _ACCOUNT_CHANGES, found=["balance_nanos", "held_nanos"])
 _changes_of_account: Final = attrgetter("account_id", *_ACCOUNT_CHANGES)
 _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
@@ -116,6 +117,8 @@ _HOLD_CHANGES: Final = (
 )  # fmt: skip
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
 _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)
+_READ_OWED_CHANGES: Final = Lookup(select_all(owed_changes), "request_id")
+_INSERT_OWED_CHANGES: Final = insert_rows(owed_changes, OwedChange.__struct_fields__)
 _INSERT_ENTRIES: Final = insert_rows(ledger, Entry.__struct_fields__)
 COUNTED: Final = (
     "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
@@ -186,6 +189,7 @@ class _Wanted:
         self.account_ids: set[str] = set()
         self.request_ids: set[str] = set()
         self.credit_ids: list[str] = []
+        self.restored_ids: list[str] = []
         self.digests: list[bytes] = []
         self.counts_live = self.sets_limits = False
         # One pass, since most batches have one or two operations.
@@ -201,6 +205,7 @@ class _Wanted:
                 self.credit_ids.append(operation.operation_id)
                 if type(operation) is RestorePayment:
                     self.credit_ids.append(operation.return_id)
+                    self.restored_ids.append(operation.return_id)
             else:
                 self.sets_limits |= isinstance(operation, SetSpendLimits)
 
@@ -229,14 +234,17 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
             prices.add(hold.price_version, read_version(connection, hold.price_version))
     live_holds = _count_live(connection, operations) if wanted.counts_live else None
     found = found_accounts, found_holds, found_credits, found_claims, prices, now_us, life_us, live_holds
+    owed: list[OwedChange] = []
+    if wanted.restored_ids:
+        owed = [OwedChange(*row) for row in _READ_OWED_CHANGES.run(connection, wanted.restored_ids)]
     if not wanted.sets_limits and not any(account.has_spend_limits for account in found_accounts):
-        return BatchState(*found)
+        return BatchState(*found, owed_changes=owed)
     spends = read_spends(connection, operations, found_accounts, found_holds)
     new_spends = read_new_spends(connection, operations, spends, now_us)
     past_spends = None
     if spends or new_spends:
         past_spends = read_past_spends(connection, operations, found_holds, spends, now_us)
-    return BatchState(*found, spends, new_spends, past_spends)
+    return BatchState(*found, spends, new_spends, past_spends, owed)
 
 
 def _read_credits(connection: sa.Connection, wanted: _Wanted, accounts: Iterable[AccountBalance]) -> list[Entry]:
@@ -269,6 +277,8 @@ def _write(connection: sa.Connection, books: BatchState) -> None:
     if books.entries:
         writes.append((_INSERT_ENTRIES, list(map(astuple, books.entries))))
         writes.append((ADD_TO_COUNTERS, [(*key, *added) for key, added in books.counted().items()]))
+    if books.owed_changes:
+        writes.append((_INSERT_OWED_CHANGES, list(map(astuple, books.owed_changes.values()))))
     if books.spend_book.changed_ids:
         writes += _writes_of_spends(books.spend_book)
     writes += _writes_of_accounts(books)

@@ -12,6 +12,7 @@ accounts = sa.Table(
     sa.Column("held_nanos", sa.BigInteger),
     sa.Column("has_spend_limits", sa.Boolean),
     sa.Column("low_balance_nanos", sa.BigInteger),
+    sa.Column("owed_nanos", sa.BigInteger),
 )
 
 # Columns are the fields of `records.Hold`, in their order.
@@ -196,6 +197,16 @@ pruned_credits = sa.Table(
     sa.Column("revenue_nanos", sa.BigInteger),
     sa.Column("loss_nanos", sa.BigInteger),
     sa.Column("external_nanos", sa.BigInteger),
+)
+
+# Columns are the fields of `records.OwedChange`, in their order.
+owed_changes = sa.Table(
+    "owed_changes",
+    metadata,
+    sa.Column("request_id", sa.Text, primary_key=True),
+    sa.Column("account_id", sa.Text),
+    sa.Column("owed_nanos", sa.BigInteger),
+    sa.Column("recorded_at_us", sa.BigInteger),
 )
 
 # What auth has not taken over for the audit log yet. Columns are the id and the fields of `changes.AccountChange`.

@@ -271,7 +271,12 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
 
 
 def from_account(account: AccountBalance) -> pb.Balance:
-    return pb.Balance(account_id=account.account_id, balance_nanos=account.balance_nanos, held_nanos=account.held_nanos)
+    return pb.Balance(
+        account_id=account.account_id,
+        balance_nanos=account.balance_nanos,
+        held_nanos=account.held_nanos,
+        owed_nanos=account.owed_nanos,
+    )
 
 
 def _concurrency(request: pb.ReserveRequest) -> int:

@@ -20,6 +20,7 @@ from services.chassis.database import clock
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.batch import Writer
+from services.metering.ledger import owed
 from services.metering.ledger.closings import Closing
 from services.metering.ledger.spend import Spend, SpendRoom
 from services.metering.retention import passes
@@ -249,6 +250,10 @@ def _release_nothing(was: Any) -> Any:
     return after
 
 
+def _collect_nothing(_: Any) -> Any:
+    return lambda operation, effect, context: effect
+
+
 def _book_under_a_new_id(was: Any) -> Any:
     def to_bookings(request: Any) -> Any:
         request.payment_id += f"-{os.urandom(4).hex()}"
@@ -290,6 +295,7 @@ BUGS: Final = dict(
         _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
         _bug("limit that counts what was released", (Spend, "after", _release_nothing)),
         _bug("payment booked under a new id", (booking_servicer, "to_bookings", _book_under_a_new_id)),
+        _bug("credit that pays nothing owed", (owed, "collect", _collect_nothing)),
         _bug("ids of pruned credits forgotten", (pruning, "keep_credits", lambda _: lambda *rows: None)),
         _bug("entries deleted before they are archived", (Retention, "_archive", _believe_any_archive)),
     ]

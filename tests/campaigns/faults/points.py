@@ -15,6 +15,7 @@ EVERYTHING = (parts.STREAM, parts.WHOLE, parts.FOLDED, parts.LEAVES, parts.CUT, 
 CHECKED = (parts.SLOW, parts.SLOW, parts.SLOW, parts.STREAM, parts.WHOLE)
 SLOW = (parts.SLOW, parts.SLOW, parts.SLOW)
 PAID = (parts.STEADY, parts.STEADY, parts.STREAM, parts.WHOLE)
+OWING = (parts.STEADY, parts.STEADY, parts.STEADY, parts.LEAVES, parts.WHOLE)
 MONTHLY = (parts.STEADY, parts.STEADY, parts.STREAM, parts.WHOLE, parts.LEAVES, parts.OUTGROWS)
 LIMITED = (parts.STREAM, parts.OUTGROWS, parts.WHOLE, parts.FOLDED, parts.OUTGROWS, parts.SHORT)
 
@@ -56,6 +57,8 @@ class Point:
     limited: bool = False
     # Cards are charged and refunded meanwhile, and events come as Stripe sends them.
     paid: bool = False
+    # One of the payments is disputed, with more than the account has, and the dispute is won later.
+    owes: bool = False
     # A month ends meanwhile: it is closed, and an older one is pruned.
     month_ends: bool = False
 
@@ -109,6 +112,10 @@ def _retaining(step: str) -> Point:
 
 def _booking(operation: str, most_passes: int) -> list[Point]:
     return [replace(point, paid=True) for point in _metering(operation, PAID, most_passes)]
+
+
+def _owing(point: Point) -> Point:
+    return replace(point, name=f"{point.name}, credit is owed", cast=OWING, paid=True, owes=True)
 
 
 def _at_the_end_of_a_month(point: Point) -> Point:
@@ -181,6 +188,10 @@ POINTS = [
     *_booking("grant", 2),
     *_booking("returnpayment", 2),
     *_booking("restorepayment", 1),
+    *[_owing(point) for point in _metering("settle", OWING, 3)],
+    *[_owing(point) for point in _metering("returnpayment", OWING, 3)[1:]],
+    *[_owing(point) for point in _metering("restorepayment", OWING, 3)[1:]],
+    _owing(_at_any_moment("everything")),
     Point("payments.booked", "payments", PAID, "place", "payments.booked", 8, paid=True),
     Point("payments, at any moment", "payments", PAID, "any moment", paid=True),
 ]

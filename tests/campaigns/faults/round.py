@@ -13,6 +13,7 @@ from services.metering.ledger.prices import Price, Usage, read_prices
 from services.metering.ledger.spend import PERIODS
 from services.metering.settings import MeteringSettings
 from services.router.prompts.prompt import compose_prompt, load_character
+from tests.campaigns.faults.books.card_payments import judge_owed
 from tests.campaigns.faults.books.judge import Circumstances, Kind, Violation, judge
 from tests.campaigns.faults.books.ledger import Account, first_request_id
 from tests.campaigns.faults.chat import Chat, Customer
@@ -93,7 +94,7 @@ class Stage:
         reaper = Reaper(harness, point, outcome.passes, dice, outcome.chats, since)
         reaping = asyncio.create_task(reaper.work(self._timeout_s))
         try:
-            paying = self._pay(outcome.chats, random.Random(seed)) if point.paid else _nothing()
+            paying = self._pay(outcome.chats, point, random.Random(seed)) if point.paid else _nothing()
             conversing = (converse(chat, harness.address, WAIT_TIMEOUT_S) for chat in outcome.chats)
             await asyncio.gather(*conversing, paying)
             await reaping
@@ -128,11 +129,12 @@ class Stage:
             await self._repeat(outcome)
         return outcome
 
-    async def _pay(self, chats: list[Chat], dice: random.Random) -> None:
+    async def _pay(self, chats: list[Chat], point: Point, dice: random.Random) -> None:
         assert self._harness.cards is not None
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._harness.cards.go_on([chat.customer.account_id for chat in chats], dice)
+                account_ids = [chat.customer.account_id for chat in chats]
+                await self._harness.cards.go_on(account_ids, dice, takes_all=point.owes)
         except TimeoutError:
             raise Stuck("an event of a payment is not accepted") from None
 
@@ -240,7 +242,7 @@ class Stage:
             self._balances[account_id] = account.balance_nanos
             self._credited[account_id] = account.credited_nanos
             if self._harness.cards is not None and not outcome.is_stuck:
-                found = self._harness.cards.judge(account_id, account.credits_ever)
+                found = [*self._harness.cards.judge(account_id, account.credits_ever), *judge_owed(account)]
                 outcome.violations += [replace(violation, chat=chat) for violation in found]
 
 

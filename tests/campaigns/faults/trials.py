@@ -85,6 +85,7 @@ TRIALS: Final = [
     Trial("settle beyond a spend limit", _at("metering.settle.read, at a spend limit")),
     Trial("limit that counts what was released", _at("edge.sealed, at a spend limit")),
     Trial("payment booked under a new id", _at("payments.booked"), has_months=True),
+    Trial("credit that pays nothing owed", _at("metering.settle.read, credit is owed"), has_months=True),
     Trial("ids of pruned credits forgotten", _at("metering.pruning.marked"), has_months=True),
     Trial("entries deleted before they are archived", _at("metering.pruning.deleted"), has_months=True),
 ]

@@ -120,6 +120,11 @@ def _pay(fakes: Fakes) -> None:
     fakes.book_payments()
 
 
+def _owe(fakes: Fakes) -> None:
+    fakes.balance.balance_nanos = 0
+    fakes.balance.owed_nanos = 4_350_000_000
+
+
 def _wait_for_the_money(fakes: Fakes) -> None:
     fakes.fill()
     fakes.checkout_state = payments_pb2.CHECKOUT_STATE_PROCESSING
@@ -180,6 +185,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "receipt-unknown": (f"/requests/{request_id(9_999)}", Fakes.fill),
     "credit": ("/credit?month=2026-10", _spend_in_october),
     "credit-none": ("/credit", _nothing),
+    "credit-owed": ("/credit", _owe),
     "credit-without-metering": ("/credit", _without_metering),
     "credit-paid": (f"/credit/payment?checkout={CHECKOUT_ID}", _pay),
     "credit-add": ("/credit/add", Fakes.fill),

@@ -97,7 +97,7 @@ async def test_a_dispute_takes_the_credit_until_it_is_won(desk: Desk, outcome: s
     assert desk.metering.balance_nanos(ACCOUNT) == left * CENT
 
 
-async def test_what_was_spent_before_a_dispute_is_our_loss_and_comes_back_when_it_is_won(desk: Desk) -> None:
+async def test_what_was_spent_before_a_dispute_is_owed_until_it_is_won(desk: Desk) -> None:
     payment = desk.stripe.new_payment(ACCOUNT, 500)
     await desk.tell(PAID, payment)
     await spend(desk, 4_999_999_999)
@@ -106,7 +106,11 @@ async def test_what_was_spent_before_a_dispute_is_our_loss_and_comes_back_when_i
     assert desk.metering.entries()[-1] == (f"stripe-{dispute}", f"Dispute of {payment}", -1, -4_999_999_999)
     desk.stripe.set_status(dispute, "won")
     await desk.tell("charge.dispute.closed", payment)
-    assert desk.metering.entries()[-1] == (f"stripe-{dispute}-restored", f"Dispute won: {payment}", 1, 4_999_999_999)
+    restored_id = f"stripe-{dispute}-restored"
+    assert desk.metering.entries()[-2:] == [
+        (restored_id, f"Dispute won: {payment}", 5_000_000_000, 0),
+        (f"repayment.adjustment.{restored_id}", "Owed for a refund or dispute", -4_999_999_999, 4_999_999_999),
+    ]
     assert desk.metering.balance_nanos(ACCOUNT) == 1
 
 

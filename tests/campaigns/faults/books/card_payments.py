@@ -15,7 +15,8 @@ from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from services.chassis.rpc.channel import open_channel
 from services.metering.ledger.records import Entry
 from services.payments.payment import ID_PREFIX, NANOS_PER_CENT
-from tests.campaigns.faults.books.judge import Violation
+from tests.campaigns.faults.books.judge import Kind, Violation
+from tests.campaigns.faults.books.ledger import Account
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_PAUSE_S: Final = 0.1
 CENTS: Final = (500, 5_000)
 RESTORED: Final = "-restored"
+# More than any account ever has; and how long chats run meanwhile, about.
+EVERYTHING_CENTS: Final = 1_000_000
+CHAT_S: Final = 0.6
 
 
 class Booking(NamedTuple):
@@ -60,14 +64,17 @@ class CardPayments:
         await self._channel.close()
         await asyncio.to_thread(self._stripe.close)
 
-    async def go_on(self, account_ids: Sequence[str], dice: random.Random) -> None:
-        """Pays, refunds and disputes, for each account; returns when every event was accepted."""
+    async def go_on(self, account_ids: Sequence[str], dice: random.Random, *, takes_all: bool = False) -> None:
+        """Pays, refunds and disputes, for each account; returns when every event was accepted. With `takes_all`, each
+        account owes more than it has for a while."""
         seeds = [dice.getrandbits(32) for _ in account_ids]
         async with asyncio.TaskGroup() as events:
             for account_id, seed in zip(account_ids, seeds, strict=True):
-                events.create_task(self._go_on_with(account_id, random.Random(seed), events))
+                events.create_task(self._go_on_with(account_id, random.Random(seed), events, takes_all=takes_all))
 
-    async def _go_on_with(self, account_id: str, dice: random.Random, events: asyncio.TaskGroup) -> None:
+    async def _go_on_with(
+        self, account_id: str, dice: random.Random, events: asyncio.TaskGroup, *, takes_all: bool
+    ) -> None:
         earlier = list(self._payments[account_id])
         if earlier:
             # Months may lie between: the first event comes once more, and some of it is returned.
@@ -82,7 +89,23 @@ class CardPayments:
         for _ in range(dice.randint(1, 2)):
             events.create_task(self._deliver("checkout.session.completed", payment_id))
         await asyncio.sleep(dice.uniform(0, LONGEST_PAUSE_S))
-        await self._return_some(account_id, payment_id, dice, events)
+        if takes_all:
+            await self._dispute_everything(account_id, payment_id, dice, events)
+        else:
+            await self._return_some(account_id, payment_id, dice, events)
+
+    async def _dispute_everything(
+        self, account_id: str, payment_id: str, dice: random.Random, events: asyncio.TaskGroup
+    ) -> None:
+        """The customer is lent more than everything, while requests run, and gives it back when some have ended."""
+        nanos = EVERYTHING_CENTS * NANOS_PER_CENT
+        dispute_id = self._stripe.dispute(payment_id, EVERYTHING_CENTS)
+        self._expect(account_id, dispute_id, Booking("adjustment", nanos))
+        events.create_task(self._deliver("charge.dispute.created", payment_id))
+        await asyncio.sleep(dice.uniform(CHAT_S / 2, 2 * CHAT_S))
+        self._expect(account_id, dispute_id + RESTORED, Booking("adjustment", -nanos))
+        self._stripe.set_status(dispute_id, "won")
+        events.create_task(self._deliver("charge.dispute.closed", payment_id))
 
     async def _return_some(
         self, account_id: str, payment_id: str, dice: random.Random, events: asyncio.TaskGroup
@@ -138,20 +161,24 @@ def judge_bookings(bookings: Mapping[str, Booking], credits: Sequence[Entry]) ->
     for booking_id, entries in by_id.items():
         if booking_id not in bookings or len(entries) > 1:
             found.append(Violation("doubled", f"{booking_id} was booked {len(entries)} times"))
-        elif not _is_right(entries[0], bookings[booking_id], by_id.get(booking_id.removesuffix(RESTORED), [])):
+        elif not _is_right(entries[0], bookings[booking_id]):
             found.append(Violation("lost", f"{booking_id} was booked as {entries[0]}, not as {bookings[booking_id]}"))
     return found
 
 
-def _is_right(entry: Entry, expected: Booking, returned: Sequence[Entry]) -> bool:
-    """Returns whether an entry has its amount: all of it is the customer's if it was paid, or exactly what was taken,
-    and lost, if it was restored."""
+def judge_owed(account: Account) -> list[Violation]:
+    """Compares what an account at rest has, or owes, with the money that came and went, and its charges."""
+    left_nanos = -sum(entry.external_nanos for entry in account.credits_ever)
+    left_nanos -= sum(charge.nanos for charge in account.charges_ever)
+    meant = max(0, left_nanos), max(0, -left_nanos)
+    if (account.balance_nanos, account.owed_nanos) == meant:
+        return []
+    kind: Kind = "doubled" if account.balance_nanos - account.owed_nanos < left_nanos else "lost"
+    return [Violation(kind, f"has {account.balance_nanos}, owes {account.owed_nanos}, and was to have and owe {meant}")]
+
+
+def _is_right(entry: Entry, expected: Booking) -> bool:
+    """Returns whether an entry has its amount: all of it is the customer's if it was paid or restored."""
     if Booking(entry.kind, entry.external_nanos) != expected:
         return False
-    if entry.request_id.endswith(RESTORED):
-        return [_legs(entry)] == [tuple(-nanos for nanos in _legs(each)) for each in returned]
-    return expected.kind != "grant" or entry.customer_nanos == -entry.external_nanos
-
-
-def _legs(entry: Entry) -> tuple[int, ...]:
-    return entry.customer_nanos, entry.loss_nanos, entry.external_nanos
+    return expected.external_nanos > 0 or entry.customer_nanos == -entry.external_nanos

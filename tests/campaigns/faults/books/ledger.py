@@ -32,6 +32,7 @@ class Account:
 
     balance_nanos: int = 0
     held_nanos: int = 0
+    owed_nanos: int = 0
     holds: list[Hold] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     # Its spend limits with their counters, and its charges of all rounds.
@@ -92,9 +93,10 @@ class LedgerReader:
         found = {account_id: Account() for account_id in account_ids}
         with self._look() as connection:
             of_accounts = accounts.c.account_id.in_(account_ids)
-            columns = (accounts.c.account_id, accounts.c.balance_nanos, accounts.c.held_nanos)
-            for account_id, balance_nanos, held_nanos in connection.execute(sa.select(*columns).where(of_accounts)):
-                found[account_id].balance_nanos, found[account_id].held_nanos = balance_nanos, held_nanos
+            for row in connection.execute(sa.select(accounts).where(of_accounts)):
+                account = found[row.account_id]
+                account.balance_nanos, account.held_nanos = row.balance_nanos, row.held_nanos
+                account.owed_nanos = row.owed_nanos
             for row in connection.execute(sa.select(holds).where(holds.c.request_id >= request_id)):
                 hold = Hold(*row)
                 found.setdefault(hold.account_id, Account()).holds.append(hold)

@@ -8,7 +8,17 @@ from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.books import BatchState, LiveKey
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
-from services.metering.ledger.records import HOUR_US, AccountBalance, AnswerT, Claim, Entry, Hold, Operation, Settle
+from services.metering.ledger.records import (
+    HOUR_US,
+    AccountBalance,
+    AnswerT,
+    Claim,
+    Entry,
+    Hold,
+    Operation,
+    OwedChange,
+    Settle,
+)
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
     PastPeriod,
@@ -35,6 +45,7 @@ class Ledger:
         self.claims: dict[tuple[str, bytes], Claim] = {}
         self.entries: list[Entry] = []
         self.spends: dict[str, Spend] = {}
+        self.owed_changes: dict[str, OwedChange] = {}
         self.prices = Prices(1, {1: PRICES})
         if balance_nanos:
             self.apply(grant(balance_nanos, grant_id="the-first"))
@@ -47,13 +58,15 @@ class Ledger:
         if isinstance(operation, SetSpendLimits):
             new = [self.sum_up(operation.account_id, operation.key_id)]
         spends = list(self.spends.values()), new, self._sum_up_past(operation)
-        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, *spends)
+        owed = list(self.owed_changes.values())
+        books = BatchState(*found, self.prices, self.now_us, LIFE_US, counted, *spends, owed)
         try:
             return books.apply(operation)
         finally:
             self.accounts, self.holds, self.claims = books.accounts, books.holds, books.claims
             self.entries += books.entries
             self.spends = books.spend_book.spends
+            self.owed_changes |= books.owed_changes
 
     def sum_up(self, account_id: str, key_id: str) -> Spend:
         """Returns what an account or a key has spent, without limits."""

@@ -82,6 +82,18 @@ class Machine(RuleBasedStateMachine):
     def return_payments(self, replica: int, operations: list[ReturnPayment | RestorePayment]) -> None:
         self._ask_one(replica, operations)
 
+    @rule(
+        before=strategies.new_reserves, refund=strategies.returns, replica=strategies.replicas,
+        end=st.one_of(strategies.settles, strategies.voids), after=strategies.new_reserves, top_up=strategies.grants,
+    )  # fmt: skip
+    def return_what_is_held(
+        self, before: Reserve, refund: ReturnPayment, replica: int, end: Settle | Void, after: Reserve, top_up: Grant
+    ) -> None:
+        """What a running request releases, and what comes later, pays what is owed before anything else."""
+        self._ask_one(replica, [before, replace(refund, account_id="a1")])
+        for operations in ([after], [replace(end, request_id="0", account_id="own")], [top_up], [after]):
+            self._ask_one(replica, operations)
+
     @rule(replica=strategies.replicas, operation=strategies.spend_limits)
     def limit_spending(self, replica: int, operation: SetSpendLimits) -> None:
         self._ask_one(replica, [operation])

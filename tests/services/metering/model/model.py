@@ -47,10 +47,9 @@ class Model:
         self.requests: dict[str, Request] = {}
         # By kind and id: the account, and the amount.
         self.credits: dict[tuple[str, str], tuple[str, int]] = {}
-        # By id: the account, the amount that was returned, and how much of it the customer still had; and those that
-        # were restored.
-        self.returns: dict[str, tuple[str, int, int]] = {}
-        self.restored: dict[str, tuple[str, int, int]] = {}
+        # By id: the account, and the amount that was returned; and those that were restored.
+        self.returns: dict[str, tuple[str, int]] = {}
+        self.restored: dict[str, tuple[str, int]] = {}
         # By account and key.
         self.claims: dict[tuple[str, bytes], Claim] = {}
         # By account and key, or "" for the whole account.
@@ -75,9 +74,17 @@ class Model:
         return other
 
     def balance_nanos(self, account_id: str) -> int:
+        return max(self.net_nanos(account_id), self.held_nanos(account_id))
+
+    def owed_nanos(self, account_id: str) -> int:
+        return self.balance_nanos(account_id) - self.net_nanos(account_id)
+
+    def net_nanos(self, account_id: str) -> int:
+        """Returns what an account was given and has not spent. It may be less than what is held, and less than nothing:
+        then the rest is owed."""
         credited = sum(nanos for owner, nanos in self.credits.values() if owner == account_id)
-        credited -= sum(taken for owner, _, taken in self.returns.values() if owner == account_id)
-        credited += sum(taken for owner, _, taken in self.restored.values() if owner == account_id)
+        credited -= sum(nanos for owner, nanos in self.returns.values() if owner == account_id)
+        credited += sum(nanos for owner, nanos in self.restored.values() if owner == account_id)
         return credited - self.spent_nanos(account_id, "", "total", self.now_us)
 
     def held_nanos(self, account_id: str) -> int:
@@ -88,7 +95,8 @@ class Model:
 
     def account(self, account_id: str) -> AccountBalance:
         has_limits = any(owner == account_id for owner, _ in self.limits)
-        return AccountBalance(account_id, self.balance_nanos(account_id), self.held_nanos(account_id), has_limits)
+        amounts = self.balance_nanos(account_id), self.held_nanos(account_id)
+        return AccountBalance(account_id, *amounts, has_limits, owed_nanos=self.owed_nanos(account_id))
 
     def spent_nanos(self, account_id: str, key_id: str, period: str, at_us: int) -> int:
         """Returns what was charged in the day or the month of a time, or at any time."""
@@ -173,17 +181,16 @@ class Model:
         return rule(operation, request)
 
     def _return(self, operation: ReturnPayment) -> AccountBalance | Refusal:
-        account_id, amount_nanos = operation.account_id, operation.amount_nanos
-        taken_nanos = min(amount_nanos, self.free_nanos(account_id))
-        known = self.returns.setdefault(operation.operation_id, (account_id, amount_nanos, taken_nanos))
-        return self.account(account_id) if known[:2] == (account_id, amount_nanos) else Refusal(Reason.REQUEST_INVALID)
+        asked = (operation.account_id, operation.amount_nanos)
+        known = self.returns.setdefault(operation.operation_id, asked)
+        return self.account(operation.account_id) if known == asked else Refusal(Reason.REQUEST_INVALID)
 
     def _restore(self, operation: RestorePayment) -> AccountBalance | Refusal:
         asked = (operation.account_id, operation.amount_nanos)
         known = self.restored.get(operation.operation_id) or self.returns.get(operation.return_id)
-        if known is None or known[:2] != asked:
+        if known != asked:
             return Refusal(Reason.REQUEST_INVALID)
-        self.restored[operation.operation_id] = known
+        self.restored[operation.operation_id] = asked
         return self.account(operation.account_id)
 
     def _credit(self, kind: str, operation: Grant | Adjust) -> AccountBalance | Refusal:
@@ -262,7 +269,7 @@ class Model:
         return Reserved(request.amount_nanos, room_nanos, request.price_version, price)
 
     def _refusal_of_money(self, account_id: str, key_id: str, least_nanos: int) -> Refusal | None:
-        if self.balance_nanos(account_id) < least_nanos:
+        if self.net_nanos(account_id) < least_nanos:
             return Refusal(Reason.CREDITS_EXHAUSTED)
         if self.free_nanos(account_id) < least_nanos:
             return Refusal(Reason.CREDITS_HELD)
@@ -328,7 +335,8 @@ class Model:
             request.amount_nanos = max(request.amount_nanos, operation.total_nanos)
         limits = self._limits_of(request.account_id, request.key_id)
         unspent = [each.nanos - each.spent_nanos for each in limits]
-        balance_nanos = min([self.balance_nanos(request.account_id), *(max(0, nanos) for nanos in unspent)])
+        spendable_nanos = max(request.amount_nanos, self.net_nanos(request.account_id))
+        balance_nanos = min([spendable_nanos, *(max(0, nanos) for nanos in unspent)])
         return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos, balance_nanos)
 
     def _checkpoint(self, operation: Checkpoint, request: Request | None) -> Checkpointed:

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from services.metering.ledger import books as ledger
+from services.metering.ledger import owed
 from services.metering.ledger.books import BatchState
 from services.metering.ledger.holds import Effect, RuleContext
 from services.metering.ledger.prices import Prices
@@ -36,6 +37,7 @@ from services.metering.ledger.records import (
     Operation,
     RequestOperation,
     Reserve,
+    ReturnPayment,
     Settle,
     Settled,
     Sweep,
@@ -162,6 +164,30 @@ def _break_rule(
     monkeypatch.setitem(ledger._RULES, kind, partial(broken, ledger._RULES[kind]))
 
 
+def return_that_is_forgotten(rule: Rule, operation: ReturnPayment, context: RuleContext) -> Effect[Any]:
+    """What is not free is our loss, and stays the customer's credit."""
+    effect = rule(operation, context)
+    if effect.account is None:
+        return effect
+    account = replace(effect.account, owed_nanos=context.account.owed_nanos)
+    return replace(effect, answer=account, account=account, owed=None)
+
+
+def hold_that_pays_nothing_of_what_is_owed(monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = owed.collect
+
+    def collect_of_credits(operation: Operation[Any], effect: Effect[Any], context: RuleContext) -> Effect[Any]:
+        return effect if isinstance(operation, RequestOperation) else collect(operation, effect, context)
+
+    monkeypatch.setattr(owed, "collect", collect_of_credits)
+
+
+def repayment_that_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account owes less, and nothing says why."""
+    collect = owed.collect
+    monkeypatch.setattr(owed, "collect", lambda *asked: replace(collect(*asked), owed=None))
+
+
 RULES: Final[dict[str, Patch]] = {
     broken.__name__: partial(_break_rule, kind, broken)
     for kind, broken in (
@@ -178,7 +204,11 @@ RULES: Final[dict[str, Patch]] = {
         (Reserve, one_more_at_once_than_allowed),
         (Reserve, sweep_that_frees_the_key),
         (Sweep, sweep_that_trusts_its_list),
+        (ReturnPayment, return_that_is_forgotten),
     )
+}
+OWED: Final[dict[str, Patch]] = {
+    patch.__name__: patch for patch in (hold_that_pays_nothing_of_what_is_owed, repayment_that_is_not_recorded)
 }
 
 
@@ -274,7 +304,7 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lock, and no update names what it was computed from."""
     read = books._read
     unlocked = Lookup(select_all(accounts), "account_id")
-    any_account = update_rows(accounts, "account_id", ["balance_nanos", "held_nanos", "has_spend_limits"], found=[])
+    any_account = update_rows(accounts, "account_id", books._ACCOUNT_CHANGES, found=[])
     any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
     put, meeting = books._put, Meeting()
 

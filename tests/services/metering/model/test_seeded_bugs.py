@@ -12,7 +12,7 @@ from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.model.machine import Machine
 from tests.services.metering.model.records import Refusal
 from tests.services.metering.model.replicas import Replicas
-from tests.services.metering.model.seeded_bugs import LIMITS, RACES, RULES, STORE, Patch
+from tests.services.metering.model.seeded_bugs import LIMITS, OWED, RACES, RULES, STORE, Patch
 from tests.services.metering.model.stories import tell_story
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.support.servers.migrated import migrated_sqlite
@@ -20,7 +20,7 @@ from tests.support.servers.migrated import migrated_sqlite
 # The first few are enough, until somebody changes what they are made of.
 STORIES = 200
 
-PATCHES = {**RULES, **LIMITS, **STORE}
+PATCHES = {**RULES, **OWED, **LIMITS, **STORE}
 # Those that need many stories: `make seeded-bugs`.
 RARE = (
     "past_days_without_limits",
