@@ -31,6 +31,10 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "x-legato-max-tokens": ("The maximum number of tokens of the answer.", _INTEGER),
     "x-legato-attempt": ("The number of models that were called.", _INTEGER),
+    "x-legato-ignored": (
+        "Fields that may change an answer, and that the model was called without.",
+        {"type": "string"},
+    ),
     "retry-after": ("Seconds to wait.", _INTEGER),
     "retry-after-ms": ("Milliseconds to wait.", _INTEGER),
     "x-should-retry": ("`false` where a repeat cannot help.", {"enum": ["false"]}),

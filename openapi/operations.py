@@ -73,7 +73,7 @@ OPERATIONS: Final = {
         response=responses.ChatCompletion,
         response_examples={"answer": examples.COMPLETION, "tool_call": examples.COMPLETION_WITH_TOOL_CALL},
         is_streamed=True,
-        headers=(*RATE_HEADERS, "x-legato-max-tokens", "x-legato-attempt"),
+        headers=(*RATE_HEADERS, "x-legato-max-tokens", "x-legato-attempt", "x-legato-ignored"),
     ),
     ("GET", "/v1/models"): Operation(
         "listModels",

@@ -6,7 +6,7 @@ The edge validates those parts one by one for speed (`edge/wire/messages.py`); h
 # mypy: disable-error-code="assignment"
 # Replacing the type of a field is the purpose of this module.
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -94,11 +94,18 @@ class ForcedTool(messages._ForcedTool):
     function: NamedFunction
 
 
+IF_TAKEN = "Where the model takes it; otherwise `x-legato-ignored` names it."
+IGNORED = "Accepted, and named in `x-legato-ignored`."
+NOT_USED = "Accepted and not used."
+
+# Not looked at.
+AnyValue = bool | float | str | list[Any] | dict[str, Any] | None
 WholeNumber = Annotated[int, Meta(ge=1)]
 
 
 class ChatRequest(chat_request._Body, kw_only=True):
-    """A chat. `null` is the same as absent; fields that are not listed here are ignored."""
+    """A chat. `null` is the same as absent; fields that are not listed here are ignored, and named in
+    `x-legato-ignored`."""
 
     messages: Annotated[list[Message], Meta(min_length=1)]
     model: Annotated[str, Meta(description="A class: `auto`, `mezzo`, `forte` or `fortissimo`.")] | None = None
@@ -112,4 +119,18 @@ class ChatRequest(chat_request._Body, kw_only=True):
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
     stream_options: StreamOptions | None = None
-    metadata: Annotated[dict[str, str | None], Meta(description="Accepted and ignored.")] | None = None
+    metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
+    reasoning_effort: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
+    verbosity: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
+    logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(description=IF_TAKEN)] | None = None
+    functions: Annotated[None, Meta(description="Not supported: use `tools`.")] = None
+    function_call: Annotated[None, Meta(description="Not supported: use `tools` and `tool_choice`.")] = None
+    modalities: Annotated[list[Literal["text"]], Meta(description="Only text is supported.")] | None = None
+    audio: Annotated[None, Meta(description="Not supported: answers are text.")] = None
+    prediction: Annotated[AnyValue, Meta(description=IGNORED)] = None
+    web_search_options: Annotated[AnyValue, Meta(description=IGNORED)] = None
+    store: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    service_tier: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    prompt_cache_key: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    prompt_cache_retention: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    safety_identifier: Annotated[AnyValue, Meta(description=NOT_USED)] = None

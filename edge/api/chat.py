@@ -264,6 +264,7 @@ class ChatEndpoint:
                 f"{COMPLETION_PREFIX}{request_id}",
                 created_s,
                 class_id,
+                body.ignored,
             ),
             routers=self.routers,
             saturation=self.saturation,

@@ -194,6 +194,8 @@ class Chat:
                 self._hold_growth.answer(call, response.need, self._delivered)
             if response.accepted:
                 self._accepted_prompt_tokens = response.prompt_tokens
+            if response.ignored:
+                self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
             if response.contents or response.tool_calls or response.HasField("finished"):

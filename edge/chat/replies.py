@@ -1,7 +1,7 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Protocol
 
@@ -36,6 +36,10 @@ class Reply(Protocol):
 
     def record_start(self, started: router.Started) -> None:
         """Adds its figures to the headers, if not sent yet."""
+        ...
+
+    def record_ignored(self, names: Sequence[str]) -> None:
+        """Replaces the parameters that the model was called without, for the headers, if not sent yet."""
         ...
 
     @property
@@ -73,22 +77,50 @@ class Reply(Protocol):
         ...
 
 
-class StreamedReply:
-    is_streamed = True
+class _ResponseHeaders:
+    """The headers of a response that is not sent yet."""
 
-    def __init__(self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str) -> None:
-        self.is_open = False
-        self.delivered = False
-        self._send = send
-        self._writer = writer
+    def __init__(self, ignored: Sequence[str]) -> None:
+        """`ignored` are the fields that no model is called with."""
         self._headers: Headers = []
-        self._chunks = Chunks(completion_id, created_s, class_id)
+        self._ignored = ignored
+        self._ignored_by_model: Sequence[str] = ()
 
     def put_headers(self, headers: Headers) -> None:
         self._headers = [*self._headers, *headers]
 
     def record_start(self, started: router.Started) -> None:
         self._headers = [*self._headers, *_headers_of(started)]
+        self._ignored_by_model = started.ignored
+
+    def record_ignored(self, names: Sequence[str]) -> None:
+        self._ignored_by_model = names
+
+    def _all_headers(self) -> Headers:
+        if not self._ignored and not self._ignored_by_model:
+            return self._headers
+        names = ", ".join((*self._ignored, *self._ignored_by_model))
+        return [*self._headers, (b"x-legato-ignored", names.encode())]
+
+
+class StreamedReply(_ResponseHeaders):
+    is_streamed = True
+
+    def __init__(
+        self,
+        send: Send,
+        writer: BodyWriter,
+        completion_id: str,
+        created_s: int,
+        class_id: str,
+        ignored: Sequence[str] = (),
+    ) -> None:
+        super().__init__(ignored)
+        self.is_open = False
+        self.delivered = False
+        self._send = send
+        self._writer = writer
+        self._chunks = Chunks(completion_id, created_s, class_id)
 
     # A function of C: it is asked for every piece.
     is_behind: bool = property(attrgetter("_writer.flow.write_paused"))  # type: ignore[assignment]
@@ -137,27 +169,29 @@ class StreamedReply:
         if not self.is_open:
             self.is_open = True
             await self._send(
-                {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._headers]}
+                {"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, *self._all_headers()]}
             )
 
 
-class WholeReply:
+class WholeReply(_ResponseHeaders):
     is_streamed = False
     is_open = False
     is_behind = False
     can_write = True
 
-    def __init__(self, send: Send, writer: BodyWriter, completion_id: str, created_s: int, class_id: str) -> None:
+    def __init__(
+        self,
+        send: Send,
+        writer: BodyWriter,
+        completion_id: str,
+        created_s: int,
+        class_id: str,
+        ignored: Sequence[str] = (),
+    ) -> None:
+        super().__init__(ignored)
         self.delivered = False
         self._send = send
-        self._headers: Headers = []
         self._folded = Folded(completion_id, created_s, class_id)
-
-    def put_headers(self, headers: Headers) -> None:
-        self._headers = [*self._headers, *headers]
-
-    def record_start(self, started: router.Started) -> None:
-        self._headers = [*self._headers, *_headers_of(started)]
 
     async def prepare(self) -> None:
         """Does nothing: pieces are gathered."""
@@ -174,7 +208,7 @@ class WholeReply:
     async def finish(self, finish_reason: str, usage: Usage) -> None:
         body = self._folded.completion(finish_reason, usage)
         self.delivered = self.is_open = True
-        await send_json(self._send, 200, body, self._headers)
+        await send_json(self._send, 200, body, self._all_headers())
 
     async def keep_alive(self) -> None:
         """Does nothing: a whole answer cannot have anything before it."""

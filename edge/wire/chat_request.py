@@ -5,7 +5,8 @@ the place and the types, and never quote what was sent.
 """
 
 import codecs
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -25,8 +26,13 @@ from services.chassis.timing.deadlines import Yielder
 # A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
 # millisecond.
 SLICE_BYTES = 64 * 1024
-# OpenAI takes 16 pairs of at most 576 characters.
-LARGEST_METADATA_BYTES = 64 * 1024
+# OpenAI takes 16 pairs of metadata of at most 576 characters.
+LARGEST_FIELD_BYTES = 64 * 1024
+# Names in the header of fields that were ignored.
+MOST_NAMES = 32
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# Stands for names that do not fit into a header.
+OTHERS = "*"
 
 
 class _JsonSchema(Struct):
@@ -46,10 +52,12 @@ class _StreamOptions(Struct):
 
 
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
+# What models take differs, and grows.
+_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
 
 
 class _Body(Struct):
-    """The fields we know; all others are ignored and not passed on. Null is the same as absent."""
+    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
 
     messages: Raw | UnsetType = UNSET
     model: str | None = None
@@ -62,6 +70,9 @@ class _Body(Struct):
     seed: int | None = None
     presence_penalty: _Penalty | None = None
     frequency_penalty: _Penalty | None = None
+    reasoning_effort: _Word | None = None
+    verbosity: _Word | None = None
+    logit_bias: Raw | UnsetType = UNSET
     response_format: Raw | UnsetType = UNSET
     tools: Raw | UnsetType = UNSET
     tool_choice: Raw | UnsetType = UNSET
@@ -72,6 +83,21 @@ class _Body(Struct):
     stream_options: _StreamOptions | None = None
     user: str | None = None
     metadata: Raw | UnsetType = UNSET
+    functions: Raw | UnsetType = UNSET
+    function_call: Raw | UnsetType = UNSET
+    modalities: Raw | UnsetType = UNSET
+    audio: Raw | UnsetType = UNSET
+    prediction: Raw | UnsetType = UNSET
+    web_search_options: Raw | UnsetType = UNSET
+    store: Raw | UnsetType = UNSET
+    service_tier: Raw | UnsetType = UNSET
+    prompt_cache_key: Raw | UnsetType = UNSET
+    prompt_cache_retention: Raw | UnsetType = UNSET
+    safety_identifier: Raw | UnsetType = UNSET
+
+
+class _BodyOfKnownFields(_Body, forbid_unknown_fields=True):
+    """The same, without any other field, as nearly all bodies are."""
 
 
 class ChatBody(Struct, frozen=True):
@@ -85,14 +111,24 @@ class ChatBody(Struct, frozen=True):
     parameters_json: bytes
     # A client that sends tool_choice, with or without tools of its own, wants no others.
     names_tool_choice: bool = False
+    # Fields that may change an answer, and are not passed on.
+    ignored: tuple[str, ...] = ()
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _body_decoder = msgspec.json.Decoder(_Body)
+_strict_decoder = msgspec.json.Decoder(_BodyOfKnownFields)
+_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
+_modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
+_logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
 _response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
 
-_FORWARDED = ("temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty")
+_FORWARDED = (
+    "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity",
+)  # fmt: skip
+# Known, and not passed on to any provider.
+_IGNORED = ("prediction", "web_search_options")
 
 
 async def decode_chat(body: bytes) -> ChatBody:
@@ -101,11 +137,11 @@ async def decode_chat(body: bytes) -> ChatBody:
         await _check_utf8(body, yielder)
     if len(body) > MOST_VALUES:
         await check_values(body, yielder)
-    decoded: _Body = decode(_body_decoder, body, "")
+    decoded, ignored = _decode_fields(body)
     if yielder.is_due(len(body)):
         await yielder.pause()
     if decoded.metadata is not UNSET:
-        _check_metadata(_present(decoded.metadata))
+        _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
     messages_json = _present(decoded.messages)
     await check_messages(messages_json, yielder)
@@ -123,7 +159,31 @@ async def decode_chat(body: bytes) -> ChatBody:
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
         names_tool_choice=bool(tool_choice_json),
+        ignored=ignored,
     )
+
+
+def _decode_fields(body: bytes) -> tuple[_Body, tuple[str, ...]]:
+    """Returns the fields that we know, and the names of those that are ignored although they may change an answer."""
+    try:
+        decoded: _Body = _strict_decoder.decode(body)
+        others: list[str] = []
+    except (msgspec.DecodeError, RecursionError):
+        decoded = decode(_body_decoder, body, "")
+        others = _unknown_names(body, decoded)
+    if others or decoded.prediction is not UNSET or decoded.web_search_options is not UNSET:
+        others += [name for name in _IGNORED if _present(getattr(decoded, name))]
+    return decoded, tuple(others)
+
+
+def _unknown_names(body: bytes, decoded: _Body) -> list[str]:
+    known = [field for name in _Body.__struct_fields__ if isinstance(field := getattr(decoded, name), Raw)]
+    if len(body) - sum(len(memoryview(field)) for field in known) > LARGEST_FIELD_BYTES:
+        return [OTHERS]
+    fields = _fields_decoder.decode(body)
+    unknown = [name for name in fields if name not in _Body.__struct_fields__ and _present(fields[name])]
+    names = [name for name in unknown[:MOST_NAMES] if _NAME.fullmatch(name)]
+    return names if len(names) == len(unknown) else [*names, OTHERS]
 
 
 async def _check_utf8(body: bytes, yielder: Yielder) -> None:
@@ -149,14 +209,22 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
         raise invalid("logprobs are not supported.", "logprobs")
     if body.top_logprobs:
         raise invalid("logprobs are not supported.", "top_logprobs")
+    if body.functions is not UNSET or body.function_call is not UNSET:
+        for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
+            if _present(getattr(body, name)):
+                raise invalid(f"{name} is not supported: use {instead}.", name)
+    if body.modalities is not UNSET:
+        _check_field("modalities", _present(body.modalities), _modalities_decoder)
+    if body.audio is not UNSET and _present(body.audio):
+        raise invalid("audio is not supported: answers are text.", "audio")
 
 
-def _check_metadata(given: bytes) -> None:
-    """Checks metadata, within a small size limit, since it is not used."""
-    if len(given) > LARGEST_METADATA_BYTES:
-        raise invalid(f"metadata is larger than {LARGEST_METADATA_BYTES} bytes.", "metadata")
+def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
+    """Checks a field of small size."""
+    if len(given) > LARGEST_FIELD_BYTES:
+        raise invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
     if given:
-        decode(_metadata_decoder, given, "metadata")
+        decode(decoder, given, name)
 
 
 def _max_tokens(body: _Body) -> int | None:
@@ -182,6 +250,9 @@ def _parameters(body: _Body, *, with_tools: bool) -> bytes:
         if wanted.type == "json_schema" and wanted.json_schema is None:
             raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
+    if body.logit_bias is not UNSET and (logit_bias := _present(body.logit_bias)):
+        _check_field("logit_bias", logit_bias, _logit_bias_decoder)
+        parameters["logit_bias"] = Raw(logit_bias)
     if with_tools and body.parallel_tool_calls is not None:
         parameters["parallel_tool_calls"] = body.parallel_tool_calls
     return msgspec.json.encode(parameters) if parameters else b""

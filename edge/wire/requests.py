@@ -89,7 +89,7 @@ REMEMBERED_S = 86_400
 # The response headers that a page may read.
 EXPOSED = (
     b"x-request-id, retry-after, retry-after-ms, x-should-retry, x-original-request-id,"
-    b" x-legato-max-tokens, x-legato-attempt,"
+    b" x-legato-max-tokens, x-legato-attempt, x-legato-ignored,"
     b" x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests,"
     b" x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
 )

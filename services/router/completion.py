@@ -139,7 +139,7 @@ class Completions:
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
-            started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
+            started = _started(story, upstream)
             story.relay = relay = Relay(
                 conversation,
                 None if upstream.is_whole else allowance,
@@ -180,7 +180,7 @@ class Completions:
             upstream = await self._open_anew(chat, grounded.prompt, allowance, story)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             with upstream:
-                started = Started(class_id=story.class_id, max_tokens=upstream.max_tokens, attempt=story.attempts.count)
+                started = _started(story, upstream)
                 story.relay = Relay(grounded.conversation, allowance, grounded.prompt.tokens, started)
                 rounds = grounded.rounds(
                     chat,
@@ -232,6 +232,15 @@ class Completions:
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
+
+
+def _started(story: _Story, upstream: Upstream) -> Started:
+    return Started(
+        class_id=story.class_id,
+        max_tokens=upstream.max_tokens,
+        attempt=story.attempts.count,
+        ignored=upstream.ignored,
+    )
 
 
 async def _compose(chat: ChatOpen, character: Character) -> Prompt:

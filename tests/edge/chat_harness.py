@@ -73,6 +73,7 @@ class ChatHarness:
         self.metering = metering
         self.received = b""
         self.status = 0
+        self.headers: dict[bytes, bytes] = {}
         # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
         self.journaled: list[tuple[int, bool, int]] = []
         self.running_keys = RunningKeys(nobody_is_refused)
@@ -182,6 +183,7 @@ class ChatHarness:
 
     async def _send(self, message: dict[str, Any]) -> None:
         self.status = message.get("status", self.status)
+        self.headers |= dict(message.get("headers", ()))
         if message.get("body"):
             await self.drain()
             self.write(message["body"])

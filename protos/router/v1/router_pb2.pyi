@@ -276,6 +276,7 @@ class ChatResponse(_message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: _builtins.int
     REFUSAL_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
+    IGNORED_FIELD_NUMBER: _builtins.int
     prompt_tokens: _builtins.int
     """Counted up to and with this response, hidden tokens included."""
     output_tokens: _builtins.int
@@ -297,6 +298,12 @@ class ChatResponse(_message.Message):
     def finished(self) -> Global___Finished: ...
     @_builtins.property
     def need(self) -> Global___Need: ...
+    @_builtins.property
+    def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Parameters of the opening that the model was called without. Sent before the answer begins, where there are any; once
+        it begins, `started` says it.
+        """
+
     def __init__(
         self,
         *,
@@ -309,10 +316,11 @@ class ChatResponse(_message.Message):
         output_tokens: _builtins.int = ...,
         refusal: _builtins.bool = ...,
         accepted: _builtins.bool = ...,
+        ignored: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "need", b"need", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "contents", b"contents", "finished", b"finished", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "contents", b"contents", "finished", b"finished", "ignored", b"ignored", "need", b"need", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "refusal", b"refusal", "started", b"started", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -325,22 +333,28 @@ class Started(_message.Message):
     CLASS_ID_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
+    IGNORED_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     """The class that serves."""
     max_tokens: _builtins.int
     """The limit on output that went upstream."""
     attempt: _builtins.int
     """Which attempt was answered, counted from 1 over all models that were asked."""
+    @_builtins.property
+    def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Parameters of the opening that the model does not take, and that were left out or changed."""
+
     def __init__(
         self,
         *,
         class_id: _builtins.str = ...,
         max_tokens: _builtins.int = ...,
         attempt: _builtins.int = ...,
+        ignored: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "ignored", b"ignored", "max_tokens", b"max_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

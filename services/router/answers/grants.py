@@ -4,6 +4,7 @@ Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in total.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
@@ -62,11 +63,14 @@ class TokenAllowance:
         if not self._covers(total_prompt_tokens, least_output_tokens):
             raise self._refusal()
 
-    def tell_accepted(self) -> None:
-        """Reports that a provider has the prompt: a client that disconnects now may be charged for it. So it is not
-        delayed to be sent with others."""
-        accepted = ChatResponse(accepted=True, prompt_tokens=self._prompt_tokens)
-        self._telling = asyncio.create_task(self._conversation.send(accepted))
+    def tell_sent(self, ignored: Sequence[str], *, accepted: bool) -> None:
+        """Reports what was left out of a request that has been sent, and, if that is of interest, that a provider has
+        the prompt: a client that disconnects now may be charged for it. So it is not delayed to be sent with others."""
+        if not accepted and not ignored:
+            return
+        prompt_tokens = self._prompt_tokens if accepted else 0
+        sent = ChatResponse(accepted=accepted, prompt_tokens=prompt_tokens, ignored=ignored)
+        self._telling = asyncio.create_task(self._conversation.send(sent))
 
     def covers(self, output_tokens: int, max_tokens: int) -> bool:
         """Tells if this output is covered and there is nothing to request or to wait for: the grant covers twice as

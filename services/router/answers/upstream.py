@@ -1,7 +1,7 @@
 """One call to a model, from the request until its answer has been read."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -31,6 +31,8 @@ class Upstream:
     prompt: CountedPrompt
     max_tokens: int
     is_whole: bool
+    # Parameters that the model was called without.
+    ignored: Sequence[str] = ()
     span: Span | None = None
     # How the answer finished, once known.
     finished: Finished | None = None

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -96,6 +96,12 @@ class ProviderCall:
     on_sent: Callable[[], None] | None = None
     # None if the provider's pieces are not those of the answer.
     taker: PieceTaker | None = None
+    # Parameters that the model is called without, or with another value. Complete once the request is sent.
+    ignored: list[str] = field(default_factory=list)
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """Notes parameters that are not sent as the client sent them, if the client sent them."""
+        self.ignored += [name for name in names if name in self.parameters.fields and name not in self.ignored]
 
 
 @dataclass(slots=True)
@@ -160,6 +166,7 @@ class ProviderError(Exception):
         http_status: int | None = None,
         retry_after_s: float | None = None,
         figures: Figures | None = None,
+        mentions: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -169,6 +176,8 @@ class ProviderError(Exception):
         self.retry_after_s = retry_after_s
         # With Failure.CONTEXT: the provider's figures if a shorter answer may fit; None if it would not.
         self.figures = figures
+        # With Failure.REFUSED: the parameters that the provider's message mentions.
+        self.mentions = mentions
 
 
 class CannotDo(ProviderError):

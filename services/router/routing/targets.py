@@ -1,8 +1,9 @@
 """Tries the models of a class in order until one begins to answer (fallback)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from services.router.providers.base import CannotDo, Failure, PieceTaker, Provid
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
+from services.router.schema.tools import RARELY_TAKEN, Parameters
 from services.router.settings import MOST_ATTEMPTS
 
 
@@ -199,6 +201,8 @@ class _Opening:
         self.refusals = Refusals()
         # A lower max_tokens that may fit, after a model refused for length.
         self._refit_tokens: int | None = None
+        # Parameters that a model has refused.
+        self._dropped: list[str] = []
 
     async def try_model(self, model_state: ModelState) -> Upstream | None:
         """Tries one model; returns None if another may do better."""
@@ -241,8 +245,22 @@ class _Opening:
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
 
-    async def _try(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
+    def _try(self, model_state: ModelState, max_tokens: int) -> Awaitable[Upstream | None]:
+        with_parameters = bool(self._prompt.parameters.json)
+        return (self._call_with_parameters if with_parameters else self._call)(model_state, max_tokens)
+
+    async def _call_with_parameters(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
+        """Calls the model, and once more without the parameters that it does not take."""
+        self._dropped = []
+        upstream = await self._call(model_state, max_tokens)
+        if not self._dropped:
+            return upstream
+        self._attempts.refits += 1
+        return await self._call(model_state, max_tokens, self._dropped)
+
+    async def _call(self, model_state: ModelState, max_tokens: int, ignored: Collection[str] = ()) -> Upstream | None:
         target, chat, prompt = model_state.target, self._chat, self._prompt
+        parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
         self._refit_tokens = None
         await self._allowance.cover_prompt(prompt.tokens)
         max_tokens = self._allowance.fit(max_tokens)
@@ -261,12 +279,13 @@ class _Opening:
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_question(target, self._attempts.count, max_tokens)
-        call = _make_call(prompt, target, max_tokens, is_whole)
+        call = _make_call(prompt, parameters, target, max_tokens, is_whole)
+        call.ignored += ignored
         call.taker = taker = PieceTaker()
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
-        if chat.tells_acceptance:
-            call.on_sent = self._allowance.tell_accepted
+        if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
+            call.on_sent = partial(self._allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
         timeout_s = model_state.health.trial_timeout_s if may_move_on else None
@@ -276,13 +295,19 @@ class _Opening:
             end_question(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            self._note(error, model_state)
+            if not ignored and (dropped := dropped_after(error, parameters)):
+                self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+                self._dropped = dropped
+            else:
+                self._note(error, model_state)
             forget_origin(error)
             self._refit_tokens = self._refit(error, model_state, max_tokens)
             return None
         model_state.pooled.acquire()
         counted = self._counted
-        return Upstream(model_state, model_use, attempt, first, pieces, taker, counted, max_tokens, is_whole, span)
+        return Upstream(
+            model_state, model_use, attempt, first, pieces, taker, counted, max_tokens, is_whole, call.ignored, span
+        )
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target
@@ -324,7 +349,15 @@ class _Opening:
         )
 
 
-def _make_call(prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+def dropped_after(error: ProviderError, parameters: Parameters) -> list[str]:
+    """Returns the parameters to leave out after a refusal: those that its message mentions, or else those that few
+    models take. A client does not know the model of a class, nor what it takes."""
+    if error.failure is not Failure.REFUSED or isinstance(error, CannotDo):
+        return []
+    return sorted(error.mentions & parameters.fields.keys() or RARELY_TAKEN & parameters.fields.keys())
+
+
+def _make_call(prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
     tools = prompt.tools
     if prompt.offered_tools is not None and target.has_tools and not tools.json:
         tools = prompt.offered_tools
@@ -332,7 +365,7 @@ def _make_call(prompt: Prompt, target: Target, max_tokens: int, is_whole: bool) 
         model_name=target.model_name,
         messages=prompt.messages,
         tools=tools,
-        parameters=prompt.parameters,
+        parameters=parameters,
         max_tokens=max_tokens,
         stream=not is_whole,
     )

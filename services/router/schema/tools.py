@@ -1,6 +1,6 @@
 """Tools and parameters of a request, described and parsed once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, TypeVar
@@ -128,6 +128,10 @@ def _refusal(message: str, param: str) -> LegatoError:
 
 _NOTHING: Final = (Raw(), Raw(b"null"))
 
+# Parameters that steer an answer: a model that does not take one can answer without it.
+RARELY_TAKEN: Final = frozenset({"logit_bias", "reasoning_effort", "verbosity"})
+STEERING: Final = RARELY_TAKEN | {"temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"}
+
 
 class _JsonSchema(Struct):
     schema: Raw = Raw()
@@ -147,7 +151,7 @@ class ResponseFormat(Struct):
 
 
 class KnownParameters(Struct):
-    """All parameters that the edge accepts; None if the client did not send one."""
+    """The parameters that are translated for some provider; None if the client did not send one."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -155,6 +159,7 @@ class KnownParameters(Struct):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    reasoning_effort: str | None = None
     response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
     parallel_tool_calls: bool | None = None
 
@@ -191,6 +196,13 @@ class Parameters:
         if self._known is None:
             self._known = _decoded_value(_known_parameters, self.json) if self.json else KnownParameters()
         return self._known
+
+    def without(self, names: Collection[str]) -> "Parameters":
+        """Returns the other parameters; the same object if it has none of these."""
+        kept = {name: value for name, value in self.fields.items() if name not in names}
+        if len(kept) == len(self.fields):
+            return self
+        return Parameters(msgspec.json.encode(kept) if kept else b"")
 
     @property
     def response_format(self) -> ResponseFormat | None:

@@ -146,3 +146,23 @@ def test_stream_that_a_vendor_cuts_ends_with_an_error(
     with pytest.raises(openai.APIError):
         seen.extend(chunk.choices[0].delta.content or "" for chunk in stream)
     assert "".join(seen) == "Hello, world!"
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("model", "ignored"), [("mezzo", "top_k, temperature, seed, logit_bias"), ("forte", "top_k, logit_bias")]
+)
+def test_client_is_told_what_the_vendor_does_not_take(
+    client: openai.OpenAI, model: str, ignored: str, stream: bool
+) -> None:
+    answer = client.chat.completions.with_raw_response.create(
+        model=model,
+        messages=QUESTION,
+        temperature=0.5,
+        seed=7,
+        logit_bias={"50256": -100},
+        reasoning_effort="low",
+        stream=stream,
+        extra_body={"top_k": 5},
+    )
+    assert answer.headers["x-legato-ignored"] == ignored

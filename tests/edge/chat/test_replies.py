@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from protos.router.v1.router_pb2 import ChatResponse, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.response_writer import COMMENT
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, Script, charged, end, piece, saying
@@ -27,6 +30,26 @@ async def test_stream_whose_first_token_takes_long_is_kept_alive_until_then(chat
     assert chat_harness.events[-1] == "[DONE]"
     assert COMMENT not in chat_harness.received[chat_harness.received.index(b"Hel") :]
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 2)
+
+
+async def test_what_is_ignored_is_known_before_the_first_sign_of_life(chat_harness: ChatHarness) -> None:
+    async def script(conversation: Conversing) -> None:
+        await conversation.send(ChatResponse(ignored=["seed"]))
+        await saying_after_a_while(chat_harness, piece("Hello", 1), end(1))(conversation)
+
+    await chat_harness.add_routers(script)
+    await chat_harness.chat(keepalive_s=0.2).run()
+    assert chat_harness.headers[b"x-legato-ignored"] == b"seed"
+    assert chat_harness.text == "Hello"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_model_that_answers_says_what_is_ignored(chat_harness: ChatHarness, stream: bool) -> None:
+    """The one before it, which did not answer, took less."""
+    started = ChatResponse(started=Started(class_id="forte", max_tokens=5, attempt=2, ignored=["logit_bias"]))
+    await chat_harness.add_routers(saying(ChatResponse(ignored=["seed"]), started, piece("Hello", 1), end(1)))
+    await chat_harness.chat(stream=stream).run()
+    assert chat_harness.headers[b"x-legato-ignored"] == b"logit_bias"
 
 
 async def test_what_fails_after_a_sign_of_life_is_told_by_an_event_and_free(chat_harness: ChatHarness) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.wire import chat_request as requests
-from edge.wire.chat_request import SLICE_BYTES, ChatBody
+from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_NAMES, OTHERS, SLICE_BYTES, ChatBody
 from edge.wire.messages import MOST_ELEMENTS, MOST_TOOLS
 from services.chassis.errors import LegatoError, Reason
 
@@ -209,7 +209,8 @@ def test_null_is_the_same_as_absent() -> None:
     optional = [
         "model", "stream", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed",
         "presence_penalty", "frequency_penalty", "response_format", "tools", "tool_choice", "parallel_tool_calls", "n",
-        "logprobs", "top_logprobs", "stream_options", "user", "metadata",
+        "logprobs", "top_logprobs", "stream_options", "user", "metadata", "functions", "function_call", "modalities",
+        "audio", "prediction", "web_search_options", "store", "service_tier", "logit_bias", "reasoning_effort", "other",
     ]  # fmt: skip
     assert decode(**dict.fromkeys(optional)) == decode()
 
@@ -237,12 +238,47 @@ def test_sampling_goes_on_and_nothing_else_does() -> None:
     body = decode(
         temperature=0.5, top_p=0.9, stop=["a"], seed=7, presence_penalty=1, frequency_penalty=-1,
         response_format={"type": "json_object"}, parallel_tool_calls=False, tools=[TOOL],
-        user="ann", metadata={"a": "b"}, store=True, api_base="http://elsewhere",
+        reasoning_effort="high", verbosity="low", logit_bias={"50256": -100},
+        user="ann", metadata={"a": "b"}, store=True, service_tier={}, api_base="http://elsewhere", prediction={},
     )  # fmt: skip
     assert msgspec.json.decode(body.parameters_json) == {
         "temperature": 0.5, "top_p": 0.9, "stop": ["a"], "seed": 7, "presence_penalty": 1, "frequency_penalty": -1,
-        "response_format": {"type": "json_object"}, "parallel_tool_calls": False,
+        "response_format": {"type": "json_object"}, "parallel_tool_calls": False, "reasoning_effort": "high",
+        "verbosity": "low", "logit_bias": {"50256": -100},
     }  # fmt: skip
+    assert body.ignored == ("api_base", "prediction")
+
+
+def test_fields_that_are_not_known_are_named() -> None:
+    assert decode(top_k=5, min_p=0.1, stream=False).ignored == ("top_k", "min_p")
+    assert decode(store=False).ignored == ()
+
+
+def test_names_that_do_not_fit_into_a_header_are_not_in_it() -> None:
+    assert decode(**{"a b": 1, "top_k": 5, "x" * 65: 1, "\r\nset-cookie": 1}).ignored == ("top_k", OTHERS)
+    many = decode(**{f"field_{number}": 1 for number in range(2 * MOST_NAMES)}).ignored
+    assert (len(many), many[-1]) == (MOST_NAMES + 1, OTHERS)
+    # A prompt of any size does not count towards what the names may take.
+    long = [{"role": "user", "content": "x" * 2 * LARGEST_FIELD_BYTES}]
+    assert decode(messages=long, top_k=5).ignored == ("top_k",)
+    assert decode(top_k=5, padding="x" * LARGEST_FIELD_BYTES).ignored == (OTHERS,)
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ({"functions": [{"name": "f"}]}, "functions is not supported: use tools."),
+        ({"function_call": "auto"}, "function_call is not supported: use tools and tool_choice."),
+        ({"audio": {"voice": "alloy"}}, "audio is not supported: answers are text."),
+        ({"modalities": ["text", "audio"]}, "modalities[1]: This value is not one of those accepted here."),
+        ({"logit_bias": {"1": 101}}, "logit_bias: Expected 'float' <= 100.0."),
+        ({"logit_bias": {str(number): 1 for number in range(10_000)}}, "logit_bias is larger than 65536 bytes."),
+        ({"reasoning_effort": "as much as you can"}, "reasoning_effort: This value is not one of those accepted here."),
+    ],
+    ids=str,
+)
+def test_what_is_not_offered_is_refused_with_what_to_use(field: dict[str, Any], says: str) -> None:
+    assert refusal_of(**field).message == says
 
 
 def test_no_stops_in_a_list_are_none() -> None:

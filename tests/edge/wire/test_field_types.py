@@ -28,7 +28,14 @@ BODY: dict[str, Any] = {
     "model": "forte", "stream": True, "temperature": 0.5, "top_p": 0.5, "max_tokens": 5, "max_completion_tokens": 5,
     "stop": ["a"], "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.5, "response_format": FORMAT,
     "tools": [TOOL], "tool_choice": CHOICE, "parallel_tool_calls": True, "n": 1, "logprobs": False, "top_logprobs": 0,
-    "stream_options": {"include_usage": True}, "user": "ann", "metadata": {"a": "b"},
+    "stream_options": {"include_usage": True}, "user": "ann", "metadata": {"a": "b"}, "modalities": ["text"],
+    "reasoning_effort": "low", "verbosity": "high", "logit_bias": {"50256": -100},
+}  # fmt: skip
+# Those that are refused, whatever they hold, and those that are not.
+NEVER_TAKEN = {"functions", "function_call", "audio"}
+ALWAYS_TAKEN = {
+    "store", "service_tier", "prediction", "web_search_options", "prompt_cache_key", "prompt_cache_retention",
+    "safety_identifier",
 }  # fmt: skip
 
 # JSON has no others, but for null.
@@ -93,7 +100,17 @@ async def test_the_body_that_all_others_differ_from_is_good() -> None:
 
 
 def test_every_field_is_in_it() -> None:
-    assert set(requests._Body.__struct_fields__) == set(BODY)
+    assert set(requests._Body.__struct_fields__) == set(BODY) | NEVER_TAKEN | ALWAYS_TAKEN
+
+
+@pytest.mark.parametrize("kind", [*VALUES])
+async def test_some_are_refused_and_some_taken_whatever_they_hold(kind: str) -> None:
+    for name in NEVER_TAKEN:
+        error = await refusal(Place((name,)).put(VALUES[kind]))
+        assert error is not None, name
+        assert error.param == name
+    for name in ALWAYS_TAKEN:
+        assert await refusal(Place((name,)).put(VALUES[kind])) is None, name
 
 
 @pytest.mark.parametrize(("place", "kinds"), WRONG, ids=lambda part: part.name if isinstance(part, Place) else "")
@@ -107,7 +124,7 @@ async def test_value_of_a_wrong_type_is_refused(place: Place, kinds: list[str]) 
         assert place.name.startswith(error.param) or error.param.startswith(place.name), kind
 
 
-@pytest.mark.parametrize("name", sorted(set(BODY) - {"messages", "tools", "tool_choice"}))
+@pytest.mark.parametrize("name", sorted({*BODY, *NEVER_TAKEN, *ALWAYS_TAKEN} - {"messages", "tools", "tool_choice"}))
 async def test_null_is_no_wrong_type(name: str) -> None:
     assert await refusal(Place((name,)).put(None)) is None
 

@@ -120,6 +120,21 @@ async def test_model_calls_the_function_it_must_call(stream: bool, provider: Loc
     assert not piece.contents
 
 
+async def test_model_answers_without_what_it_does_not_take_and_says_so(provider: LocalProvider) -> None:
+    parameters = {"temperature": 0, "reasoning_effort": "low", "verbosity": "low", "logit_bias": {"7": -100}}
+    call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
+    assert any(piece.contents for piece in await ask(provider, call))
+    assert call.ignored == ["reasoning_effort", "verbosity"]
+
+
+async def test_form_of_the_answer_is_ignored_beside_tools_and_that_is_said(provider: LocalProvider) -> None:
+    parameters_json = b'{"response_format":{"type":"json_object"},"parallel_tool_calls":true}'
+    call = changed(CALL, tools_json=WEATHER, tool_choice_json=FORCED, max_tokens=60, parameters_json=parameters_json)
+    [piece] = await ask(provider, call)
+    assert piece.tool_calls
+    assert call.ignored == ["response_format"]
+
+
 async def test_model_calls_a_function_whose_schema_it_cannot_follow(provider: LocalProvider) -> None:
     tools = WEATHER.replace(b'"enum":["Paris","Rome"]', b'"$ref":"#/$defs/nowhere"')
     call = changed(CALL, tools_json=tools, tool_choice_json=FORCED)

@@ -9,7 +9,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
-from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.base import (
+    CannotDo,
+    Piece,
+    ProviderCall,
+    ProviderEnvironment,
+    ProviderRoute,
+    Timeouts,
+    as_object,
+)
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
 from services.router.providers.http.pool import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
@@ -21,7 +29,7 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
-from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode
+from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode, Parameters
 
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
 VERSION_2023 = "2023-06-01"
@@ -37,6 +45,9 @@ _OPENING = Raw(b'"."')
 
 _NO_THINKING = {"type": "disabled"}
 _SAMPLING = {"temperature", "top_p"}
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high"}
+# Parameters that are always translated.
+_TRANSLATED = {"stop", "response_format", "parallel_tool_calls"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 
@@ -84,6 +95,7 @@ class AnthropicProvider:
             elif request["thinking"] != _NO_THINKING:
                 # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
+        call.ignore(_not_sent(call.parameters, request))
         if stream:
             request["stream"] = True
         question = ProviderRequest(
@@ -110,8 +122,21 @@ async def _request(
         request["stop_sequences"] = parameters.stops
     if version == VERSION_2023:
         request.update(_sampling(parameters))
-    request.update(_output_format(parameters))
+    output_config = _output_format(parameters) | _effort(parameters)
+    if output_config:
+        request["output_config"] = output_config
     return request
+
+
+def _not_sent(parameters: Parameters, request: dict[str, Any]) -> Iterator[str]:
+    """Yields the parameters that the request does not have, or has with another value."""
+    known = parameters.read()
+    sent = {name: request.get(name) for name in _SAMPLING}
+    sent["reasoning_effort"] = as_object(request.get("output_config")).get("effort")
+    wanted = {"temperature": known.temperature, "top_p": known.top_p, "reasoning_effort": _effort(known).get("effort")}
+    for name in parameters.fields:
+        if name not in _TRANSLATED and (wanted.get(name) is None or sent.get(name) != wanted[name]):
+            yield name
 
 
 async def _messages(said: list[Turn], yielder: ConversionYielder) -> Raw:
@@ -189,7 +214,12 @@ def _output_format(parameters: KnownParameters) -> dict[str, Any]:
         return {}
     if wanted.answer_schema is None:
         raise CannotDo("This model supports JSON answers only with a schema: use json_schema.", "response_format")
-    return {"output_config": {"format": {"type": "json_schema", "schema": wanted.answer_schema}}}
+    return {"format": {"type": "json_schema", "schema": wanted.answer_schema}}
+
+
+def _effort(parameters: KnownParameters) -> dict[str, Any]:
+    effort = _EFFORTS.get(parameters.reasoning_effort or "")
+    return {} if effort is None else {"effort": effort}
 
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:

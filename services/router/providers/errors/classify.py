@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from services.router.providers.base import Failure, Figures, ProviderError
 from services.router.providers.errors.error_body import ErrorBody, read_error_body
 from services.router.providers.errors.length_figures import read_figures
+from services.router.schema.tools import STEERING
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -73,7 +74,8 @@ def read_failure(status: int, headers: Mapping[str, str], said: bytes, error_pat
     what = f"answered with status {status}"
     error_body = read_error_body(said)
     failure, retry_after_s = _meaning(status, headers, error_body, error_patterns)
-    return ProviderError(what, failure, status, retry_after_s, _figures(failure, error_body, error_patterns, said))
+    figures = _figures(failure, error_body, error_patterns, said)
+    return ProviderError(what, failure, status, retry_after_s, figures, _mentions(failure, said))
 
 
 def read_failure_in_answer(status: int, said: bytes, error_patterns: ErrorPatterns) -> ProviderError:
@@ -83,7 +85,16 @@ def read_failure_in_answer(status: int, said: bytes, error_patterns: ErrorPatter
         status = _TOO_LARGE
     failure, retry_after_s = _meaning(status, {}, error_body, error_patterns)
     figures = _figures(failure, error_body, error_patterns, said)
-    return ProviderError("reported an error in place of an answer", failure, None, retry_after_s, figures)
+    what, mentions = "reported an error in place of an answer", _mentions(failure, said)
+    return ProviderError(what, failure, None, retry_after_s, figures, mentions)
+
+
+def _mentions(failure: Failure, said: bytes) -> frozenset[str]:
+    """Returns the parameters that a refusal mentions. The message may quote the client, so this affects its own chat
+    alone."""
+    if failure is not Failure.REFUSED:
+        return frozenset()
+    return frozenset(name for name in STEERING if name.encode() in said)
 
 
 def _figures(failure: Failure, error_body: ErrorBody, error_patterns: ErrorPatterns, said: bytes) -> Figures | None:

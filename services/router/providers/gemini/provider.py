@@ -14,7 +14,7 @@ from services.router.providers.http.exchange import ProviderHttpClient, Provider
 from services.router.providers.http.pool import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
-from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode
+from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode, Parameters
 
 VERSIONS = ("v1", "v1beta")
 
@@ -25,6 +25,22 @@ _MODELS_WITHOUT_SIGNATURES = ("gemini-1", "gemini-2")
 
 # Seeds are 32-bit integers.
 _SEEDS = 2**31
+
+# The names of parameters in Google's words. Those that are missing here are not offered.
+_GENERATION_FIELDS = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "stop": "stopSequences",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+    "reasoning_effort": "thinkingConfig",
+    "response_format": "responseMimeType",
+}
+# Gemini 2.5 takes a number of tokens, later ones a level.
+_MODELS_WITH_BUDGETS = "gemini-2.5"
+_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24_576, "xhigh": 24_576}
+_LEVELS = {"minimal": "LOW", "low": "LOW", "medium": "HIGH", "high": "HIGH", "xhigh": "HIGH"}
 
 _FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
@@ -64,7 +80,9 @@ class GeminiProvider:
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
-        request = {**merged(await _request(call), self._extra), "store": False}
+        translated = await _request(call)
+        request = {**merged(translated, self._extra), "store": False}
+        call.ignore(_not_sent(call.parameters, translated["generationConfig"], request["generationConfig"]))
         body = msgspec.json.encode(request)
         question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent, call.taker)
         async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
@@ -88,7 +106,7 @@ async def _request(call: ProviderCall) -> dict[str, Any]:
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
         "contents": joined(contents),
-        "generationConfig": _generation(call.max_tokens, call.parameters.read()),
+        "generationConfig": _generation(call.max_tokens, call.parameters.read()) | _thinking(call),
     }
     if conversation.system:
         request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), yielder)}
@@ -155,6 +173,25 @@ def _generation(max_tokens: int, parameters: KnownParameters) -> dict[str, Any]:
         "responseJsonSchema": wanted.answer_schema,
     }
     return {name: value for name, value in generation.items() if value is not None}
+
+
+def _thinking(call: ProviderCall) -> dict[str, Any]:
+    effort, model = call.parameters.read().reasoning_effort or "", call.model_name.rpartition("/")[2]
+    if model.startswith(_MODELS_WITH_BUDGETS):
+        return {"thinkingConfig": {"thinkingBudget": _BUDGETS[effort]}} if effort in _BUDGETS else {}
+    if effort not in _LEVELS or model.startswith(_MODELS_WITHOUT_SIGNATURES):
+        return {}
+    return {"thinkingConfig": {"thinkingLevel": _LEVELS[effort]}}
+
+
+def _not_sent(parameters: Parameters, ours: dict[str, Any], sent: dict[str, Any]) -> Iterator[str]:
+    """Yields the parameters that have no equivalent, or another value in the route."""
+    for name in parameters.fields:
+        field = _GENERATION_FIELDS.get(name)
+        if name == "parallel_tool_calls" or (name == "response_format" and field not in ours):
+            continue
+        if field not in ours or sent[field] != ours[field]:
+            yield name
 
 
 def _declaration(function: Function) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from services.router.schema.tools import NO_TOOLS, Parameters
 
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
+# Parameters that llama.cpp does not know.
+_UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
 
 
 class LocalProvider:
@@ -43,12 +45,17 @@ class LocalProvider:
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools)
+        call.ignore(_UNKNOWN_PARAMETERS)
+        call.parameters = call.parameters.without(_UNKNOWN_PARAMETERS)
         if offer is None:
             _check_response_format(call.parameters)
             async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
+        wanted = call.parameters.response_format
+        if wanted is not None and wanted.type != "text":
+            call.ignore(("response_format",))
         if len(offer.functions) > CHOICES_MOST:
             raise CannotDo(f"This model accepts at most {CHOICES_MOST} functions.", "tools")
         yield await self._ask_exactly(call, offer) or await self._send(call, offer, exact=False)

@@ -128,6 +128,8 @@ class OpenAIProvider:
         self._path = f"{path.rstrip('/')}/chat/completions"
         self._output_field = output_field
         self._extra_json = extra_json
+        # What the route sets is not the client's to choose.
+        self._set_by_route = frozenset(msgspec.json.decode(extra_json))
         self._short_call_ids = short_call_ids
         self._string_content = string_content
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -155,6 +157,9 @@ class OpenAIProvider:
         await self._server.aclose()
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+        if not self._set_by_route.isdisjoint(call.parameters.fields):
+            call.ignore(self._set_by_route)
+            call.parameters = call.parameters.without(self._set_by_route)
         return self._answer_converted(call) if self._short_call_ids or self._string_content else self._send(call)
 
     async def _answer_converted(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:

@@ -36,7 +36,7 @@ def changed(call: ProviderCall, **fields: Any) -> ProviderCall:
         fields["parameters"] = Parameters(fields.pop("parameters_json"))
     tools_json = fields.pop("tools_json", call.tools.json)
     tool_choice_json = fields.pop("tool_choice_json", call.tools.tool_choice_json)
-    return replace(call, tools=Tools(tools_json, tool_choice_json), **fields)
+    return replace(call, tools=Tools(tools_json, tool_choice_json), ignored=[], **fields)
 
 
 CALL = make_call("vendor-model", b'[{"role":"user", "content":"Hi"}]', max_tokens=50)

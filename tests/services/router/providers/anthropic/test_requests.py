@@ -93,6 +93,43 @@ async def test_sampling_is_sent_to_the_version_that_has_it(upstream: AnthropicUp
 
 
 @pytest.mark.parametrize(
+    ("effort", "sent"), [("minimal", "low"), ("low", "low"), ("medium", "medium"), ("high", "high"), ("none", None)]
+)
+async def test_effort_is_translated_where_there_is_a_word_for_it(
+    effort: str, sent: str | None, upstream: AnthropicUpstream
+) -> None:
+    schema = {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}
+    parameters = {"reasoning_effort": effort, "response_format": schema}
+    call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
+    request = await asked(upstream, call)
+    assert request["output_config"].get("effort") == sent
+    assert request["output_config"]["format"]["schema"] == {"type": "object"}
+    assert call.ignored == ([] if sent else ["reasoning_effort"])
+
+
+@pytest.mark.parametrize(
+    ("version", "extra", "ignored"),
+    [
+        (VERSION_2026, {}, {"temperature", "top_p", "seed", "presence_penalty", "logit_bias", "verbosity"}),
+        # The highest temperature is lower.
+        (VERSION_2023, {}, {"temperature", "seed", "presence_penalty", "logit_bias", "verbosity"}),
+        (VERSION_2023, {"top_p": 0.9, "output_config": {"effort": "low"}},
+         {"temperature", "top_p", "seed", "presence_penalty", "logit_bias", "verbosity", "reasoning_effort"}),
+    ],
+)  # fmt: skip
+async def test_what_is_not_sent_as_it_came_is_told(
+    version: str, extra: dict[str, Any], ignored: set[str], upstream: AnthropicUpstream
+) -> None:
+    parameters = {
+        "temperature": 1.5, "top_p": 0.5, "seed": 7, "presence_penalty": 1, "logit_bias": {"1": 1}, "verbosity": "low",
+        "reasoning_effort": "high", "stop": ["a"],
+    }  # fmt: skip
+    call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
+    await asked(upstream, call, version, **extra)
+    assert set(call.ignored) == ignored
+
+
+@pytest.mark.parametrize(
     ("choice", "parameters", "sent"),
     [
         (b"", b"", {"type": "auto"}),

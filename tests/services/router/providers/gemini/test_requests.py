@@ -120,6 +120,38 @@ async def test_form_of_the_answer_goes_along(
     assert request["generationConfig"] == {"maxOutputTokens": 50, **sent}
 
 
+@pytest.mark.parametrize(
+    ("model_name", "effort", "thinking"),
+    [
+        ("gemini-3-pro", "minimal", {"thinkingLevel": "LOW"}),
+        ("models/gemini-3-pro", "high", {"thinkingLevel": "HIGH"}),
+        ("gemini-3-pro", "none", None),
+        ("gemini-2.5-flash", "none", {"thinkingBudget": 0}),
+        ("gemini-2.5-flash", "medium", {"thinkingBudget": 8192}),
+        ("gemini-2.0-flash", "high", None),
+    ],
+)
+async def test_effort_is_translated_where_there_is_a_word_for_it(
+    model_name: str, effort: str, thinking: dict[str, Any] | None, upstream: GeminiUpstream
+) -> None:
+    parameters_json = msgspec.json.encode({"reasoning_effort": effort})
+    call = changed(CALL, model_name=model_name.removeprefix("models/"), parameters_json=parameters_json)
+    request = await asked(upstream, call)
+    assert request["generationConfig"].get("thinkingConfig") == thinking
+    assert call.ignored == ([] if thinking else ["reasoning_effort"])
+
+
+async def test_what_is_not_sent_as_it_came_is_told(upstream: GeminiUpstream) -> None:
+    parameters = {
+        "temperature": 1.5, "top_p": 0.5, "seed": 2**40, "presence_penalty": 1, "logit_bias": {"1": 1},
+        "verbosity": "low", "reasoning_effort": "high", "stop": ["a"], "response_format": {"type": "text"},
+        "parallel_tool_calls": False,
+    }  # fmt: skip
+    call = changed(CALL, parameters_json=msgspec.json.encode(parameters))
+    await asked(upstream, call, generationConfig={"topP": 0.9, "thinkingConfig": {"thinkingLevel": "LOW"}})
+    assert call.ignored == ["top_p", "logit_bias", "verbosity", "reasoning_effort"]
+
+
 async def test_results_of_all_calls_make_a_turn_of_their_own(upstream: GeminiUpstream) -> None:
     call = conversation(
         USER,

@@ -45,6 +45,16 @@ async def test_route_decides_the_name_of_the_limit_and_adds_its_fields(upstream:
     assert "Authorization" not in upstream.requests[0].headers
 
 
+async def test_what_the_route_sets_is_not_the_clients_to_choose(upstream: Upstream) -> None:
+    provider = OpenAIProvider(upstream.base_url, QUICK, extra_json=b'{"temperature":1,"store":false}')
+    call = changed(CALL, parameters_json=b'{"temperature":0.5,"seed":7}')
+    await pieces_of(provider, call)
+    await provider.aclose()
+    assert upstream.requests[0].body.count(b"temperature") == 1
+    assert (upstream.requests[0].json["temperature"], upstream.requests[0].json["seed"]) == (1, 7)
+    assert call.ignored == ["temperature"]
+
+
 async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
     provider = OpenAIProvider(upstream.base_url, QUICK, short_call_ids=True)
     messages = msgspec.json.encode([USER, called(("call_a", "f", "{}")), gave("call_a", "x")])
