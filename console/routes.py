@@ -150,6 +150,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     PageRoute("GET", "/settings/members/invited", account_settings.show_invited, shows_once=True),
     PageRoute("POST", "/settings/members/cancel-invitation", account_settings.cancel_invitation),
     PageRoute("POST", "/settings/members/role", account_settings.change_role),
+    PageRoute("GET", "/settings/members/{user_id}/remove", account_settings.show_removal),
     PageRoute("POST", "/settings/members/remove", account_settings.remove_member),
     PageRoute("GET", "/settings/audit-log", account_settings.show_events),
     PageRoute("GET", "/settings/notices", notices.show),

@@ -44,7 +44,10 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "identity-removed": ("good", _("The link was removed. It no longer signs you in.")),
     "account-changed": ("good", _("In effect everywhere, after %(s).1f s.")),
     "role-changed": ("good", _("The role was changed.")),
-    "member-removed": ("good", _("The member was removed. Their keys stay with the account: revoke them if needed.")),
+    "member-removed": (
+        "good",
+        _("The member was removed. Every edge refuses the keys that they made, but for those that you kept."),
+    ),
     "notices-changed": ("good", _("Saved.")),
     "webhook-removed": ("good", _("The webhook was removed. Nothing is sent there any more.")),
     "notice-test-sent": ("good", _("A test is on its way. Load this page again to see how it went.")),

@@ -150,7 +150,7 @@ class AuthService:
             register_account(
                 accounts,
                 keys,
-                Members(database, peppers, clock, audit, mail),
+                Members(database, peppers, clock, audit, mail, sleep),
                 users,
                 self.playground,
                 sessions,

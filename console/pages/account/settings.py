@@ -18,6 +18,8 @@ from services.chassis.model_classes import AUTO, CLASSES
 _ = TRANSLATIONS.gettext
 
 EVENTS_ON_A_PAGE = 100
+# Of a member who is removed. All of them are revoked, also those that are not shown.
+KEYS_SHOWN = 200
 
 
 async def show(visit: Visit) -> Response:
@@ -97,8 +99,34 @@ async def change_role(visit: Visit) -> Response:
     return visit.redirect("/settings", "role-changed")
 
 
+async def show_removal(visit: Visit) -> Response:
+    """Lists the keys that a member made, before they are removed."""
+    user_id, account_id = visit.request.path_params["user_id"], visit.who.account_id
+    listing = pb.AccountServiceListKeysRequest(
+        account_id=account_id, created_by=user_id, only_active=True, newest_first=True, page_size=KEYS_SHOWN
+    )
+    members, listed = await asyncio.gather(
+        _members(visit), visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, listing, visit.token)
+    )
+    member = next((each for each in members.members if each.user.user_id == user_id), None)
+    is_self = user_id == visit.who.user.user_id
+    if member is None or not (is_self or visit.who.is_owner):
+        raise LegatoError(Reason.NOT_FOUND, _("There is no such member."))
+    return visit.render(
+        "member_removal.html",
+        member=member,
+        is_self=is_self,
+        keys=[each.key for each in listed.keys],
+        has_more=bool(listed.next_page_token),
+    )
+
+
 async def remove_member(visit: Visit) -> Response:
-    request = pb.RemoveMemberRequest(account_id=visit.who.account_id, user_id=visit.form.get("user_id"))
+    request = pb.RemoveMemberRequest(
+        account_id=visit.who.account_id,
+        user_id=visit.form.get("user_id"),
+        kept_key_ids=visit.form.all("kept_key_ids"),
+    )
     try:
         await visit.services.auth.change(lambda stubs: stubs.accounts.RemoveMember, request, visit.token)
     except LegatoError as error:
@@ -136,12 +164,9 @@ async def _refused(visit: Visit, error: LegatoError) -> Response:
 
 
 async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
-    auth, who = visit.services.auth, visit.who
     account, members, classes = await asyncio.gather(
         read_account(visit),
-        auth.read(
-            lambda stubs: stubs.accounts.ListMembers, pb.ListMembersRequest(account_id=who.account_id), visit.token
-        ),
+        _members(visit),
         _classes(visit),
     )
     return visit.render(
@@ -155,6 +180,11 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
         all_classes=list(CLASSES),
         allowed=classes_of_account(account),
     )
+
+
+async def _members(visit: Visit) -> pb.ListMembersResponse:
+    request = pb.ListMembersRequest(account_id=visit.who.account_id)
+    return await visit.services.auth.read(lambda stubs: stubs.accounts.ListMembers, request, visit.token)
 
 
 async def _classes(visit: Visit) -> list[str] | None:

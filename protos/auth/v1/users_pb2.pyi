@@ -1855,6 +1855,7 @@ class AccountServiceListKeysRequest(_message.Message):
     ONLY_OWN_FIELD_NUMBER: _builtins.int
     NEWEST_FIRST_FIELD_NUMBER: _builtins.int
     ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
@@ -1867,6 +1868,8 @@ class AccountServiceListKeysRequest(_message.Message):
     only_own: _builtins.bool
     """Only keys that the caller created."""
     newest_first: _builtins.bool
+    created_by: _builtins.str
+    """Only keys that this user created. Empty: of all."""
     @_builtins.property
     def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Also names these keys of the account, at most 1,000, whatever page they are on."""
@@ -1883,10 +1886,11 @@ class AccountServiceListKeysRequest(_message.Message):
         only_own: _builtins.bool = ...,
         newest_first: _builtins.bool = ...,
         also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        created_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2235,17 +2239,23 @@ class RemoveMemberRequest(_message.Message):
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     USER_ID_FIELD_NUMBER: _builtins.int
+    KEPT_KEY_IDS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     user_id: _builtins.str
+    @_builtins.property
+    def kept_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of the keys that the member made which go on working. Only owners can keep any; all others are revoked."""
+
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         user_id: _builtins.str = ...,
+        kept_key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "kept_key_ids", b"kept_key_ids", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2255,12 +2265,17 @@ Global___RemoveMemberRequest: _TypeAlias = RemoveMemberRequest  # noqa: Y015
 class RemoveMemberResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    REVOKED_KEY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def revoked_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
+        *,
+        revoked_key_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_key_ids", b"revoked_key_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

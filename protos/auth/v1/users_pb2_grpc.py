@@ -1199,7 +1199,8 @@ class AccountServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMember(self, request, context):
-        """Owners remove anybody but the last owner; everybody else only themselves.
+        """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
+        returns when every edge refuses them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

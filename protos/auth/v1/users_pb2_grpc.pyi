@@ -321,7 +321,9 @@ class AccountServiceStub:
     CancelInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]
     ChangeMemberRole: _grpc.UnaryUnaryMultiCallable[_users_pb2.ChangeMemberRoleRequest, _users_pb2.ChangeMemberRoleResponse]
     RemoveMember: _grpc.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]
-    """Owners remove anybody but the last owner; everybody else only themselves."""
+    """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
+    returns when every edge refuses them.
+    """
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]
     CreatePlaygroundToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]
     """A token for the edge, for whoever is signed in: see docs/console.md."""
@@ -353,7 +355,9 @@ class AccountServiceAsyncStub(AccountServiceStub):
     CancelInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]  # type: ignore[assignment]
     ChangeMemberRole: _aio.UnaryUnaryMultiCallable[_users_pb2.ChangeMemberRoleRequest, _users_pb2.ChangeMemberRoleResponse]  # type: ignore[assignment]
     RemoveMember: _aio.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]  # type: ignore[assignment]
-    """Owners remove anybody but the last owner; everybody else only themselves."""
+    """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
+    returns when every edge refuses them.
+    """
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]  # type: ignore[assignment]
     CreatePlaygroundToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]  # type: ignore[assignment]
     """A token for the edge, for whoever is signed in: see docs/console.md."""
@@ -472,7 +476,9 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.RemoveMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.RemoveMemberResponse, _abc.Awaitable[_users_pb2.RemoveMemberResponse]]:
-        """Owners remove anybody but the last owner; everybody else only themselves."""
+        """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
+        returns when every edge refuses them.
+        """
 
     @_abc_1.abstractmethod
     def ListAuditEvents(

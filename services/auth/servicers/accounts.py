@@ -111,7 +111,7 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
             with_playground=request.with_playground,
             search=checks.search(request.search),
             active_at_us=to_micros(self._clock.now()) if request.only_active else None,
-            created_by=access.user_id if request.only_own else "",
+            created_by=access.user_id if request.only_own else request.created_by,
             newest_first=request.newest_first,
         )
         page = await self._keys.list_page(access, request.page_size, request.page_token, choice, request.also_key_ids)
@@ -162,8 +162,8 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
         return pb.ChangeMemberRoleResponse(member=_to_member(member, access))
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
-        await self._members.remove(required_access(), request.user_id)
-        return pb.RemoveMemberResponse()
+        revoked_ids = await self._members.remove(required_access(), request.user_id, request.kept_key_ids)
+        return pb.RemoveMemberResponse(revoked_key_ids=revoked_ids)
 
     async def ListAuditEvents(
         self, request: pb.AccountServiceListAuditEventsRequest, context: Context

@@ -172,6 +172,23 @@ def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], K
     return after
 
 
+def lock_keys_made_by(connection: sa.Connection, account_id: str, user_id: str) -> list[str]:
+    """Returns the ids of a user's keys in an account that are not revoked, without those of playgrounds. Call it with
+    the account locked: then there are no further ones."""
+    is_theirs = sa.and_(keys.c.account_id == account_id, keys.c.created_by == user_id)
+    query = sa.select(keys.c.key_id).where(is_theirs, keys.c.revoked_at_us.is_(None))
+    query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "").order_by(keys.c.key_id)
+    return list(connection.execute(query.with_for_update()).scalars())
+
+
+def revoke_keys(connection: sa.Connection, key_ids: Sequence[str], now_us: int) -> None:
+    """Revokes keys that are locked."""
+    if key_ids:
+        revoke = keys.update().where(keys.c.key_id == sa.bindparam("revoked_id")).values(revoked_at_us=now_us)
+        connection.execute(revoke, [{"revoked_id": key_id} for key_id in key_ids])
+        epochs.raise_epoch(connection, key_ids)
+
+
 def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = False) -> tuple[Holder | None, int]:
     """Returns the holder of a key or playground token, and the epoch, read by one statement: neither is older than the
     other."""

@@ -197,6 +197,9 @@ class AccountKeys:
             account = lock_account(connection, by.account_id)
             if account is None:
                 raise checks.not_found("account")
+            if stored_users.role_in(connection, by.account_id, by.user_id) < AccountRole.MEMBER:
+                # Removed a moment ago, when the keys that they had were revoked.
+                raise role_missing()
             before = stored.find_key_of_form(connection, by.account_id, form_id) if form_id else None
             if before is not None:
                 return self._shown(connection, by, [before])[0], ""

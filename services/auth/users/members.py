@@ -1,10 +1,14 @@
 """Manages the members of an account, and its invitations."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from services.auth import checks
+from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, Sleep
 from services.auth.keys import Peppers
 from services.auth.records import to_micros
+from services.auth.store import keys as stored_keys
 from services.auth.store.accounts import lock_account
 from services.auth.store.playground import end_tokens_of_member
 from services.auth.users import codes
@@ -44,8 +48,17 @@ def checked_role(given: int) -> AccountRole:
 
 
 class Members:
-    def __init__(self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog, mail: Mail) -> None:
+    def __init__(
+        self,
+        database: Database,
+        peppers: Peppers,
+        clock: Clock,
+        audit: AuditLog,
+        mail: Mail,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         self._database = database
+        self._sleep = sleep
         self._peppers = peppers
         self._clock = clock
         self._audit = audit
@@ -120,20 +133,34 @@ class Members:
 
         return await self._database.write(change)
 
-    async def remove(self, by: Access, user_id: str) -> None:
-        """Removes a member; only owners remove others."""
-        if by.role is not AccountRole.OWNER and user_id != by.user_id:
+    async def remove(self, by: Access, user_id: str, kept_key_ids: Sequence[str] = ()) -> list[str]:
+        """Removes a member and revokes the keys that they made, but for those that are kept; returns which were
+        revoked, when every edge refuses them. Only owners remove others, and keep keys."""
+        if by.role is not AccountRole.OWNER and (user_id != by.user_id or kept_key_ids):
             raise role_missing()
+        kept_ids, now_us = set(checks.key_ids(kept_key_ids, "kept_key_ids")), to_micros(self._clock.now())
 
-        def remove(connection: Connection) -> None:
+        def remove(connection: Connection) -> list[str]:
             self._require_other_owner(connection, by.account_id, user_id, stays=False)
+            # Keys are locked before the epoch, which ending tokens raises.
+            made_ids = stored_keys.lock_keys_made_by(connection, by.account_id, user_id)
+            if not kept_ids <= set(made_ids):
+                raise checks.not_found("key")
             stored.remove_member(connection, by.account_id, user_id)
             # Whoever was removed could otherwise come back by an invitation of their own.
             stored_codes.cancel_invitations_by(connection, by.account_id, user_id)
             end_tokens_of_member(connection, by.account_id, user_id)
+            revoked_ids = [key_id for key_id in made_ids if key_id not in kept_ids]
+            stored_keys.revoke_keys(connection, revoked_ids, now_us)
             self._append(connection, "member.removed", by, user_id)
+            for key_id in revoked_ids:
+                self._append(connection, "key.revoked", by, key_id)
+            return revoked_ids
 
-        await self._database.write(remove)
+        revoked_ids = await self._database.write(remove)
+        if revoked_ids:
+            await self._sleep(HOLDS_EVERYWHERE_AFTER_S)
+        return revoked_ids
 
     def _require_other_owner(self, connection: Connection, account_id: str, user_id: str, *, stays: bool) -> None:
         """Raises if there is no such member, or if the account would be left without an owner."""

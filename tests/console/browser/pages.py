@@ -222,6 +222,8 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "settings": ("/settings", Fakes.fill),
     "settings-narrowed": ("/settings", _narrow),
     "settings-viewer": ("/settings", _become_viewer),
+    "member-removal": ("/settings/members/user_2/remove", Fakes.fill),
+    "member-removal-own": ("/settings/members/user_1/remove", _become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
     "notices": ("/settings/notices", _fill_notices),
     "notices-none": ("/settings/notices", _nothing),

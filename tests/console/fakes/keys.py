@@ -97,8 +97,8 @@ class KeyFakes:
         found = [each for each in self.keys if request.search.lower() in each.key.name.lower()]
         if request.only_active:
             found = [each for each in found if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
-        if request.only_own:
-            found = [each for each in found if each.created_by == "user_1"]
+        if created_by := "user_1" if request.only_own else request.created_by:
+            found = [each for each in found if each.created_by == created_by]
         start = int(request.page_token or 0)
         end = start + (request.page_size or len(found) or 1)
         return pb.AccountServiceListKeysResponse(

@@ -357,6 +357,9 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
         return pb.ChangeMemberRoleResponse()
 
     def RemoveMember(self, request: Any) -> Any:
+        for each in self.keys:
+            if each.created_by == request.user_id and each.key.key_id not in request.kept_key_ids:
+                each.key.state = auth_pb2.KEY_STATE_REVOKED
         return pb.RemoveMemberResponse()
 
     def ListAuditEvents(self, request: Any) -> Any:

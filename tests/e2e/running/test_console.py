@@ -79,6 +79,7 @@ class Running:
     up: Up
     origin: str
     code: str
+    api: str
     visitors: list[Visitor] = field(default_factory=list)
 
     def visitor(self) -> Visitor:
@@ -102,9 +103,9 @@ class Running:
 def running() -> Iterator[Running]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     up = Up(make_data_folder(folder / "data"), "--welcome", "--console-port", "0", "--json")
-    assert "ready" in json.loads(up.line()), up.stderr
+    api = json.loads(up.line())["ready"]
     origin, _, code = json.loads(up.line())["console"].partition("/sign-in#")
-    yield Running(up, origin, code)
+    yield Running(up, origin, code, api)
     up.close()
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -180,10 +181,25 @@ def test_a_member_who_was_removed_sees_nothing_of_the_account(running: Running) 
     assert EMAIL in owner.ask("GET", "/settings")[1]
     assert member.ask("POST", "/invitation/accept", {"code": code, "name": "Grace"})[0] == 303
     assert member.is_signed_in()
-    assert member.make("/keys", new_key("hers", "d4"))[0] == 200
+    status, page = member.make("/keys", new_key("hers", "d4"))
+    assert status == 200
+    [key] = {found for found in KEY.findall(page) if len(found) > 50}
 
+    def status_of_key() -> int:
+        address = urlsplit(running.api)
+        connection = http.client.HTTPConnection(address.netloc, timeout=60)
+        try:
+            connection.request("GET", f"{address.path}/usage", headers={"authorization": f"Bearer {key}"})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    # It may do nothing but chats; whether it is known is what counts.
+    assert status_of_key() == 403
     [grace] = [user for user in running.up.json("users", "list") if user["name"] == "Grace"]
+    assert "hers" in owner.ask("GET", f"/settings/members/{grace['user_id']}/remove")[1]
     assert owner.ask("POST", "/settings/members/remove", {"user_id": grace["user_id"]})[0] == 303
+    assert status_of_key() == 401
     for path in ("/keys", "/settings", "/"):
         assert "hers" not in member.ask("GET", path)[1]
     assert member.make("/keys", new_key("more", "e5"))[0] != 200

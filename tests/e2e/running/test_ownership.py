@@ -63,6 +63,7 @@ OWNED = {
     "passkey_id": "passkey",
     "replaced_key_id": "key",
     "request_id": "request",
+    "result_id": "result",
     "session_id": "session",
     "session_ids": "session",
     "user_id": "user",
@@ -160,11 +161,11 @@ class Walk:
         account_id = self.up.json("accounts", "create", name, "--credits", "5.00")["account_id"]
 
         created = users_pb2.CreateUserRequest(name=name, account_id=account_id, role=ACCOUNT_ROLE_OWNER)
-        user = call_service(self.services.users.CreateUser, created)
+        user, colleague = (call_service(self.services.users.CreateUser, created) for _ in range(2))
         link = users_pb2.SignInWithLinkRequest(code=user.code, client=users_pb2.Client(address="192.0.2.7"))
         signed_in = self.call("/legato.auth.v1.SignInService/SignInWithLink", link, users_pb2.SignInWithLinkResponse)
         token, session_id = signed_in.signed_in.session_token, signed_in.signed_in.session.session_id
-        owned = {"account": account_id, "user": user.user.user_id, "session": session_id}
+        owned = {"account": account_id, "user": colleague.user.user_id, "session": session_id}
         customer = Customer(account_id, token, PatientVisitor(self.origin), owned)
         owned |= self._things_of(customer)
         customer.visitor.cookies[SESSION] = token
@@ -223,6 +224,7 @@ class Walk:
             "attachment": attached.attachment.attachment_id,
             "passkey": registered.passkey.passkey_id,
             "challenge": make("UserService/StartPasskeyRegistration", users_pb2, origin=self.origin).challenge_id,
+            "result": make("UserService/KeepResult", users_pb2, sealed=b"sealed").result_id,
             "checkout": make("PaymentService/CreateCheckout", payments_pb2, **checkout, **of_account).checkout_id,
         }
 
@@ -337,9 +339,7 @@ def _outcome(walk: Walk, method: MethodDescriptor, request: Any) -> str:
 
 def fields_of(page: PageRoute) -> list[str]:
     """Returns what a page takes from its path, its form and its query."""
-    read = re.findall(
-        r"(?:form|query|query_params)\.(?:get|get_all|getlist)\(\"(\w+)\"", inspect.getsource(page.handler)
-    )
+    read = re.findall(r"(?:form|query|query_params)\.(?:get|all|getlist)\(\"(\w+)\"", inspect.getsource(page.handler))
     return [*re.findall(r"\{(\w+)\}", page.path), *read]
 
 
@@ -368,5 +368,10 @@ def _is_harmless(page: PageRoute, status: int) -> bool:
     return (page.method == "GET" and "{" not in page.path) or (page.path, status) in HARMLESS
 
 
-# Those end sessions of one's own that are named, and choose among one's own accounts.
-HARMLESS: Sequence[tuple[str, int]] = (("/security/sessions/end", 303), ("/account", 303))
+# Those end sessions of one's own that are named, choose among one's own accounts, and lead to the page of the key,
+# where there is no such key.
+HARMLESS: Sequence[tuple[str, int]] = (
+    ("/security/sessions/end", 303),
+    ("/account", 303),
+    ("/keys/{key_id}/made", 303),
+)
