@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from tests.deploy.engine import ROOT, build_images, find_engine, run
-from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_while_a_service_is_away, wait_until_served
+from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console, visit_while_a_service_is_away, wait_until_served
 
 # Not the name that the file has: whoever runs the service on this machine keeps it.
 PROJECT = "legato-test"
@@ -46,9 +46,15 @@ class Stack:
         self._engine = engine
         self._tool = ["docker", "compose"] if engine == "docker" else [str(ROOT / ".venv" / "bin" / "podman-compose")]
         self._between_names = "-" if engine == "docker" else "_"
-        port = free_port()
-        os.environ |= {"LEGATO_PORT": str(port), "COMPOSE_PROFILES": "local-model"}
+        port, console_port = free_port(), free_port()
+        os.environ |= {
+            "LEGATO_PORT": str(port),
+            "LEGATO_CONSOLE_PUBLISHED": str(console_port),
+            "LEGATO_OPERATOR_CONSOLE_PUBLISHED": str(free_port()),
+            "COMPOSE_PROFILES": "local-model",
+        }
         self.base_url = f"http://127.0.0.1:{port}/v1"
+        self.console_url = f"http://127.0.0.1:{console_port}"
 
     def compose(self, *arguments: str) -> str:
         return run(*self._tool, "--project-name", PROJECT, *arguments)
@@ -127,6 +133,7 @@ def main() -> None:
         wait_until_served(stack.base_url)
         print(greeted(stack))
         use(stack)
+        visit_console(stack.console_url, "localhost:8081")
         look_inside(stack)
         wait_for_metrics(stack)
         print(run(engine, "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))

@@ -60,3 +60,11 @@ def visit_while_a_service_is_away(base_url: str, key: str) -> None:
         client.chat.completions.create(model="auto", messages=[{"role": "user", "content": QUESTION}])
     assert (refused.value.status_code, refused.value.type) == (503, "api_error")
     print("a service is away:", refused.value.status_code, refused.value.body)
+
+
+def visit_console(origin: str, host: str) -> None:
+    """The page that everybody sees first; `host` is what browsers call the console."""
+    request = urllib.request.Request(f"{origin}/sign-in", headers={"Host": host})
+    with urllib.request.urlopen(request, timeout=60) as page:
+        assert b"<form" in page.read()
+    print("console:", host, page.status)

@@ -10,7 +10,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.deploy.compose import free_port, make_key
 from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
 from tests.deploy.kubernetes.kustomize import Resource, render
 from tests.deploy.kubernetes.policies import pod_of, workloads
-from tests.deploy.visit import WAIT_TIMEOUT_S, visit
+from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
 NETWORK = "legato-kube-test"
@@ -28,6 +28,9 @@ BASES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "valkey/valkey:8-b
 IMAGES = {"legato:0.1.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.1.0": f"localhost/{MODEL_IMAGE}"}
 # Who has a Service, and so a name.
 NAMED = ("auth", "router", "metering", "postgres", "valkey")
+# Whose HTTP port is published on this machine, each on one of its own; the consoles with the names that they answer to.
+CONSOLES = {"console": "localhost:8081", "operator-console": "localhost:8082"}
+PUBLISHED = ("edge", *CONSOLES)
 
 
 def pod_name(workload: str) -> str:
@@ -43,7 +46,8 @@ def with_podmans_names(text: str) -> str:
     return text
 
 
-def for_podman(workload: Resource, port: int) -> Resource:
+def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
+    """Publishes the workloads in `ports` there, and no others."""
     changed = copy.deepcopy(workload)
     name, pod = changed["metadata"]["name"], pod_of(changed)
     for claim in changed["spec"].pop("volumeClaimTemplates", []):
@@ -55,7 +59,7 @@ def for_podman(workload: Resource, port: int) -> Resource:
             # podman 4.3 falls over a Secret that does not say whether it is needed.
             volume["secret"]["optional"] = False
     for container in pod["containers"]:
-        _change_container(container, name, port)
+        _change_container(container, name, ports.get(name))
     if changed["kind"] == "Job":
         metadata = {"name": name, "labels": changed["metadata"]["labels"]}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
@@ -63,7 +67,7 @@ def for_podman(workload: Resource, port: int) -> Resource:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": changed["metadata"], "spec": changed["spec"]}
 
 
-def _change_container(container: dict[str, Any], workload_name: str, port: int) -> None:
+def _change_container(container: dict[str, Any], workload_name: str, port: int | None) -> None:
     container["image"] = IMAGES.get(container["image"], container["image"])
     for mount in container["volumeMounts"]:
         mount["name"] = f"{workload_name}-{mount['name']}"
@@ -74,7 +78,7 @@ def _change_container(container: dict[str, Any], workload_name: str, port: int) 
     container["ports"] = [
         given | {"hostPort": port, "hostIP": "127.0.0.1"}
         for given in container.get("ports", [])
-        if given["name"] == "http"
+        if given["name"] == "http" and port is not None
     ]
 
 
@@ -85,7 +89,7 @@ def for_podmans_store(secret: Resource) -> Resource:
 
 
 @contextmanager
-def played(port: int) -> Iterator[None]:
+def played(ports: Mapping[str, int]) -> Iterator[None]:
     """Everything in pods; whatever happens, nothing of it is left."""
     resources = render(OVERLAY)
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +97,7 @@ def played(port: int) -> Iterator[None]:
         home.mkdir()
         secrets = [for_podmans_store(secret) for secret in secrets_in(home)]
         config_maps = [resource for resource in resources if resource["kind"] == "ConfigMap"]
-        pods = [for_podman(workload, port) for workload in workloads(resources)]
+        pods = [for_podman(workload, ports) for workload in workloads(resources)]
         # JSON is YAML, too.
         manifest.write_text("\n---\n".join(json.dumps(resource) for resource in [*config_maps, *pods]))
         try:
@@ -155,13 +159,15 @@ def wait_until_ready() -> None:
 
 def main() -> None:
     build_images("podman", BASES)
-    port = free_port()
-    base_url = f"http://127.0.0.1:{port}/v1"
-    with played(port):
+    ports = {name: free_port() for name in PUBLISHED}
+    base_url = f"http://127.0.0.1:{ports['edge']}/v1"
+    with played(ports):
         wait_for_migration()
         wait_until_ready()
         print(run("podman", "pod", "ps", "--format", "{{.Name}} {{.Status}}"))
         visit(base_url, make_key(legato))
+        for name, host in CONSOLES.items():
+            visit_console(f"http://127.0.0.1:{ports[name]}", host)
         print("audit:", legato("audit"))
         print(run("podman", "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))
     print("kube: all well")

@@ -22,6 +22,7 @@ from services.payments.settings import PaymentsSettings
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
+from tests.deploy.kubernetes.kube import OVERLAY, PUBLISHED, for_podman
 from tests.deploy.kubernetes.kustomize import Resource, add_component, render
 from tests.deploy.kubernetes.policies import (
     abroad,
@@ -408,3 +409,10 @@ def test_files_of_secrets_are_entries_that_are_made(resources: list[Resource]) -
 )
 def test_files_that_kustomize_wants_beside_it_are_true_copies(copy_of: str, original: str) -> None:
     assert (ROOT / "deploy" / "kubernetes" / copy_of).read_text() == (ROOT / original).read_text()
+
+
+def test_kube_test_publishes_each_of_its_ports_once() -> None:
+    ports = {name: 20_000 + number for number, name in enumerate(PUBLISHED)}
+    pods = [pod_of(for_podman(workload, ports)) for workload in workloads(render(OVERLAY)) if workload["kind"] != "Job"]
+    published = [port["hostPort"] for pod in pods for container in pod["containers"] for port in container["ports"]]
+    assert sorted(published) == sorted(ports.values())
