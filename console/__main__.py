@@ -9,11 +9,13 @@ from console.process_status import parse_addresses
 from console.services import Services
 from console.settings import ConsoleServerSettings
 from console.web.assets import Assets
+from console.web.capacity import Capacity, show_capacity
 from console.web.metrics import PageMetrics, show_replicas
 from console.web.protection import Protection
 from console.web.rendering import Pages
-from console.web.server import ConsoleServer, inherited
+from console.web.server import inherited, new_server
 from console.web.visit import Console
+from services.chassis.http.addresses import Addresses
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
@@ -47,7 +49,9 @@ async def main() -> None:
         public_origin=settings.console_public_url.rstrip("/"),
         processes=tuple(parse_addresses(settings.console_status_addresses)),
     )
-    app = ConsoleApp(console, PageMetrics(registry))
+    capacity = Capacity(settings.console_connections, Addresses(settings.trusted_proxies), console.clock, log)
+    show_capacity(registry, capacity)
+    app = ConsoleApp(console, PageMetrics(registry), capacity)
     async with contextlib.AsyncExitStack() as opened:
         await services.start()
         opened.push_async_callback(services.close)
@@ -57,7 +61,7 @@ async def main() -> None:
                 settings.console_operations_listen, registry, log, lambda: ["leaving"] if stop.is_set() else []
             )
         )
-        server = ConsoleServer(app, settings.console_drain_s, settings.trusted_proxies)
+        server = new_server(app, capacity, settings.console_drain_s)
         serving = asyncio.create_task(server.serve(sockets=listeners))
         await health.start()
         host, port = listeners[0].getsockname()[:2]
@@ -65,6 +69,7 @@ async def main() -> None:
         memory.settle()
         await stop.wait()
         await health.announce_shutdown()
+        server.stop_keeping_alive()
         await asyncio.sleep(settings.drain_delay_s)
         server.should_exit = True
         await serving

@@ -1,7 +1,8 @@
 """The application: all pages, and what happens before and after each of them."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,17 +13,27 @@ from starlette.types import Receive, Scope, Send
 
 from console.routes import PAGES, Handler, PageRoute, find_page
 from console.web import step_up
+from console.web.capacity import Capacity
 from console.web.metrics import PageMetrics
+from console.web.server import refusal_in_words
 from console.web.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
 from services.chassis.errors import LegatoError, Reason, internal_error
+from services.chassis.http import asgi
+from services.chassis.http.body_progress import BODY_TIMEOUT_S, TimedReceive
 
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
+# A file may be large and a line slow, as long as it makes progress.
+UPLOAD_TIMEOUT_S: Final = 900.0
+# Events are small, and sent by computers.
+WEBHOOK_TIMEOUT_S: Final = 20.0
+WEBHOOK_PATHS: Final = frozenset(page.path for page in PAGES if page.is_webhook)
 
 
 class ConsoleApp:
-    def __init__(self, console: Console, metrics: PageMetrics) -> None:
+    def __init__(self, console: Console, metrics: PageMetrics, capacity: Capacity) -> None:
         self._console = console
+        self._capacity = capacity
         self._metrics = metrics
         self._starlette = Starlette(
             routes=[
@@ -34,7 +45,23 @@ class ConsoleApp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._starlette(scope, receive, send)
+        """Answers within the places that there are. Nothing but another event takes the place of an event."""
+        capacity = self._capacity
+        address = capacity.addresses.of(cast(asgi.HttpScope, scope))
+        if address is not None:
+            # Behind a proxy, the connection's address is not the client's.
+            scope["client"] = (str(address), 0)
+        limit = capacity.webhooks if scope["path"] in WEBHOOK_PATHS else capacity.pages
+        with contextlib.ExitStack() as places:
+            try:
+                places.enter_context(limit.place(address))
+            except LegatoError as error:
+                status, headers, body = refusal_in_words(error)
+                response = Response(body, status)
+                response.raw_headers.extend(headers)
+                await response(scope, receive, send)
+                return
+            await self._starlette(scope, receive, send)
 
     def _routes(self) -> list[Route]:
         """Gives each path one route, which finds the page by the method."""
@@ -58,7 +85,8 @@ class ConsoleApp:
 
     async def _answer(self, request: Request, name: str, handler: Handler, page: PageRoute) -> Response:
         began_s = self._console.clock.elapsed_s()
-        visit = Visit(self._console, request, Form([]))
+        receive = TimedReceive(cast(asgi.Receive, request.receive), _timeout_s(page))
+        visit = Visit(self._console, Request(request.scope, receive), Form([]))
         response = self._refuse_strangers(visit, page) or await self._respond(visit, handler, page)
         visit.apply_cookies(response)
         self._protect(response)
@@ -169,3 +197,10 @@ class ConsoleApp:
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():
             response.headers[name] = value
+
+
+def _timeout_s(page: PageRoute) -> float:
+    """Returns the time that the body of a request may take."""
+    if page.has_upload:
+        return UPLOAD_TIMEOUT_S
+    return WEBHOOK_TIMEOUT_S if page.is_webhook else BODY_TIMEOUT_S

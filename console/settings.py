@@ -1,4 +1,3 @@
-import ipaddress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from console.process_status import parse_addresses
+from services.chassis.http.addresses import Addresses
 from services.chassis.settings import (
     ConsoleRole,
     HttpAddress,
@@ -31,6 +31,8 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     console_port: Port = 8081
     # Descriptors of inherited listening sockets, comma-separated; then host and port are ignored.
     console_fd: Annotated[str, msgspec.Meta(pattern=r"^$|^\d+(,\d+)*$", description="numbers of descriptors")] = ""
+    # Capped at three quarters of the process's descriptor limit. A tenth is for events of the payment provider.
+    console_connections: Annotated[int, msgspec.Meta(ge=10)] = 1000
     # Address of the gRPC health service.
     console_health_listen: str = ""
     # HOST:PORT of health and metrics over HTTP; empty disables them.
@@ -57,7 +59,7 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     debug: bool = False
 
     def check(self) -> None:
-        check_all(self._check_origins, partial(_check_networks, self.trusted_proxies), self._check_status_addresses)
+        check_all(self._check_origins, partial(Addresses, self.trusted_proxies), self._check_status_addresses)
 
     def _check_origins(self) -> None:
         if not self.origins:
@@ -91,11 +93,3 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, service: str) -> str:
         given: str = getattr(self, f"{service}_address")
         return given or f"unix:{self.data.resolve()}/run/{service}-console.sock"
-
-
-def _check_networks(trusted_proxies: str) -> None:
-    for given in (given.strip() for given in trusted_proxies.split(",")):
-        try:
-            ipaddress.ip_network(given or "127.0.0.1")
-        except ValueError:
-            raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is not an IP address or network") from None

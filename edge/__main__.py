@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from edge.api.app import MODELS_PATH
 from edge.assembly import assembled
-from edge.metrics import show_connections
 from edge.settings import EdgeSettings
 from edge.wire.responses import refusal_before_request
-from services.chassis.http.connection_limit import ConnectionLimit, most_connections
+from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
 from services.chassis.http.server import HttpServer
 from services.chassis.process import memory
 from services.chassis.process.run import run, tracing_to

@@ -19,7 +19,8 @@ from edge.billing.recovery import Checkpoints, Journals
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
-from edge.wire.requests import Addresses, Bodies, Cors
+from edge.wire.requests import Bodies, Cors
+from services.chassis.http.addresses import Addresses
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log

@@ -13,7 +13,6 @@ from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
-from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.telemetry.metrics import (
     FIRST_TOKEN_BOUNDS_S,
     OUTPUT_TOKEN_BOUNDS_S,
@@ -22,7 +21,6 @@ from services.chassis.telemetry.metrics import (
     Count,
     Histogram,
     Registry,
-    counters_of,
     counts,
     gauge,
     gauges,
@@ -183,18 +181,6 @@ def show_edge(
         "Time from a chat's end until metering acknowledged its settlement.",
         [],
         lambda: [([], metering.settlements.times_s)],
-    )
-
-
-def show_connections(registry: Registry, connections: ConnectionLimit) -> None:
-    gauge(registry, "legato_connections", "Open client connections.", lambda: connections.open)
-    gauge(registry, "legato_connections_limit", "Limit of open client connections.", lambda: connections.most)
-    counters_of(
-        registry,
-        "legato_connections_turned_away",
-        "Connections beyond the limit: idle ones closed to make room, and new ones refused.",
-        ["kind"],
-        lambda: [(["idle"], connections.idle_closed.value), (["refused"], connections.refused.value)],
     )
 
 

@@ -6,7 +6,8 @@ import msgspec
 
 from edge.access.saturation import LATENESS_TOLERATED_S
 from edge.backends.position import parse_position
-from edge.wire.requests import Addresses, Cors
+from edge.wire.requests import Cors
+from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import MOST_CONNECTIONS
 from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.residency import DataStore, keep_in_canada

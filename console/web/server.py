@@ -1,41 +1,31 @@
-"""The HTTP server: uvicorn's, as it is."""
+"""The HTTP server of the console, whose refusals are in plain words."""
 
-import contextlib
 import socket
-from collections.abc import Iterator
 from typing import Any, Final
 
-import uvicorn
+from console.web.capacity import Capacity
+from services.chassis.errors import LegatoError
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import Headers
+from services.chassis.http.server import HttpServer
 
-KEEP_ALIVE_S: Final = 30
-# Above it, further requests get 503.
-MOST_CONNECTIONS: Final = 1000
+STALLED_READER_S: Final = 60.0
 
 
-class ConsoleServer(uvicorn.Server):
-    def __init__(self, app: Any, drain_s: float, trusted_proxies: str) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="uvloop",
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=bool(trusted_proxies),
-                forwarded_allow_ips=[given.strip() for given in trusted_proxies.split(",") if given.strip()],
-                limit_concurrency=MOST_CONNECTIONS,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=max(1, round(drain_s)),
-            )
-        )
+def new_server(app: Any, capacity: Capacity, drain_s: float) -> HttpServer:
+    return HttpServer(app, capacity.connections, refusal_in_words, drain_s=drain_s, stalled_reader_s=STALLED_READER_S)
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to the process, which has more to end than this."""
-        yield
+
+def refusal_in_words(error: LegatoError) -> Answer:
+    """Renders the refusal of what did not reach a page: under a flood, pages would cost too much."""
+    headers: Headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+    return Answer(error.wire.http_status, headers, f"{error.message}\n".encode())
 
 
 def inherited(fds: list[int]) -> list[socket.socket]:

@@ -300,15 +300,22 @@ def status_of(error: LegatoError) -> int:
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
+    # The server lets nothing through that is not a number.
+    if int(request.headers.get("content-length", "0")) > most_bytes:
+        raise _too_large()
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
             if len(body) > most_bytes:
-                raise LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
+                raise _too_large()
     except ClientDisconnect:
         raise LegatoError(Reason.REQUEST_INVALID, "The form was not sent completely.") from None
     return bytes(body)
+
+
+def _too_large() -> LegatoError:
+    return LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
 
 
 async def read_form(request: Request) -> Form:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from edge.wire.requests import Addresses
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope
 from services.chassis.timing.deadlines import Clock
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from edge.access.auth_watch import Watch
 from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys, UsedNetworks
 from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal
-from edge.wire.requests import Addresses
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.http.addresses import Addresses
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge

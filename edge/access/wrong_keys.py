@@ -4,18 +4,13 @@ Each edge counts separately. Valid keys are never refused here, whatever their a
 address, and one of them may be guessing keys.
 """
 
-import ipaddress
-
-from edge.wire.requests import Address, Addresses
 from edge.wire.responses import rate_headers
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.addresses import Address, Addresses, client_network
 from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.load.gcra import Buckets, Rate
 from services.chassis.timing.deadlines import Clock
-
-# The IPv6 network that one customer of a provider has at least.
-CLIENT_NETWORK_BITS = 64
 
 
 class WrongKeyLimiter:
@@ -32,7 +27,7 @@ class WrongKeyLimiter:
         address = self._counted(scope)
         if address is None:
             return
-        wait_ns = self._buckets.charge(_bucket_of(address), self._rate)
+        wait_ns = self._buckets.charge(client_network(address), self._rate)
         if wait_ns:
             message = "Too many wrong API keys from this address. Please check the key, and retry later."
             raise LegatoError(Reason.TOO_MANY_WRONG_KEYS, message, retry_after_s=wait_ns / 1e9)
@@ -42,7 +37,7 @@ class WrongKeyLimiter:
         if self._rate is None:
             return []
         address = self._counted(scope)
-        ahead_ns = 0 if address is None else self._buckets.ahead_ns(_bucket_of(address), self._buckets.now_ns())
+        ahead_ns = 0 if address is None else self._buckets.ahead_ns(client_network(address), self._buckets.now_ns())
         return rate_headers(
             AdmitResponse(
                 limit_requests=self._rate.per_minute,
@@ -58,10 +53,3 @@ class WrongKeyLimiter:
 
     def __len__(self) -> int:
         return len(self._buckets)
-
-
-def _bucket_of(address: Address) -> int:
-    if isinstance(address, ipaddress.IPv6Address):
-        # Negative, so that none equals an IPv4 address.
-        return -(int(address) >> CLIENT_NETWORK_BITS) - 1
-    return int(address)

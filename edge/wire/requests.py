@@ -1,7 +1,6 @@
-"""The parts of a request: its id, the client's address, CORS, and the body."""
+"""The parts of a request: its id, CORS, and the body."""
 
 import asyncio
-import ipaddress
 import os
 import re
 import time
@@ -9,6 +8,7 @@ from typing import Any
 
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.asgi import BODY, Headers, HttpScope, Receive
+from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, BodyProgress
 from services.chassis.settings import SettingsError
 
 
@@ -19,60 +19,6 @@ def new_request_id() -> str:
     high = milliseconds << 16 | 0x7000 | random >> 68
     low = 1 << 63 | random & (1 << 62) - 1
     return f"{high << 64 | low:032x}"
-
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-class Addresses:
-    def __init__(self, trusted_proxies: str = "") -> None:
-        """Parses addresses or networks (`10.0.0.0/8`), comma-separated."""
-        self._trusted = [_to_network(given.strip()) for given in trusted_proxies.split(",") if given.strip()]
-
-    def of(self, scope: HttpScope) -> Address | None:
-        """Returns the address, or None for a client on a Unix socket."""
-        client = scope.get("client")
-        address = _to_address(client[0]) if client else None
-        if address is None or not self._trusted or not self._is_trusted(address):
-            return address
-        return self._forwarded(scope) or address
-
-    def forwarded_header(self, scope: HttpScope) -> bytes:
-        """Returns what proxies say of the client; empty where none is trusted."""
-        if not self._trusted:
-            return b""
-        return b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
-
-    def _forwarded(self, scope: HttpScope) -> Address | None:
-        """Returns the last address that is not a trusted proxy: a client can forge all before it."""
-        forwarded = self.forwarded_header(scope)
-        address = None
-        for given in reversed(forwarded.decode("latin-1").split(",")):
-            address = _to_address(given.strip())
-            if address is None or not self._is_trusted(address):
-                return address
-        return address
-
-    def _is_trusted(self, address: Address) -> bool:
-        return any(address in network for network in self._trusted)
-
-
-def _to_address(given: str) -> Address | None:
-    try:
-        address = ipaddress.ip_address(given)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
-
-
-def _to_network(given: str) -> Network:
-    try:
-        return ipaddress.ip_network(given)
-    except ValueError:
-        raise SettingsError(f"LEGATO_TRUSTED_PROXIES: {given} is not an IP address or network") from None
 
 
 # CORS: lets pages of other origins call the service from a browser.
@@ -145,10 +91,6 @@ def _header(scope: HttpScope, name: bytes) -> bytes | None:
 # A million tokens as JSON; the token limit decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
-BODY_TIMEOUT_S = 60.0
-# An upload may continue while at least this much arrives within that time: a kilobyte per second.
-LEAST_PROGRESS_BYTES = 30 * 1024
-PROGRESS_WITHIN_S = 30.0
 # Limit on the bytes received of all requests that are being read.
 IN_FLIGHT_BYTES = 256 * 1024 * 1024
 # One account may use this multiple of what is still free. So the heaviest user leaves a third of the limit to others,
@@ -172,7 +114,7 @@ class Bodies:
         if BODY in scope:
             return _within_limit(scope.pop(BODY))
         loop = asyncio.get_running_loop()
-        progress = Progress(loop.time(), self._timeout_s, self._progress_within_s)
+        progress = BodyProgress(loop.time(), self._timeout_s, self._progress_within_s)
         try:
             async with asyncio.timeout_at(progress.due_s) as upload_timeout:
                 message = await receive()
@@ -181,14 +123,14 @@ class Bodies:
                     return _within_limit(message["body"])
                 return await self._read_pieces(message, receive, account_id, progress, upload_timeout)
         except TimeoutError:
-            raise self._too_late(progress, loop.time()) from None
+            raise progress.too_late(loop.time()) from None
 
     async def _read_pieces(
         self,
         message: dict[str, Any],
         receive: Receive,
         account_id: str,
-        progress: "Progress",
+        progress: BodyProgress,
         upload_timeout: asyncio.Timeout,
     ) -> bytes:
         body, loop = bytearray(), asyncio.get_running_loop()
@@ -222,34 +164,6 @@ class Bodies:
         account_bytes = self._bytes_by_account.pop(account_id, 0) - size_bytes
         if account_bytes > 0:
             self._bytes_by_account[account_id] = account_bytes
-
-    def _too_late(self, progress: "Progress", now_s: float) -> LegatoError:
-        if now_s < progress.end_s:
-            return LegatoError(
-                Reason.BODY_TIMEOUT, f"Almost none of the body arrived for {self._progress_within_s:.0f} seconds."
-            )
-        return LegatoError(Reason.BODY_TIMEOUT, f"The body did not arrive within {self._timeout_s:.0f} seconds.")
-
-
-class Progress:
-    """The deadline of one upload, extended as it progresses."""
-
-    __slots__ = ("_moved_bytes", "_within_s", "due_s", "end_s")
-
-    def __init__(self, now_s: float, timeout_s: float, within_s: float) -> None:
-        self._within_s = within_s
-        self._moved_bytes = 0
-        self.end_s = now_s + timeout_s
-        self.due_s = min(self.end_s, now_s + within_s)
-
-    def note(self, size_bytes: int, now_s: float) -> bool:
-        """Counts bytes; returns whether the deadline moved."""
-        self._moved_bytes += size_bytes
-        if self._moved_bytes < LEAST_PROGRESS_BYTES:
-            return False
-        self._moved_bytes = 0
-        self.due_s = min(self.end_s, now_s + self._within_s)
-        return True
 
 
 def announced_tokens(scope: HttpScope) -> int:

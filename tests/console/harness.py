@@ -20,11 +20,13 @@ from console.app import ConsoleApp
 from console.process_status import ProcessAddress
 from console.services import Services
 from console.web.assets import Assets
+from console.web.capacity import Capacity
 from console.web.metrics import PageMetrics
 from console.web.protection import Protection
 from console.web.rendering import Pages
-from console.web.server import ConsoleServer
+from console.web.server import new_server
 from console.web.visit import Console
+from services.chassis.http.addresses import Addresses
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
@@ -105,7 +107,8 @@ class ConsoleHarness:
             processes=tuple(ProcessAddress(name, f"unix:{self._folder}/{name}-http.sock") for name in PROCESSES),
         )
         self.console = console
-        http_server = ConsoleServer(ConsoleApp(console, PageMetrics(new_registry())), 1, "")
+        self.capacity = Capacity(1000, Addresses(), console.clock, log)
+        http_server = new_server(ConsoleApp(console, PageMetrics(new_registry()), self.capacity), self.capacity, 1)
         serving = asyncio.create_task(http_server.serve(sockets=[self._listener]))
         self._started.set()
         await self._stop.wait()

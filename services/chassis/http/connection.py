@@ -79,9 +79,9 @@ class ServerConnection(HeadProtocol):
         self._half_closed = HalfClosed(transport, self.loop)
         self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
         self._idle_timer = IdleTimer(self.loop)
-        if self.all_connections.add():
+        if self.all_connections.add(transport):
             self._expect_headers()
-            self.all_connections.wait(transport, transport.close)
+            self.all_connections.wait(transport, self._make_room)
         else:
             self._refuse(unavailable("Capacity for another connection"))
             transport.close()
@@ -235,6 +235,7 @@ class ServerConnection(HeadProtocol):
         started: Any = self._started
         if started.more_body:
             self._unread_body.start(self.unread_timeout_s)
+            self.all_connections.wait(self.transport, self._make_room)
         else:
             self._go_on()
         if self.is_ending:
@@ -256,7 +257,7 @@ class ServerConnection(HeadProtocol):
             self.transport.close()
             return
         else:
-            self.all_connections.wait(self.transport, self.transport.close)
+            self.all_connections.wait(self.transport, self._make_room)
             if self._headers_begun:
                 self._expect_headers()
             else:
@@ -275,6 +276,13 @@ class ServerConnection(HeadProtocol):
     def _close_soon(self) -> None:
         """Closes after a short delay, so that a request which the client may be sending just now is still answered."""
         self.loop.call_later(LAST_REQUEST_WITHIN_S, self._close_if_idle)
+
+    def _make_room(self) -> None:
+        """Closes for another connection. A client that does not read its last answer would keep it open."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     def _close_if_idle(self) -> None:
         if self._is_idle():

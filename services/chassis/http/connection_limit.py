@@ -6,11 +6,12 @@ answered is never closed for it.
 
 import asyncio
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from services.chassis.http.connections_by_address import ConnectionsByAddress
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Count
+from services.chassis.telemetry.metrics import Count, Registry, counters_of, gauge
 from services.chassis.timing.deadlines import Clock
 
 MOST_CONNECTIONS: Final = 10_000
@@ -28,8 +29,9 @@ def most_connections(asked: int) -> int:
 
 
 class ConnectionLimit:
-    def __init__(self, most: int, clock: Clock, log: Log) -> None:
+    def __init__(self, most: int, clock: Clock, log: Log, by_address: ConnectionsByAddress | None = None) -> None:
         self.most = most
+        self._by_address = by_address
         self.open = 0
         self.idle_closed = Count()
         self.refused = Count()
@@ -39,23 +41,31 @@ class ConnectionLimit:
         # The connection that has been idle longest comes first.
         self._waiting: dict[asyncio.Transport, Callable[[], None]] = {}
 
-    def add(self) -> bool:
+    def add(self, transport: asyncio.Transport) -> bool:
         """Counts a connection until `remove`, and returns whether there is room for it."""
         self.open += 1
+        if self._by_address is not None and not self._by_address.add(transport):
+            # An address that has its share makes room by itself.
+            return self._close_first(self._by_address.of_same_client(transport, self._waiting))
         if self.open <= self.most:
             return True
         self.note_full()
-        if self._waiting:
-            self.idle_closed.value += 1
-            transport = next(iter(self._waiting))
-            self._waiting.pop(transport)()
-            return True
-        self.refused.value += 1
-        return False
+        return self._close_first(self._waiting)
+
+    def _close_first(self, idle: Iterable[asyncio.Transport]) -> bool:
+        transport = next(iter(idle), None)
+        if transport is None:
+            self.refused.value += 1
+            return False
+        self.idle_closed.value += 1
+        self._waiting.pop(transport)()
+        return True
 
     def remove(self, transport: asyncio.Transport) -> None:
         self.open -= 1
         self._waiting.pop(transport, None)
+        if self._by_address is not None:
+            self._by_address.remove(transport)
 
     def wait(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         """Marks a connection as idle: `close` may be called to make room."""
@@ -72,3 +82,15 @@ class ConnectionLimit:
         if self._told_at_s is None or now_s - self._told_at_s >= TOLD_EACH_S:
             self._told_at_s = now_s
             self._log.warning("connections.full", reason=f"{self.most} are open")
+
+
+def show_connections(registry: Registry, connections: ConnectionLimit, name: str = "legato_connections") -> None:
+    gauge(registry, name, "Open client connections.", lambda: connections.open)
+    gauge(registry, f"{name}_limit", "Limit of open client connections.", lambda: connections.most)
+    counters_of(
+        registry,
+        f"{name}_turned_away",
+        "Connections beyond the limit: idle ones closed to make room, and new ones refused.",
+        ["kind"],
+        lambda: [(["idle"], connections.idle_closed.value), (["refused"], connections.refused.value)],
+    )

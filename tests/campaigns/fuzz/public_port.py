@@ -6,14 +6,9 @@ What an edge spends is counted in processor time of the thread of its event loop
 
 import asyncio
 import contextlib
-import os
 import random
 import re
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import openai
@@ -21,6 +16,7 @@ import openai
 from tests.campaigns.fuzz.requests import HostileRequest, RequestMaker
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply
+from tests.support.watched_process import WAIT_TIMEOUT_S, Probe, WatchedProcess
 
 # No request may hold the event loop for longer.
 LONGEST_TURN_S: Final = 0.25
@@ -36,9 +32,7 @@ LARGEST_BYTES: Final = 1024 * 1024
 TICKS: Final = 20
 REPLY: Final = Reply(contents=[" tick"], repeat=TICKS, event_delay_s=0.05)
 ANSWER_WITHIN_S: Final = 0.5
-WAIT_TIMEOUT_S: Final = 120.0
 PROBE: Final = b"OPTIONS /v1/models HTTP/1.1\r\nHost: fuzz\r\n\r\n"
-PROBE_EACH_S: Final = 0.03
 FAILURES: Final = re.compile(r'"event":\s*"(request\.failed|chat\.failed)"')
 STATUS: Final = re.compile(rb"HTTP/1\.1 (\d{3}) ")
 
@@ -63,7 +57,7 @@ class Campaign:
         self._service = service
         self._seed = seed
         self._largest_bytes = largest_bytes
-        self._edge = EdgeProcess(service.process_id("edge-1"))
+        self._edge = WatchedProcess(service.process_id("edge-1"))
         self._victim_key = service.new_key(service.new_account())
         rich, poor = service.new_account("100.00"), service.new_account("0.01")
         self._keys = [service.new_key(rich), service.new_key(poor), "sk-legato-nobody"]
@@ -75,7 +69,7 @@ class Campaign:
         # Whatever the first ones need for good is not that of those that come later.
         for number in range(3):
             await self._send(self._request(-1 - number))
-        with self._edge.probed(self._service.address) as probe:
+        with self._edge.probed(self._service.address, PROBE) as probe:
             number = 0
             while time.monotonic() < end_s or not number:
                 await self._try(number, probe)
@@ -90,7 +84,7 @@ class Campaign:
     def _request(self, number: int) -> HostileRequest:
         return RequestMaker(random.Random(f"{self._seed} {number}"), self._keys, self._largest_bytes).make()
 
-    async def _try(self, number: int, probe: "Probe") -> None:
+    async def _try(self, number: int, probe: Probe) -> None:
         request = self._request(number)
         name = f"seed {self._seed}, number {number} ({request.name})"
         if self._service.process_id("edge-1") != self._edge.process_id:
@@ -160,70 +154,3 @@ class Campaign:
                 else:
                     if "".join(said) != " tick" * TICKS:
                         self.found.append(f"seed {self._seed}: another customer's stream was not whole")
-
-
-class EdgeProcess:
-    def __init__(self, process_id: int) -> None:
-        self.process_id = process_id
-
-    def processor_s(self) -> float:
-        """Processor time of the loop's thread."""
-        fields = Path(f"/proc/{self.process_id}/task/{self.process_id}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def begin_peak(self) -> int:
-        """Returns its memory now; its peak counts from here."""
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{self.process_id}/clear_refs").write_text("5")
-        return self._bytes_in("VmRSS")
-
-    def peak_bytes(self) -> int:
-        return self._bytes_in("VmHWM")
-
-    def _bytes_in(self, field: str) -> int:
-        status = Path(f"/proc/{self.process_id}/status").read_text()
-        found = re.search(rf"^{field}:\s+(\d+) kB$", status, re.MULTILINE)
-        return int(found[1]) * 1024 if found else 0
-
-    @contextlib.contextmanager
-    def probed(self, address: tuple[str, int]) -> Iterator["Probe"]:
-        probe = Probe(self, address)
-        probe.start()
-        try:
-            yield probe
-        finally:
-            probe.stop()
-
-
-class Probe(threading.Thread):
-    """Asks something small over and over: what the edge's thread works before it answers is how long it was held."""
-
-    def __init__(self, edge: EdgeProcess, address: tuple[str, int]) -> None:
-        super().__init__(daemon=True)
-        self._edge = edge
-        self._address = address
-        self._ended = threading.Event()
-        self._longest_s = 0.0
-
-    def take_longest_s(self) -> float:
-        longest_s, self._longest_s = self._longest_s, 0.0
-        return longest_s
-
-    def stop(self) -> None:
-        self._ended.set()
-        self.join()
-
-    def run(self) -> None:
-        while not self._ended.is_set():
-            # An edge that has died is told by whoever sees it.
-            with contextlib.suppress(OSError):
-                self._ask_over_and_over()
-
-    def _ask_over_and_over(self) -> None:
-        with socket.create_connection(self._address, timeout=WAIT_TIMEOUT_S) as connection:
-            while not self._ended.wait(PROBE_EACH_S):
-                before_s = self._edge.processor_s()
-                connection.sendall(PROBE)
-                if not connection.recv(65536):
-                    return
-                self._longest_s = max(self._longest_s, self._edge.processor_s() - before_s)

@@ -1,15 +1,19 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
 customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
-it can be known to be full. And documents of one account, while others add theirs."""
+it can be known to be full. Documents of one account come in numbers, while others add theirs. And clients that are not
+signed in flood the console."""
 
 import argparse
 import asyncio
+import io
 import logging
 import sys
 import tempfile
 from pathlib import Path
 
+from services.chassis.telemetry.log import Log
 from tests.campaigns.overload import campaign, documents
+from tests.campaigns.overload.console_flood import run_console_floods
 
 
 async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
@@ -32,6 +36,8 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         found = await campaign.run_overloaded(way, overload_s, say)
         print(found, flush=True)
         violations += found.violations
+    with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder:
+        violations += await run_console_floods(Path(folder), Log("console", io.StringIO()), say)
     return violations
 
 

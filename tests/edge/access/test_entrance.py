@@ -9,9 +9,9 @@ from edge.access.entrance import Entrance
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, SAMPLE_EACH_S, EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import Principal, Scope
-from edge.wire.requests import Addresses
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.load.queueing import LEAST_SAMPLES
 from services.chassis.telemetry.log import Log

@@ -4,7 +4,7 @@ import pytest
 
 from edge.access.known_keys import TOLD_EVERY_S, UsedNetworks
 from edge.backends.auth import Principal
-from edge.wire.requests import Addresses
+from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope
 from tests.support.fakes import FakeClock
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.wire.requests import Addresses
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.addresses import Addresses
 from tests.support.fakes import FakeClock
 
 A_MINUTE = 60

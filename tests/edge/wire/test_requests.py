@@ -1,4 +1,4 @@
-"""Whose address counts, whatever a client says about itself."""
+"""Bodies of requests, which arrive whole, in pieces, slowly or not at all."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,58 +9,11 @@ import pytest
 from edge.wire.requests import (
     IN_FLIGHT_BYTES,
     LARGEST_BODY_BYTES,
-    LEAST_PROGRESS_BYTES,
-    Addresses,
     Bodies,
     ClientGone,
-    Progress,
 )
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.settings import SettingsError
 from tests.support.waiting import until
-
-
-def scope(client: str | None, *forwarded: str) -> dict[str, Any]:
-    return {
-        "client": (client, 40000) if client else None,
-        "headers": [(b"x-forwarded-for", value.encode()) for value in forwarded],
-    }
-
-
-def test_what_a_client_says_about_itself_does_not_count() -> None:
-    assert str(Addresses().of(scope("203.0.113.7", "198.51.100.1"))) == "203.0.113.7"
-    assert str(Addresses("10.0.0.0/8").of(scope("203.0.113.7", "198.51.100.1"))) == "203.0.113.7"
-
-
-def test_what_a_proxy_of_ours_says_counts() -> None:
-    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", "198.51.100.1"))) == "198.51.100.1"
-
-
-@pytest.mark.parametrize(
-    "forwarded",
-    [["9.9.9.9, 198.51.100.1"], ["9.9.9.9", "198.51.100.1"], ["9.9.9.9, 198.51.100.1, 10.7.7.7"]],
-)
-def test_of_several_the_last_that_is_not_ours_counts(forwarded: list[str]) -> None:
-    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", *forwarded))) == "198.51.100.1"
-
-
-@pytest.mark.parametrize("forwarded", [[], [""], ["unknown"], ["9.9.9.9, not an address"]])
-def test_proxy_that_says_nothing_of_use_counts_itself(forwarded: list[str]) -> None:
-    assert str(Addresses("10.0.0.0/8").of(scope("10.1.2.3", *forwarded))) == "10.1.2.3"
-
-
-def test_client_without_an_address_has_none() -> None:
-    assert Addresses("10.0.0.0/8").of(scope(None, "198.51.100.1")) is None
-
-
-def test_address_is_the_same_in_either_notation() -> None:
-    assert Addresses().of(scope("::ffff:203.0.113.7")) == Addresses().of(scope("203.0.113.7"))
-
-
-def test_proxies_that_are_no_addresses_are_named_at_start() -> None:
-    with pytest.raises(SettingsError, match=r"LEGATO_TRUSTED_PROXIES: localhost"):
-        Addresses("10.0.0.1, localhost")
-
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -189,21 +142,6 @@ async def test_upload_that_stands_still_is_given_up_before_its_time() -> None:
     bodies = Bodies(timeout_s=3600, progress_within_s=0.05)
     async with asyncio.timeout(30):
         assert await refusal(arriving(b"hel", then="nothing"), announcing(5), bodies) is Reason.BODY_TIMEOUT
-
-
-def test_upload_that_is_slow_but_moves_is_waited_for() -> None:
-    """A telephone in the country is slow."""
-    progress = Progress(now_s=100, timeout_s=60, within_s=20)
-    assert progress.due_s == 120
-    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=110)
-    assert progress.due_s == 120
-    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=118)
-    assert progress.due_s == 138
-    progress.note(LEAST_PROGRESS_BYTES, now_s=130)
-    assert progress.due_s == 150
-    # But neither for ever.
-    progress.note(LEAST_PROGRESS_BYTES, now_s=149)
-    assert progress.due_s == 160
 
 
 async def test_compressed_bodies_are_refused() -> None:

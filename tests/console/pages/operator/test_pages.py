@@ -49,7 +49,8 @@ def test_a_proof_of_who_it_is_opens_no_operators_page_to_anybody_else(console: C
 
 
 def test_the_public_console_has_no_such_pages_even_for_operators(console: ConsoleHarness) -> None:
-    public = ConsoleApp(dataclasses.replace(console.console, serves_operators=False), PageMetrics(new_registry()))
+    owners = dataclasses.replace(console.console, serves_operators=False)
+    public = ConsoleApp(owners, PageMetrics(new_registry()), console.capacity)
     paths = {route.path for route in public._starlette.routes}  # type: ignore[attr-defined]
     assert "/keys" in paths
     assert not [path for path in paths if path.startswith("/operator")]

@@ -1,0 +1,85 @@
+"""The console as a process of its own, with fake services behind it, under the memory limit of its manifest."""
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc.aio
+from ruamel.yaml import YAML
+
+from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.telemetry.log import Log
+from tests.console.fakes.servers import register
+from tests.console.fakes.services import Fakes
+from tests.support.waiting import until
+from tests.support.watched_process import WatchedProcess
+
+ROOT = Path(__file__).parents[2]
+MANIFEST = ROOT / "deploy" / "kubernetes" / "base" / "console.yaml"
+HOST = "localhost:8081"
+SERVES = re.compile(rb'"event":\s*"console\.serves".*?"address":\s*"127\.0\.0\.1:(\d+)"')
+
+
+def memory_limit_bytes() -> int:
+    [deployment] = [each for each in YAML(typ="safe").load_all(MANIFEST) if each["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    found = re.fullmatch(r"(\d+)Mi", container["resources"]["limits"]["memory"])
+    assert found
+    return int(found[1]) * 1024 * 1024
+
+
+class ConsoleProcess(WatchedProcess):
+    def __init__(self, process: asyncio.subprocess.Process, log_file: Path, fakes: Fakes) -> None:
+        super().__init__(process.pid)
+        self._process = process
+        self._log_file = log_file
+        found = SERVES.search(log_file.read_bytes())
+        assert found
+        self.address = ("127.0.0.1", int(found[1]))
+        self.fakes = fakes
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def log_text(self) -> str:
+        return self._log_file.read_text()
+
+    def limit_memory(self) -> None:
+        """Leaves it what the manifest does: beyond that it gets no more memory."""
+        growth_bytes = memory_limit_bytes() - self.begin_peak()
+        most_bytes = self.bytes_in("VmData") + growth_bytes
+        resource.prlimit(self.process_id, resource.RLIMIT_DATA, (most_bytes, most_bytes))
+
+
+@contextlib.asynccontextmanager
+async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterator[ConsoleProcess]:
+    fakes = Fakes()
+    servers = [grpc.aio.server(interceptors=[ErrorInterceptor(log)]) for _ in range(4)]
+    given = {"LEGATO_DATA": str(folder), "LEGATO_CONSOLE_PORT": "0", **environ}
+    for service, server in zip(("auth", "metering", "router", "payments"), servers, strict=True):
+        register(server, service, fakes)
+        given[f"LEGATO_{service.upper()}_ADDRESS"] = f"unix:{folder}/{service}.sock"
+        server.add_insecure_port(f"unix:{folder}/{service}.sock")
+        await server.start()
+    (folder / "run").mkdir(exist_ok=True)
+    log_file = folder / "console.log"
+    with log_file.open("wb") as stream:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "console", cwd=ROOT, env=os.environ | given, stdout=stream, stderr=stream
+        )
+    try:
+        await until(lambda: SERVES.search(log_file.read_bytes()) is not None)
+        yield ConsoleProcess(process, log_file, fakes)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+        for server in servers:
+            await server.stop(None)
