@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.campaigns.fuzz.documents import fuzz_documents
 from tests.campaigns.fuzz.provider_side import fuzz_provider_side
 from tests.campaigns.fuzz.watch import LoopWatch, MemoryWatch
 
@@ -16,6 +17,10 @@ LARGEST_BYTES = 128 * 1024
 
 async def test_no_answer_of_a_provider_hurts_anybody_else() -> None:
     assert await fuzz_provider_side(SECONDS, SEED, LARGEST_BYTES) == []
+
+
+async def test_no_document_hurts_anybody_else() -> None:
+    assert await fuzz_documents(SECONDS, SEED) == []
 
 
 async def test_work_without_a_break_is_seen() -> None:

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from services.router.grounding.files.turns import MUCH_S, Turns
+from services.router.grounding.files.turns import AT_ONCE, MUCH_S, Turns
 from tests.support.fakes import FakeClock
 
 
@@ -19,6 +21,11 @@ class Documents:
         self.reading: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Those that wait or are being read."""
+        return [name for name, task in self._tasks.items() if not task.done()]
 
     async def add(self, *names: str) -> None:
         """A name is the account's, and what follows a slash."""
@@ -137,3 +144,36 @@ async def test_senders_that_leave_at_the_same_time_are_not_called(documents: Doc
     await documents.cancel_at_once("two/1", "four/1")
     assert documents.turns._waiting == {}
     assert documents.turns._running == {}
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "end", "cancel", "time"]), st.integers(0, 5), st.integers(0, 3)), max_size=60
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(STEPS)
+def test_whatever_comes_and_goes_every_document_gets_its_turn(steps: list[tuple[str, int, int]]) -> None:
+    async def run() -> None:
+        clock = FakeClock()
+        documents = Documents(clock)
+        for number, (what, chosen, account) in enumerate(steps):
+            name = documents.names[chosen % len(documents.names)] if documents.names else ""
+            if what == "add":
+                await documents.add(f"{account}/{number}")
+            elif what == "time":
+                clock.advance(10.0 * chosen)
+            elif name and what == "cancel":
+                await documents.cancel_at_once(name)
+            elif name in documents.reading:
+                await documents.end(name)
+            await asyncio.sleep(0)
+            accounts = [name.partition("/")[0] for name in documents.reading]
+            assert len(accounts) == len(set(accounts)) <= AT_ONCE
+        while documents.names:
+            assert documents.reading
+            await documents.end(documents.reading[0])
+        assert documents.turns._waiting == {}
+        assert documents.turns._running == {}
+
+    asyncio.run(run())
