@@ -175,6 +175,10 @@ soak: .venv/dev ## Look for leaks while half of the clients disconnect (half an 
 faults: .venv/dev ## Kill every process at every step, and check the ledger (one to two hours). Options: make faults ARGS="--kills 5 --points edge"
 	@$(BIN)/python -m tests.campaigns.faults $(ARGS)
 
+.PHONY: rollout
+rollout: .venv/dev ## Replace 0.1.0 under load on one PostgreSQL, and check the ledger (a minute). Options: make rollout ARGS=/tmp/legato-0.1.0
+	@$(BIN)/python -m tests.campaigns.rollout $(ARGS)
+
 .PHONY: revocations
 revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)

@@ -22,10 +22,11 @@ from services.chassis.process import failpoints
 from services.metering.batch import Writer
 from services.metering.ledger import owed
 from services.metering.ledger.closings import Closing
-from services.metering.ledger.spend import Spend, SpendRoom
+from services.metering.ledger.spend import Spend, SpendBook, SpendRoom
 from services.metering.retention import passes
 from services.metering.retention.passes import Retention
 from services.metering.servicers import payments as booking_servicer
+from services.metering.store import books as store_books
 from services.metering.store.retention import pruning
 from services.metering.store.retention.closings import EntryRange
 from services.router.answers.grants import TokenAllowance
@@ -294,6 +295,7 @@ BUGS: Final = dict(
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
         _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
         _bug("limit that counts what was released", (Spend, "after", _release_nothing)),
+        _bug("counter that prevents a settlement", (store_books, "replace", lambda _: lambda spend, **changes: spend)),
         _bug("payment booked under a new id", (booking_servicer, "to_bookings", _book_under_a_new_id)),
         _bug("credit that pays nothing owed", (owed, "collect", _collect_nothing)),
         _bug("ids of pruned credits forgotten", (pruning, "keep_credits", lambda _: lambda *rows: None)),
@@ -302,10 +304,12 @@ BUGS: Final = dict(
 )
 
 MOVED_CLOCK: Final = "a clock that is moved"
+UNCOUNTED: Final = "metering of 0.1.0, which keeps no counters of spend limits"
 # No mistakes, but what brings some of them to light.
 MISFORTUNES: Final = dict(
     [
         _bug("reserve is answered late", (Metering, "reserve", _answer_reserve_late)),
+        _bug(UNCOUNTED, (SpendBook, "count", lambda _: lambda self, before, after, entry: None)),
         _bug("a router that never asks for more", (TokenAllowance, "cover_output", _never_ask_for_more)),
         # Only where a file says how far the clock is ahead. Holds are then pruned in every pass, and not every 6 hours.
         _bug(MOVED_CLOCK, (clock, "NOW_US", move_times), (passes, "HOLDS_EVERY_S", lambda _: 0.0)),

@@ -1,4 +1,4 @@
-"""Seeded mistakes that no kill brings to light, since what they need is a late message.
+"""Seeded mistakes that no kill brings to light, since what they need is a late message, or metering of 0.1.0.
 
 Each story is told step by step, against a real metering, and says what went wrong, if anything did.
 """
@@ -13,14 +13,15 @@ from typing import Any, Final, Protocol
 
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, SlotPassedOn
-from edge.billing.metering import Metering
+from edge.billing.metering import ANSWER_TIMEOUT_S, Metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from tests.campaigns.faults.bugs import BUGS
+from services.metering.ledger.spend import SpendLimits
+from tests.campaigns.faults.bugs import BUGS, MISFORTUNES, UNCOUNTED
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 DELIVERED: Final = Usage(prompt_tokens=100, completion_tokens=10)
@@ -114,6 +115,30 @@ async def _unmatched_reply(*, with_bug: bool) -> str:
         return f"lost: 6000 tokens may go out on a hold of {held_nanos} nanos" if may_relay else ""
 
 
+async def _uncounted_hold(*, with_bug: bool) -> str:
+    async with _metering() as harness:
+        await harness.give(10**9)
+        await harness.limit(SpendLimits(day_nanos=10**9))
+        hold = harness.hold()
+        with MISFORTUNES[UNCOUNTED].applied():
+            await hold.reserve(100, 10)
+        with _made(with_bug, "counter that prevents a settlement"):
+            hold.settle(DELIVERED, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+            _, held_nanos = await harness.balance()
+        if held_nanos:
+            # As an edge does that starts later, so that the books are right in the end.
+            request = pb.SettleRequest(
+                request_id=f"{1:032x}",
+                account_id=ANN.account_id,
+                usage=DELIVERED,
+                basis=pb.BASIS_PROVIDER,
+                end=pb.END_COMPLETE,
+            )
+            await _Between(harness).pass_on("Settle", request, pb.SettleResponse, ANSWER_TIMEOUT_S)
+            return "stuck: the chat stays uncharged, and its credit held"
+        return ""
+
+
 def _made(with_bug: bool, name: str) -> Any:
     return BUGS[name].applied() if with_bug else nullcontext()
 
@@ -145,6 +170,7 @@ def _is_connected(harness: MeteringHarness) -> bool:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
+    "counter that prevents a settlement": _uncounted_hold,
     "slot reuse, handle without generation": _late_write,
     "refused reserve forgotten although sent twice": _forgotten_refusal,
     "extend reply not matched": _unmatched_reply,
