@@ -10,6 +10,7 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.ledger.records import ReturnPayment
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.spend_recount import Recounted, recount_spends
 from services.metering.store.tables import accounts, holds, spends
@@ -80,13 +81,15 @@ async def test_counters_are_recounted_from_usage_and_holds(
 
 
 @pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
-async def test_metering_of_0_1_0_writes_holds_of_accounts_without_limits_only(
+async def test_metering_of_0_1_0_writes_holds_of_accounts_without_limits_and_debts_only(
     database: Database, writer: Writer
 ) -> None:
     await limit_everything(writer)
-    other = "acct_bbbbbbbbbbbbbbbb"
-    await ask(writer, grant(1_000, account=other, grant_id="grant-2"))
-    await ask_each(writer, reserve(1), reserve(2, account=other))
+    other, owing = "acct_bbbbbbbbbbbbbbbb", "acct_cccccccccccccccc"
+    for account in (other, owing):
+        await ask(writer, grant(1_000, account=account, grant_id=f"grant-{account}"))
+    await ask_each(writer, reserve(1), reserve(2, account=other), reserve(3, account=owing))
+    await ask(writer, ReturnPayment("return-1", owing, 950, "refund"))
 
     def settle_like_0_1_0(number: int, account_id: str) -> None:
         # In a transaction that was not begun by `Database`.
@@ -97,8 +100,9 @@ async def test_metering_of_0_1_0_writes_holds_of_accounts_without_limits_only(
             connection.execute(sa.update(holds).where(its_hold).values(basis="provider"))
 
     settle_like_0_1_0(2, other)
-    with pytest.raises(sa.exc.DBAPIError, match=f"older than the spend limits of account {ACCOUNT}: replace it"):
-        settle_like_0_1_0(1, ACCOUNT)
+    for number, account in ((1, ACCOUNT), (3, owing)):
+        with pytest.raises(sa.exc.DBAPIError, match=f"spend limits or owed credit of account {account}: replace it"):
+            settle_like_0_1_0(number, account)
     assert (await ask(writer, settle(1, completion=2))).charged_nanos == 20
     # A connection of the pool that has written before is told as well.
     with pytest.raises(sa.exc.DBAPIError, match="older than the spend limits"):

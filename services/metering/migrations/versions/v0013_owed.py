@@ -8,6 +8,8 @@ from alembic import op
 
 revision = "0013"
 down_revision = "0012"
+# Processes that do not know it would let an account spend what it owes.
+REFUSES_OLDER = True
 
 
 def upgrade() -> None:
