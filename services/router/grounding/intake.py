@@ -17,7 +17,7 @@ from services.router.grounding.files.upload_limits import OnReceived, UploadLimi
 from services.router.grounding.records import Attachment
 
 # A document arrives at least this fast, beyond the time that any may take.
-LEAST_BYTES_PER_S: Final = 16 * 1024
+LEAST_BYTES_PER_S: Final = 8 * 1024
 GRACE_S: Final = 20.0
 
 Requests = AsyncIterator[pb.AddAttachmentRequest]

@@ -172,7 +172,7 @@ async def test_document_that_arrives_too_slowly_is_given_up(
     with pytest.raises(LegatoError) as refusal:
         await slow.add(sent(*pieces, then=asyncio.Event()), Told())
     assert refusal.value.reason is Reason.BODY_TIMEOUT
-    assert "at least 16 KB a second" in refusal.value.message
+    assert "at least 8 KB a second" in refusal.value.message
     # Its place is free.
     assert slow._limits._running.total() == 0
 
