@@ -343,7 +343,7 @@ def _have_a_code_mailed(page: Page) -> None:
 def _show_the_invitation_while_signed_in(page: Page) -> None:
     page.get_by_label("Code of the invitation").fill(INVITATION)
     page.get_by_role("button", name="Show the invitation").click()
-    page.get_by_role("button", name="Accept as Ada Lovelace").wait_for()
+    page.get_by_role("heading", name="Join").wait_for()
 
 
 def _add_a_webhook(page: Page) -> None:

@@ -13,6 +13,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from tests.console.fakes.credentials import MAILED_CODE, PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
 from tests.console.fakes.keys import ACCESS_TOKEN, ACCOUNT_ID, KeyFakes
+from tests.console.fakes.long_names import lengthen
 from tests.console.fakes.notices import NoticeFakes
 from tests.console.fakes.operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
 from tests.console.fakes.payments import PaymentFakes
@@ -31,6 +32,8 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self) -> None:
+        # Whatever people can name has the longest name, and one without a place to break it. Outlives `reset`.
+        self.has_long_names = False
         self.reset()
 
     def reset(self) -> None:
@@ -188,7 +191,10 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
         service, _, method = name.partition(".")
         handler = getattr(self.operator if is_for_operators(service) else self, method)
-        return handler(request)
+        answer = handler(request)
+        if self.has_long_names:
+            lengthen(answer)
+        return answer
 
     def StartPasskeySignIn(self, request: Any) -> Any:
         options = {"challenge": "AAAAAAAAAAAAAAAAAAAAAA", "rpId": "localhost", "userVerification": "required"}
