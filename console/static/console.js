@@ -38,8 +38,10 @@ for (const time of document.querySelectorAll("time[data-to]")) {
 
 // Days are the reader's, where the reader's zone is known.
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zone && !document.cookie.split("; ").includes(`legato-zone=${zone}`)) {
-  document.cookie = `legato-zone=${zone}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+if (zone && !document.cookie.split("; ").includes(`legato-zone=${zone}`)) keep(`legato-zone=${zone}`, 31536000);
+
+function keep(cookie, seconds) {
+  document.cookie = `${cookie}; path=/; max-age=${seconds}; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
 }
 
 for (const select of document.querySelectorAll("select[data-submits]")) {
@@ -67,10 +69,22 @@ if (help) {
   const places = Object.fromEntries(
     [...document.querySelectorAll("[data-shortcut]")].map((link) => [link.dataset.shortcut, link.href]),
   );
+  const choice = "legato-shortcuts=off";
+  let isOn = !document.cookie.split("; ").includes(choice);
+  const switches = document.querySelectorAll("[data-shortcuts]");
+  for (const each of switches) {
+    each.closest("section, dialog").hidden = false;
+    each.checked = isOn;
+    each.addEventListener("change", () => {
+      isOn = each.checked;
+      for (const other of switches) other.checked = isOn;
+      keep(choice, isOn ? 0 : 31536000);
+    });
+  }
   let pressedAt = -Infinity;
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, select, textarea, [contenteditable]");
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!isOn || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "?") {
       help.showModal();
     } else if (event.key === "g") {

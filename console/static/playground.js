@@ -254,6 +254,8 @@ function showCode() {
 }
 
 function setRunning(controller, status) {
+  // Of two buttons, one is there: the focus would be lost with the other.
+  const hadFocus = document.activeElement === part(controller ? "send" : "stop");
   running = controller;
   part("send").hidden = Boolean(controller);
   part("stop").hidden = !controller;
@@ -262,6 +264,7 @@ function setRunning(controller, status) {
   part("clear").hidden = part("download").hidden = Boolean(controller) || !messages.length;
   turns.setAttribute("aria-busy", String(Boolean(controller)));
   part("status").textContent = status;
+  if (hadFocus) (controller ? part("stop") : message).focus();
 }
 
 function collect(calls, deltas) {

@@ -184,6 +184,40 @@ def test_the_keyboard_reaches_the_pages(console: ConsoleHarness, open_page: Open
     expect(page.get_by_role("heading", name="Keys", level=1)).to_be_visible()
 
 
+def test_shortcuts_can_be_switched_off_and_stay_off(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Shortcuts are on").uncheck()
+    page.keyboard.press("Escape")
+    page.goto("/keys")
+    page.keyboard.press("?")
+    page.keyboard.press("g")
+    page.keyboard.press("u")
+    # Had one of them worked, this would come after it.
+    page.get_by_role("link", name="Security").click()
+    expect(page.get_by_role("heading", name="Security", level=1)).to_be_visible()
+    expect(dialog).to_be_hidden()
+    # Where they are off, no key leads to the list: the switch is on a page, too.
+    switch = page.get_by_role("checkbox", name="Shortcuts are on")
+    switch.check()
+    page.reload()
+    expect(switch).to_be_checked()
+    page.locator("h1").click()
+    page.keyboard.press("?")
+    expect(dialog).to_be_visible()
+
+
+def test_the_focus_is_on_what_was_done_after_a_key_is_revoked(console: ConsoleHarness, open_page: OpenPage) -> None:
+    console.fakes.fill()
+    page = open_page("/keys/key_0000000000000001")
+    page.locator("summary", has_text="Revoke").click()
+    page.get_by_role("button", name="Revoke this key").press("Enter")
+    told = page.get_by_role("status")
+    expect(told).to_contain_text("Every edge refuses the key")
+    expect(told).to_be_focused()
+
+
 def test_on_a_phone_the_menu_opens_without_a_script(console: ConsoleHarness, open_page: OpenPage) -> None:
     page = open_page("/", phone=True, java_script_enabled=False)
     expect(page.get_by_role("link", name="Security")).to_be_hidden()

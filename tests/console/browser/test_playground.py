@@ -74,6 +74,18 @@ def send(page: Page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
+def test_the_focus_follows_send_and_stop(console: ConsoleHarness, open_page: OpenPage) -> None:
+    page = open_page("/playground")
+    page.route(f"{API_URL}/**", lambda route: None)
+    page.get_by_label("Your message").fill("Hello")
+    with page.expect_request(f"{API_URL}/**"):
+        page.get_by_role("button", name="Send", exact=True).press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(page.get_by_label("Your message")).to_be_focused()
+
+
 def test_a_conversation_is_text_whatever_the_model_says_and_is_accessible(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
