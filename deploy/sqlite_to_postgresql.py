@@ -41,6 +41,8 @@ def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
             wanted.reflect(writing)
             if not wanted.tables or _version(reading, found.tables) != _version(writing, wanted.tables, f"{schema}."):
                 raise CannotCopy(f"{schema} does not have the schema version of {file}: run `legato migrate` on both")
+            # As services do: triggers refuse writers that are older than the schema.
+            writing.execute(text("SELECT set_config('legato.writer', 'on', true)"))
             partitions = set(writing.scalars(text(PARTITIONS), {"schema": schema}))
             passed_over = {VERSION_TABLE, *partitions}
             tables = [table for table in wanted.sorted_tables if table.name not in passed_over]

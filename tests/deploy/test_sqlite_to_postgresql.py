@@ -10,6 +10,7 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from tests.services.metering.conftest import MIGRATIONS
@@ -30,7 +31,8 @@ async def test_books_go_on_in_postgresql_where_they_ended_in_sqlite(
     before = open_migrated(f"sqlite:///{file}")
     with before.transaction(writes=True) as connection:
         prices = adopt_prices(connection, PRICES)
-    await ask_each(Writer(before, prices, LIFE_S, log), grant(1_000), reserve(1), settle(1), reserve(2))
+    limit = SetSpendLimits(ACCOUNT, WHOLE_ACCOUNT, SpendLimits(month_nanos=900))
+    await ask_each(Writer(before, prices, LIFE_S, log), grant(1_000), limit, reserve(1), settle(1), reserve(2))
     [account] = await before.read(lambda connection: read_balances(connection, [ACCOUNT]))
     before.close()
     after = open_migrated(postgres_url)
