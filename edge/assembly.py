@@ -21,6 +21,9 @@ from edge.readiness import Readiness
 from edge.settings import EdgeSettings
 from edge.wire.requests import Bodies, Cors
 from services.chassis.http.addresses import Addresses
+from services.chassis.http.connection_limit import most_connections
+from services.chassis.load.fair_budget import FairBudget
+from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.subset import Subset
 from services.chassis.telemetry.log import Log
@@ -82,7 +85,9 @@ async def assembled(
     wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, addresses, clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
-    entrance = Entrance(principals, wrong_key_limiter, saturation, metering)
+    prompt_memory = open_prompt_memory(settings.prompt_bytes)
+    places = FairBudget("A place for another chat", most_connections(settings.edge_connections))
+    entrance = Entrance(principals, wrong_key_limiter, saturation, metering, prompt_memory, places)
     chat = ChatEndpoint(
         entrance=entrance,
         models=models,
@@ -116,6 +121,7 @@ async def assembled(
         )
         readiness = Readiness(services)
         show_exchanges(registry, services.message_items)
+        show_prompt_memory(registry, prompt_memory)
         show_edge(registry, readiness, saturation, journals.own, metering)
         yield Assembly(app, readiness, journals, metering, models, principals)
         # Answers have ended; their settlements may still be pending.

@@ -10,6 +10,7 @@ from edge.wire.requests import Cors
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import MOST_CONNECTIONS
 from services.chassis.load.gcra import LARGEST_RATE
+from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
 from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HttpAddress, OperationsListen, Port, Seconds, SecondsOrZero, check_all
@@ -25,6 +26,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     edge_fd: Annotated[int, msgspec.Meta(ge=0)] | None = None
     # Capped at three quarters of the process's descriptor limit.
     edge_connections: Annotated[int, msgspec.Meta(ge=1)] = MOST_CONNECTIONS
+    # Limit on the prompts of all chats whose answers have not begun.
+    prompt_bytes: PromptBytes = PROMPT_BYTES
     # Address of the gRPC health service.
     edge_health_listen: str = ""
     # HOST:PORT of health and metrics over HTTP; empty disables them.

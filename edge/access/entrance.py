@@ -15,6 +15,7 @@ from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, Headers, HttpScope
+from services.chassis.load.fair_budget import BudgetShare, FairBudget
 
 # Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
 INFERENCE = Scope.SCOPE_INFERENCE
@@ -30,18 +31,26 @@ class AdmittedRequest:
     running_key: RunningKey
     admission: Admission
     step_timer: StepTimer
+    # Released when the prompt is not needed any more.
+    prompt_memory: BudgetShare
 
 
 class Entrance:
     def __init__(
-        self, principals: Principals, wrong_key_limiter: WrongKeyLimiter, saturation: EdgeSaturation, metering: Metering
+        self,
+        principals: Principals,
+        wrong_key_limiter: WrongKeyLimiter,
+        saturation: EdgeSaturation,
+        metering: Metering,
+        prompt_memory: FairBudget,
+        places: FairBudget,
     ) -> None:
         self._principals = principals
         self._wrong_key_limiter = wrong_key_limiter
         self._saturation = saturation
         self._metering = metering
         # A chat calls these in the order of what a refusal costs, and a chat refused at saturation is not charged to
-        # its rate limit: identify, require_service, track_key, acquire_permit, charge_request.
+        # its rate limit: identify, require_service, track_key, hold_place, acquire_permit, hold_memory, charge_request.
         #
         # Raises MAINTENANCE while no new chats are admitted. This is as fresh as what is cached of the key.
         self.require_service = principals.maintenance.raise_if_on
@@ -49,6 +58,11 @@ class Entrance:
         self.track_key = principals.track_key
         # Returns a permit for the chat: `with entrance.acquire_permit(key_id): …`. Raises SATURATED.
         self.acquire_permit = saturation.acquire_permit
+        # Returns one of the edge's connections: `with entrance.hold_place(account_id, 1): …`. Raises SATURATED if the
+        # account has its share of them.
+        self.hold_place = places.hold
+        # Returns memory for the chat's prompt, as yet none: `with entrance.hold_memory(account_id) as memory: …`.
+        self.hold_memory = prompt_memory.hold
 
     async def admit(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         principal = await self.identify(scope, needed)

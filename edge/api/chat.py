@@ -199,10 +199,15 @@ class ChatEndpoint:
             principal = await self.entrance.identify(scope, needed_scope)
             step_timer.end_step(metrics.auth)
             self.entrance.require_service()
-            with self.entrance.track_key(principal) as running_key, self.entrance.acquire_permit(principal.key_id):
+            with (
+                self.entrance.track_key(principal) as running_key,
+                self.entrance.hold_place(principal.account_id, 1),
+                self.entrance.acquire_permit(principal.key_id),
+                self.entrance.hold_memory(principal.account_id) as prompt_memory,
+            ):
                 admission = await self.entrance.charge_request(principal, scope)
                 step_timer.end_step(metrics.rate)
-                admitted = AdmittedRequest(principal, running_key, admission, step_timer)
+                admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
                 chat = await self._open(scope, receive, response.send, request_id, admitted)
                 await chat.run(scope[WHEN_GONE])
         except LegatoError as error:
@@ -280,8 +285,8 @@ class ChatEndpoint:
         metering, announced = self.metering, len(scope[BODY]) if BODY in scope else announced_bytes(scope)
         if announced is not None:
             await check_affordable(metering, admitted.principal, announced)
-            return await self.bodies.read(scope, receive, admitted.principal.account_id)
-        given = await self.bodies.read(scope, receive, admitted.principal.account_id)
+            return await self.bodies.read(scope, receive, admitted.prompt_memory)
+        given = await self.bodies.read(scope, receive, admitted.prompt_memory)
         await check_affordable(metering, admitted.principal, len(given))
         return given
 

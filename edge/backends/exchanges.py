@@ -1,5 +1,6 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
+import asyncio
 from typing import Any
 
 from edge.backends.auth import NAME as AUTH
@@ -7,7 +8,7 @@ from edge.backends.auth import AuthReplica, Principal
 from edge.wire.chat_request import ChatBody
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
-from protos.router.v1.router_pb2 import ChatOpen, Grant
+from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Grant
 from services.chassis.exchange import CallsInFlight, ClientCall, ExchangeClient, RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
@@ -21,6 +22,8 @@ from services.chassis.timing.deadlines import Clock
 
 # A chat with a larger opening message has an RPC of its own, so that no other chat queues behind it.
 SHARED_STREAM_BYTES = 256 * 1024
+# How many of these openings are sent to one router at the same time.
+MOST_BULK_OPENINGS = 2
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
@@ -64,6 +67,8 @@ class RouterReplica(_Replica):
 
         self._shared, self._bulk = connect(), connect()
         self._bulk_calls = 0
+        # Until it is sent, each takes twice its size besides.
+        self._bulk_openings = asyncio.Semaphore(MOST_BULK_OPENINGS)
         self._in_flight = in_flight = in_flight or CallsInFlight()
         super().__init__(
             self._shared,
@@ -86,12 +91,12 @@ class RouterReplica(_Replica):
         # The stub is looked up each time, for the newest certificate.
         return self.stub.Exchange()
 
-    def chat(self, opening: router_pb2.ChatOpen) -> ChatCall:
-        request = router_pb2.ChatRequest(open=opening)
-        if opening.ByteSize() > SHARED_STREAM_BYTES:
-            return RpcCall("The router", self._open_bulk_call(), request)
+    def chat(self, request: ChatRequest) -> ChatCall:
+        """Opens a chat; the request is not kept once it is sent."""
+        if request.ByteSize() > SHARED_STREAM_BYTES:
+            return RpcCall("The router", self._open_bulk_call(), request, self._bulk_openings)
         # A whole answer is put together from its messages.
-        request.open.takes_packed = opening.stream
+        request.open.takes_packed = request.open.stream
         return self._exchange.open("Chat", request, router_pb2.ChatResponse, unpack_piece)
 
     @property
@@ -188,24 +193,27 @@ class Backends:
         await self.auths.close()
 
 
-def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: Grant) -> ChatOpen:
-    opening = ChatOpen(
-        request_id=request_id,
-        account_id=principal.account_id,
-        model=body.model,
-        preferred_class=principal.preferred_class,
-        messages_json=body.messages_json,
-        tools_json=body.tools_json,
-        tool_choice_json=body.tool_choice_json,
-        stream=body.stream,
-        max_tokens=body.max_tokens,
-        parameters_json=body.parameters_json,
-        grant=grant,
-        key_id=principal.key_id,
-        search=principal.search and not body.names_tool_choice,
-        memory=principal.memory,
-        attachments=principal.attachments,
+def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: Grant) -> ChatRequest:
+    request = ChatRequest(
+        open=ChatOpen(
+            request_id=request_id,
+            account_id=principal.account_id,
+            model=body.model,
+            preferred_class=principal.preferred_class,
+            tool_choice_json=body.tool_choice_json,
+            stream=body.stream,
+            max_tokens=body.max_tokens,
+            parameters_json=body.parameters_json,
+            grant=grant,
+            key_id=principal.key_id,
+            search=principal.search and not body.names_tool_choice,
+            memory=principal.memory,
+            attachments=principal.attachments,
+        )
     )
+    # Not before, since a message inside another is a copy.
+    request.open.messages_json = body.messages_json
+    request.open.tools_json = body.tools_json
     if principal.allowed_classes is not None:
-        opening.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
-    return opening
+        request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
+    return request

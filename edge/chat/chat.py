@@ -149,9 +149,9 @@ class Chat:
         self._enter(ChatStage.ROUTING)
         if body.stream:
             self._keepalive.start()
-        opening = chat_opening(body, self._admitted.principal, hold.request_id, grant)
-        opening.tells_acceptance = hold.tells_acceptance
-        call, response = await self._route(opening)
+        call, response = await self._route(self._opening(grant))
+        # The answer has begun, so no other router will be asked.
+        self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
         self._first_piece_at_s = step_timer.end_step(self._metrics.first_piece)
         self._keepalive.stop()
@@ -173,7 +173,15 @@ class Chat:
                 return await self._finish(response.finished)
             response = await self._next_response(call)
 
-    async def _route(self, opening: router.ChatOpen) -> tuple[ChatCall, router.ChatResponse]:
+    def _opening(self, grant: router.Grant) -> router.ChatRequest:
+        """Returns the request for a router, which from here on is the only copy of the prompt."""
+        body = self._body
+        request = chat_opening(body, self._admitted.principal, self._hold.request_id, grant)
+        request.open.tells_acceptance = self._hold.tells_acceptance
+        body.messages_json = body.tools_json = b""
+        return request
+
+    async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
         """Calls the least loaded router; retries once on another if that one is lost before its first response."""
         replica = self._routers.least_loaded()
         try:
@@ -371,7 +379,7 @@ class Chat:
             key_id=principal.key_id,
             class_id=self._hold.class_id,
             stream=self._body.stream,
-            tools=bool(self._body.tools_json),
+            tools=self._body.has_tools,
             end=OUTCOMES[end],
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._output_tokens,

@@ -100,7 +100,7 @@ class _BodyOfKnownFields(_Body, forbid_unknown_fields=True):
     """The same, without any other field, as nearly all bodies are."""
 
 
-class ChatBody(Struct, frozen=True):
+class ChatBody(Struct):
     model: str
     stream: bool
     max_tokens: int | None
@@ -109,6 +109,7 @@ class ChatBody(Struct, frozen=True):
     tools_json: bytes
     tool_choice_json: bytes
     parameters_json: bytes
+    has_tools: bool = False
     # A client that sends tool_choice, with or without tools of its own, wants no others.
     names_tool_choice: bool = False
     # Fields that may change an answer, and are not passed on.
@@ -143,8 +144,7 @@ async def decode_chat(body: bytes) -> ChatBody:
     if decoded.metadata is not UNSET:
         _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
-    messages_json = _present(decoded.messages)
-    await check_messages(messages_json, yielder)
+    await check_messages(decoded.messages, yielder)
     tools_json = b"" if decoded.tools is UNSET else _present(decoded.tools)
     tool_choice_json = b"" if decoded.tool_choice is UNSET else _present(decoded.tool_choice)
     tool_names = await check_tools(tools_json, yielder) if tools_json else frozenset()
@@ -154,10 +154,12 @@ async def decode_chat(body: bytes) -> ChatBody:
         model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),
         max_tokens=_max_tokens(decoded),
-        messages_json=messages_json,
+        # Copied last, so that there is one copy of a large prompt while others have their turn.
+        messages_json=_present(decoded.messages),
         tools_json=tools_json if tool_names else b"",
         tool_choice_json=tool_choice_json if tool_names else b"",
         parameters_json=_parameters(decoded, with_tools=bool(tool_names)),
+        has_tools=bool(tool_names),
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
     )

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, UnsetType
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Yielder
@@ -100,6 +100,7 @@ MOST_ELEMENTS: Final = 100_000
 MOST_TOOLS: Final = 10_000
 
 _NULL = Raw(b"null")
+_EMPTY = Raw(b'""')
 _QUOTE = ord('"')
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -216,34 +217,36 @@ class _Elements:
             )
 
 
-async def check_messages(messages_json: bytes, yielder: Yielder) -> None:
-    if not messages_json:
+async def check_messages(messages: Raw | UnsetType, yielder: Yielder) -> None:
+    if isinstance(messages, UnsetType) or messages == _NULL:
         raise invalid("messages is missing.", "messages")
-    raw_messages: list[Raw] = decode(_list_decoder, messages_json, "messages")
+    raw_messages: list[Raw] = decode(_list_decoder, messages, "messages")
     if not raw_messages:
         raise invalid("messages must not be empty.", "messages")
     elements = _Elements()
     elements.add(len(raw_messages), "messages")
-    if yielder.is_due(len(messages_json)):
+    if yielder.is_due(len(memoryview(messages))):
         await yielder.pause()
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
         message: Message = decode(_message_decoder, raw_message, name)
+        content, raw_calls = message.content, message.tool_calls
+        if isinstance(message, AssistantMessage) and content == _NULL:
+            if not raw_calls and not message.refusal:
+                raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+            content = _EMPTY
+        # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
+        del message
         if yielder.is_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
             await yielder.pause()
-        if isinstance(message, AssistantMessage):
-            await _check_calls(message, name, elements, yielder)
-            if message.content == _NULL:
-                continue
+        if raw_calls:
+            await _check_calls(raw_calls, name, elements, yielder)
         # A string was validated when the body was decoded, and may be long.
-        if memoryview(message.content)[0] != _QUOTE:
-            await _check_parts(message.content, f"{name}.content", elements, yielder)
+        if memoryview(content)[0] != _QUOTE:
+            await _check_parts(content, f"{name}.content", elements, yielder)
 
 
-async def _check_calls(message: AssistantMessage, name: str, elements: _Elements, yielder: Yielder) -> None:
-    if message.content == _NULL and not message.tool_calls and not message.refusal:
-        raise invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
-    raw_calls = message.tool_calls or ()
+async def _check_calls(raw_calls: list[Raw], name: str, elements: _Elements, yielder: Yielder) -> None:
     elements.add(len(raw_calls), f"{name}.tool_calls")
     for index, raw_call in enumerate(raw_calls):
         decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
@@ -258,6 +261,8 @@ async def _check_parts(content: Raw, name: str, elements: _Elements, yielder: Yi
         part: TextPart = decode(_part_decoder, raw_part, f"{name}[{index}]")
         if part.type != "text" or part.text is None:
             raise invalid("Content parts must be of the form {type: 'text', text: string}.", name)
+        # As in `check_messages`.
+        del part
         if yielder.is_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
             await yielder.pause()
 

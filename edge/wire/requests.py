@@ -6,9 +6,10 @@ import re
 import time
 from typing import Any
 
-from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, Headers, HttpScope, Receive
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, BodyProgress
+from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.settings import SettingsError
 
 
@@ -91,11 +92,6 @@ def _header(scope: HttpScope, name: bytes) -> bytes | None:
 # A million tokens as JSON; the token limit decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
 BYTES_PER_TOKEN = 4
-# Limit on the bytes received of all requests that are being read.
-IN_FLIGHT_BYTES = 256 * 1024 * 1024
-# One account may use this multiple of what is still free. So the heaviest user leaves a third of the limit to others,
-# and those, however many they are, leave some to the next.
-SHARE_OF_FREE = 2
 
 
 class ClientGone(Exception):
@@ -106,13 +102,12 @@ class Bodies:
     def __init__(self, timeout_s: float = BODY_TIMEOUT_S, progress_within_s: float = PROGRESS_WITHIN_S) -> None:
         self._timeout_s = timeout_s
         self._progress_within_s = progress_within_s
-        self.in_flight_bytes = 0
-        self._bytes_by_account: dict[str, int] = {}
 
-    async def read(self, scope: HttpScope, receive: Receive, account_id: str) -> bytes:
-        _check_headers(scope)
+    async def read(self, scope: HttpScope, receive: Receive, memory: BudgetShare) -> bytes:
+        """Returns the body. What has arrived of it is held in `memory`, which the caller releases."""
+        _check_headers(scope, memory)
         if BODY in scope:
-            return _within_limit(scope.pop(BODY))
+            return _kept(scope.pop(BODY), memory)
         loop = asyncio.get_running_loop()
         progress = BodyProgress(loop.time(), self._timeout_s, self._progress_within_s)
         try:
@@ -120,8 +115,8 @@ class Bodies:
                 message = await receive()
                 if message["type"] == "http.request" and not message.get("more_body", False):
                     # Nearly every request arrives in one piece.
-                    return _within_limit(message["body"])
-                return await self._read_pieces(message, receive, account_id, progress, upload_timeout)
+                    return _kept(message["body"], memory)
+                return await self._read_pieces(message, receive, memory, progress, upload_timeout)
         except TimeoutError:
             raise progress.too_late(loop.time()) from None
 
@@ -129,41 +124,24 @@ class Bodies:
         self,
         message: dict[str, Any],
         receive: Receive,
-        account_id: str,
+        memory: BudgetShare,
         progress: BodyProgress,
         upload_timeout: asyncio.Timeout,
     ) -> bytes:
         body, loop = bytearray(), asyncio.get_running_loop()
-        try:
-            while message["type"] == "http.request":
-                piece: bytes = message["body"]
-                if len(body) + len(piece) > LARGEST_BODY_BYTES:
-                    raise _too_large()
-                self._reserve_memory(account_id, len(piece))
-                body += piece
-                if not message.get("more_body", False):
-                    return bytes(body)
-                if progress.note(len(piece), loop.time()):
-                    upload_timeout.reschedule(progress.due_s)
-                message = await receive()
-            raise ClientGone
-        finally:
-            self._release_memory(account_id, len(body))
-
-    def _reserve_memory(self, account_id: str, size_bytes: int) -> None:
-        """Reserves memory or raises UNAVAILABLE."""
-        account_bytes = self._bytes_by_account.get(account_id, 0) + size_bytes
-        free_bytes = IN_FLIGHT_BYTES - self.in_flight_bytes - size_bytes
-        if account_bytes > SHARE_OF_FREE * free_bytes:
-            raise unavailable("Memory for a body of this size")
-        self._bytes_by_account[account_id] = account_bytes
-        self.in_flight_bytes += size_bytes
-
-    def _release_memory(self, account_id: str, size_bytes: int) -> None:
-        self.in_flight_bytes -= size_bytes
-        account_bytes = self._bytes_by_account.pop(account_id, 0) - size_bytes
-        if account_bytes > 0:
-            self._bytes_by_account[account_id] = account_bytes
+        while message["type"] == "http.request":
+            piece: bytes = message["body"]
+            size_bytes = len(body) + len(piece)
+            if size_bytes > LARGEST_BODY_BYTES:
+                raise _too_large()
+            memory.grow_to(size_bytes)
+            body += piece
+            if not message.get("more_body", False):
+                return bytes(body)
+            if progress.note(len(piece), loop.time()):
+                upload_timeout.reschedule(progress.due_s)
+            message = await receive()
+        raise ClientGone
 
 
 def announced_tokens(scope: HttpScope) -> int:
@@ -181,18 +159,21 @@ def guess_tokens(body_bytes: int) -> int:
     return 1 + min(body_bytes, LARGEST_BODY_BYTES) // BYTES_PER_TOKEN
 
 
-def _check_headers(scope: HttpScope) -> None:
+def _check_headers(scope: HttpScope, memory: BudgetShare) -> None:
     for name, value in scope["headers"]:
         if name == b"content-length":
             if int(value) > LARGEST_BODY_BYTES:
                 raise _too_large()
+            # Only what arrives is held, but what cannot be held need not arrive.
+            memory.check(int(value))
         elif name == b"content-encoding" and value.lower() != b"identity":
             raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
 
 
-def _within_limit(body: bytes) -> bytes:
+def _kept(body: bytes, memory: BudgetShare) -> bytes:
     if len(body) > LARGEST_BODY_BYTES:
         raise _too_large()
+    memory.grow_to(len(body))
     return body
 
 

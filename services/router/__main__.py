@@ -6,6 +6,7 @@ import signal
 import time
 
 from services.chassis.access_tokens import AccessTokenVerifier
+from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.process import memory
 from services.chassis.process.run import run, tracing_to
 from services.chassis.rpc.access_rules import AccessCheck
@@ -55,8 +56,10 @@ async def main() -> None:
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
         grounding = await open_grounding(grounding_settings, clock, log, opened)
-        completions = Completions(model_states, targets, clock, log, grounding.grounding)
+        prompt_memory = open_prompt_memory(settings.prompt_bytes)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
         show_chats(completions, registry)
+        show_prompt_memory(registry, prompt_memory)
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})

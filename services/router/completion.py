@@ -5,8 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from protos.router.v1.router_pb2 import ChatOpen, Started
+from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.fair_budget import FairBudget
+from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
@@ -22,6 +24,7 @@ from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
+from services.router.schema.messages import object_bytes
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.
@@ -54,9 +57,50 @@ class PromptPreview:
     grounding: "GroundingPreview | None"
 
 
+class _OpenedChat:
+    """A chat as its caller opened it, with its prompt until that is composed."""
+
+    __slots__ = ("_size_bytes", "chat", "memory", "messages_json", "tools_json")
+
+    def __init__(self, chat: ChatOpen, prompt_memory: FairBudget) -> None:
+        """Raises SATURATED if there is no memory for the prompt."""
+        self.messages_json, self.tools_json = chat.messages_json, chat.tools_json
+        self._size_bytes = len(self.messages_json) + len(self.tools_json) + len(chat.parameters_json)
+        self.memory = prompt_memory.hold(chat.account_id, self._size_bytes)
+        if self.memory.charged:
+            # A message keeps its memory until all of it is gone, so a large one is replaced by what else was in it.
+            chat.ClearField("messages_json")
+            chat.ClearField("tools_json")
+            kept = ChatOpen()
+            kept.CopyFrom(chat)
+            chat = kept
+        self.chat = chat
+
+    async def compose(self, character: Character) -> Prompt:
+        """Returns the prompt, which alone refers to the caller's bytes from here on."""
+        messages_json, tools_json = self.messages_json, self.tools_json
+        self.messages_json = self.tools_json = b""
+        prompt = await compose_prompt(
+            messages_json,
+            tools_json,
+            character,
+            tool_choice_json=self.chat.tool_choice_json,
+            parameters_json=self.chat.parameters_json,
+        )
+        if self.memory.charged:
+            self.memory.grow_to(self._size_bytes + await object_bytes(prompt.messages))
+        return prompt
+
+
 class Completions:
     def __init__(
-        self, model_states: ModelStates, targets: Targets, clock: Clock, log: Log, grounding: "Grounding | None" = None
+        self,
+        model_states: ModelStates,
+        targets: Targets,
+        clock: Clock,
+        log: Log,
+        grounding: "Grounding | None" = None,
+        prompt_memory: FairBudget | None = None,
     ) -> None:
         """`grounding` is None if it is not configured."""
         self._model_states = model_states
@@ -66,6 +110,7 @@ class Completions:
         self._grounding = grounding
         self._deadlines = Deadlines()
         self._running = 0
+        self._prompt_memory = prompt_memory or open_prompt_memory()
         # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
 
@@ -74,16 +119,14 @@ class Completions:
         return self._model_states.bundled_classes
 
     async def serve(self, conversation: ChatConversation) -> None:
-        request = await conversation.receive()
-        if request.WhichOneof("kind") != "open":
-            raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
-        chat = request.open
+        opened = _OpenedChat(_opening(await conversation.receive()), self._prompt_memory)
+        chat = opened.chat
         allowance = TokenAllowance(conversation, chat.grant if chat.HasField("grant") else None)
         story = _Story(chat.request_id)
         began_s = self._clock.elapsed_s()
         self._running += 1
         try:
-            await self._converse(chat, conversation, allowance, story)
+            await self._converse(opened, conversation, allowance, story)
             story.end = "complete"
         except asyncio.CancelledError:
             story.end = "client_gone"
@@ -97,6 +140,7 @@ class Completions:
             raise
         finally:
             self._running -= 1
+            opened.memory.release()
             allowance.close()
             self._log_end(story, began_s)
 
@@ -104,7 +148,9 @@ class Completions:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
         class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.characters[class_id]
-        prompt = await _compose(chat, character)
+        opened = _OpenedChat(chat, self._prompt_memory)
+        with opened.memory:
+            prompt = await opened.compose(character)
         targets = self._models_of(class_id)
         grounding = None if self._grounding is None else await self._grounding.preview(chat, prompt, targets)
         character_tokens = tokens.count_once(character.text) + TOKENS_PER_MESSAGE
@@ -122,20 +168,25 @@ class Completions:
             await asyncio.sleep(0.02)
 
     async def _converse(
-        self, chat: ChatOpen, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
+        self, opened: _OpenedChat, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
     ) -> None:
+        chat = opened.chat
         story.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.characters[story.class_id]
         story.character_version = character.version
-        prompt = await _compose(chat, character)
-        if self._grounding is not None and not chat.tools_json:
+        prompt = await opened.compose(character)
+        if self._grounding is not None and not prompt.tools.json:
             grounded = await self._grounding.ground(chat, prompt, self._models_of(story.class_id), conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
                 await self._converse_in_rounds(chat, grounded, allowance, story)
                 return
-        only_one_call = prompt.parameters.wants_one_call
+            del grounded
+        prompt_tokens, only_one_call = prompt.tokens, prompt.parameters.wants_one_call
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
+        # The answer has begun, so no other model will be asked.
+        del prompt
+        opened.memory.release()
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
@@ -143,9 +194,9 @@ class Completions:
             story.relay = relay = Relay(
                 conversation,
                 None if upstream.is_whole else allowance,
-                prompt.tokens,
+                prompt_tokens,
                 started,
-                upstream.judge(prompt.tokens),
+                upstream.judge(prompt_tokens),
                 only_one_call=only_one_call,
                 packs=chat.takes_packed,
             )
@@ -243,14 +294,10 @@ def _started(story: _Story, upstream: Upstream) -> Started:
     )
 
 
-async def _compose(chat: ChatOpen, character: Character) -> Prompt:
-    return await compose_prompt(
-        chat.messages_json,
-        chat.tools_json,
-        character,
-        tool_choice_json=chat.tool_choice_json,
-        parameters_json=chat.parameters_json,
-    )
+def _opening(request: ChatRequest) -> ChatOpen:
+    if request.WhichOneof("kind") != "open":
+        raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
+    return request.open
 
 
 def resolve_class(model: str, preferred_class: str, allowed: Collection[str] = CLASSES) -> str:

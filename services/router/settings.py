@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from services.chassis.access_tokens import check_public_keys
+from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
 from services.chassis.settings import ConsoleRole, HttpAddress, OperationsListen, Seconds, SecondsOrZero
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
@@ -33,6 +34,8 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Default delay of the first token, beyond the usual, that counts as queueing for models without a value in the
     # routes; 0 disables the measurement.
     upstream_queueing_s: SecondsOrZero = 0.0
+    # Limit on the prompts of all chats whose answers have not begun.
+    prompt_bytes: PromptBytes = PROMPT_BYTES
     # How many answers the bundled model generates concurrently, and how many chats may queue for it.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE

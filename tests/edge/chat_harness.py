@@ -22,6 +22,7 @@ from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.exchange import CallStream, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
@@ -79,6 +80,7 @@ class ChatHarness:
         self.running_keys = RunningKeys(nobody_is_refused)
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
+        self.prompt_memory = open_prompt_memory()
         self.admission = Admission(
             AdmitRequest(tokens=self.admitted_tokens),
             AdmitResponse(limit_requests=60, limit_tokens=1000),
@@ -120,7 +122,8 @@ class ChatHarness:
         key: bytes = b"",
     ) -> Chat:
         clock = SystemClock()
-        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock))
+        memory = self.prompt_memory.hold(ANN.account_id, len(messages_json))
+        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock), memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte")

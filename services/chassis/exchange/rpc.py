@@ -4,6 +4,7 @@ They are for payloads too big to share a stream, and for callers without an exch
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Generic, TypeVar, cast
 
 import grpc
@@ -23,7 +24,14 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 class RpcCall(Generic[ResponseT]):
     """The client side of such a call, for one reader."""
 
-    def __init__(self, service: str, stream: "grpc.aio.StreamStreamCall[Any, ResponseT]", request: Message) -> None:
+    def __init__(
+        self,
+        service: str,
+        stream: "grpc.aio.StreamStreamCall[Any, ResponseT]",
+        request: Message,
+        openings: asyncio.Semaphore | None = None,
+    ) -> None:
+        """Sends the opening `request`, in its turn if `openings` limits how many are sent at once. It is not kept."""
         self._service = service
         self._stream = stream
         # Read by the iterator: after a failed write, as when the other side has ended, `stream.read()` returns nothing,
@@ -31,7 +39,7 @@ class RpcCall(Generic[ResponseT]):
         self._responses = cast("AsyncGenerator[ResponseT, None]", aiter(stream))
         self._outbox: asyncio.Queue[Message] = asyncio.Queue()
         self._outbox.put_nowait(request)
-        self._writer = asyncio.create_task(_write_all(stream, self._outbox))
+        self._writer = asyncio.create_task(_write_all(stream, self._outbox, openings or nullcontext()))
 
     async def receive(
         self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
@@ -59,10 +67,16 @@ class RpcCall(Generic[ResponseT]):
         self._closing = asyncio.ensure_future(self._responses.aclose())
 
 
-async def _write_all(stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: asyncio.Queue[Message]) -> None:
-    """Writes queued requests. No method: a cancelled task's frame must not refer to the call, which refers to the
-    task."""
+async def _write_all(
+    stream: "grpc.aio.StreamStreamCall[Any, Any]",
+    outbox: asyncio.Queue[Message],
+    turn: AbstractAsyncContextManager[None],
+) -> None:
+    """Writes queued requests, the first in its turn. No method: a cancelled task's frame must not refer to the call,
+    which refers to the task."""
     try:
+        async with turn:
+            await stream.write(await outbox.get())
         while True:
             await stream.write(await outbox.get())
     except (grpc.RpcError, asyncio.InvalidStateError):

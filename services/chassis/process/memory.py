@@ -7,6 +7,10 @@ from typing import Final
 
 # The collector's usual threshold of 700 is a few requests' objects: it would hardly ever find garbage.
 _OBJECTS_BEFORE_A_LOOK: Final = 20_000
+# As in <malloc.h>.
+_M_MMAP_THRESHOLD: Final = -3
+# More than is read from a connection at once.
+_LARGE_BLOCK_BYTES: Final = 512 * 1024
 
 
 def keep_from_disk() -> None:
@@ -21,7 +25,16 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_A_LOOK, *gc.get_threshold()[1:])
+    _map_large_blocks()
     give_back()
+
+
+def _map_large_blocks() -> None:
+    """Has large blocks, such as prompts, returned to the kernel as soon as they are freed. By default the C library
+    soon keeps them, up to 32 MB each, in a heap that small blocks then prevent from shrinking."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
 
 
 def give_back() -> None:

@@ -89,7 +89,7 @@ async def compose_prompt(
     tools = Tools(tools_json, tool_choice_json)
     parameters = Parameters(parameters_json)
     for given_json in (tools_json, tool_choice_json, *_texts_among(parameters)):
-        for piece in tokens.slices_of(given_json.decode(errors="replace")) if given_json else ():
+        for piece in tokens.slices_of_json(given_json):
             if counted.add(piece):
                 await counted.pause()
     messages = await read_messages(messages_json)
@@ -170,7 +170,7 @@ def _any_text(given: msgspec.Raw) -> Iterable[str]:
         return ()
     if memoryview(given)[0] == _QUOTE:
         return text_slices(given)
-    return tokens.slices_of(bytes(given).decode(errors="replace"))
+    return tokens.slices_of_json(given)
 
 
 # Learns the ratio of a model's token count of prompts to ours.

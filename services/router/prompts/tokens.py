@@ -4,6 +4,7 @@ The count is an estimate for models with another tokenizer, good enough to fit a
 charge is based on the provider's count if it reports one.
 """
 
+import codecs
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -85,6 +86,15 @@ def slices_of(text: str) -> Iterable[str]:
     return (text[start : start + SLICE_CHARACTERS] for start in range(0, len(text), SLICE_CHARACTERS))
 
 
+def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
+    """Returns slices of JSON as it is written, decoded one by one: as one text it could be four times as long."""
+    given = memoryview(given_json)
+    decoder = _Utf8Decoder("replace")
+    for begin in range(0, len(given), SLICE_CHARACTERS):
+        end = begin + SLICE_CHARACTERS
+        yield decoder.decode(given[begin:end], final=end >= len(given))
+
+
 @cache
 def count_once(text: str) -> int:
     """Counts and caches one of the few texts that are in every prompt."""
@@ -93,6 +103,7 @@ def count_once(text: str) -> int:
 
 SLICE_BYTES = 16 * 1024
 
+_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _string = msgspec.json.Decoder(str)
 # Matches up to a position where a string may be split: neither inside a UTF-8 sequence nor between the escapes of a
 # surrogate pair. Never longer than a slice.

@@ -193,7 +193,7 @@ class _Opening:
         self._prompt = prompt
         self._allowance = allowance
         self._attempts = attempts
-        self._counted = CountedPrompt(prompt.tokens, bool(chat.tools_json), chat.account_id)
+        self._counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
         # All candidate models.
         self.model_states: Sequence[ModelState] = ()
         # Models to try last: others have a larger context window.

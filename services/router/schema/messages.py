@@ -6,7 +6,8 @@ every missing field, its citations, and what they parsed from its text. OpenAI i
 one unknown field. And the content of an uncounted field would be read by a model without being charged.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -20,6 +21,8 @@ from services.chassis.timing.deadlines import Yielder
 SLICE_BYTES: Final = 256 * 1024
 # The fixed cost of reading a part or a call, as a number of bytes.
 BYTES_PER_ITEM: Final = 256
+# The memory of a message, a part or a call, besides its texts.
+BYTES_PER_OBJECT: Final = 400
 
 # The value of a field that the client did not send.
 ABSENT: Final = Raw()
@@ -125,20 +128,39 @@ _call, _strict_call = msgspec.json.Decoder(PastToolCall), msgspec.json.Decoder(_
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Messages:
-    """Parsed messages, with the JSON of each and of all. Never changed, since several calls may use them."""
+    """Parsed messages, with the JSON of each and of all. Never changed, since several calls may use them.
+
+    All of them refer to the bytes that the client sent, of which there is one copy."""
 
     parsed: list[Message]
     raw: list[Raw]
-    json: bytes
+    # The JSON of all, in pieces, if the client's own is part of it; empty: it is written from `raw`.
+    _given: tuple[bytes | memoryview, ...] = ()
+
+    @property
+    def json(self) -> bytes:
+        return b"".join(self.json_pieces)
+
+    @property
+    def json_pieces(self) -> Sequence[bytes | memoryview | Raw]:
+        """The JSON of all, to be joined with what is around it."""
+        if self._given:
+            return self._given
+        pieces: list[bytes | Raw] = [b","] * (2 * len(self.raw) + 1)
+        pieces[1::2] = self.raw
+        pieces[0], pieces[-1] = b"[", b"]"
+        return pieces
 
     def insert(self, index: int, message: Message) -> "Messages":
         """Returns a copy with another message. Those after a first one keep their bytes and spaces."""
         parsed, raw = self.parsed.copy(), self.raw.copy()
         parsed.insert(index, message)
         raw.insert(index, encode(message))
-        if index:
-            return Messages(parsed, raw, join(raw))
-        return Messages(parsed, raw, b"[" + raw[0] + b"," + self.json[self.json.index(b"[") + 1 :])
+        if index or not self._given:
+            return Messages(parsed, raw)
+        first, *others = self._given
+        begin = bytes(first).index(b"[") + 1
+        return Messages(parsed, raw, (b"[" + raw[0] + b",", memoryview(first)[begin:], *others))
 
     async def replace(self, changed: Mapping[int, Message], yielder: Yielder) -> "Messages":
         """Returns a copy with other messages at these indices; the same object if there are none."""
@@ -149,13 +171,27 @@ class Messages:
             parsed[index], raw[index] = message, encode(message)
             if yielder.is_due(len(memoryview(raw[index])) + BYTES_PER_ITEM):
                 await yielder.pause()
-        return Messages(parsed, raw, join(raw))
+        return Messages(parsed, raw)
 
     def append(self, messages: list[Message]) -> "Messages":
         """Returns a copy with more messages at its end."""
-        raw = [encode(message) for message in messages]
-        json = self.json.rstrip()[:-1] + b"," + b",".join(raw) + b"]"
-        return Messages(self.parsed + messages, self.raw + raw, json)
+        return Messages(self.parsed + messages, self.raw + [encode(message) for message in messages])
+
+
+async def object_bytes(messages: Messages) -> int:
+    """Estimates the memory of parsed messages besides their JSON, which may be many times as much: a message of a few
+    bytes is an object too, and a name is text of up to four bytes a character."""
+    yielder = Yielder(SLICE_BYTES)
+    total_bytes = 0
+    for message in messages.parsed:
+        items = 1 + len(message.calls) + (len(message.content) if isinstance(message.content, list) else 0)
+        names = [message.name, message.tool_call_id]
+        for call in message.calls:
+            names += (call.id, None if call.function is None else call.function.name)
+        total_bytes += items * BYTES_PER_OBJECT + sum(sys.getsizeof(name) for name in names if name)
+        if yielder.is_due(items * BYTES_PER_ITEM):
+            await yielder.pause()
+    return total_bytes
 
 
 async def write_messages(messages: list[Message], yielder: Yielder) -> Messages:
@@ -165,15 +201,11 @@ async def write_messages(messages: list[Message], yielder: Yielder) -> Messages:
         raw.append(encode(message))
         if yielder.is_due(len(memoryview(raw[-1])) + BYTES_PER_ITEM):
             await yielder.pause()
-    return Messages(messages, raw, join(raw))
+    return Messages(messages, raw)
 
 
 def encode(message: Message) -> Raw:
     return Raw(msgspec.json.encode(message))
-
-
-def join(raw: Iterable[bytes | Raw]) -> bytes:
-    return b"[" + b",".join(raw) + b"]"
 
 
 def decode_string(string_json: Raw) -> str:
@@ -216,7 +248,7 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
         parsed.append(message)
         if yielder.is_due(len(memoryview(raw_message))):
             await yielder.pause()
-    return Messages(parsed, raw_messages, join(raw_messages) if were_rewritten else messages_json)
+    return Messages(parsed, raw_messages, () if were_rewritten else (messages_json,))
 
 
 def _read_plain(raw_message: Raw) -> Message | None:

@@ -1,7 +1,7 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
 customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
-it can be known to be full. Documents of one account come in numbers, while others add theirs. And clients that are not
-signed in flood the console."""
+it can be known to be full. Documents of one account come in numbers, while others add theirs. Clients that are not
+signed in flood the console. And one account wants all memory for prompts, and all connections."""
 
 import argparse
 import asyncio
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from services.chassis.telemetry.log import Log
-from tests.campaigns.overload import campaign, documents
+from tests.campaigns.overload import campaign, documents, shares
 from tests.campaigns.overload.console_flood import run_console_floods
 
 
@@ -38,7 +38,12 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         violations += found.violations
     with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as folder:
         violations += await run_console_floods(Path(folder), Log("console", io.StringIO()), say)
-    return violations
+    say("one account wants all memory and all connections")
+    async with shares.running_campaign() as shared:
+        await shared.send_prompts(shares.PROMPTS, shares.PROMPT_BYTES)
+        await shared.take_places()
+    print("\n".join(shared.figures), flush=True)
+    return violations + shared.violations
 
 
 def main() -> int:

@@ -13,6 +13,8 @@ from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import Headers, HttpScope
+from services.chassis.load.fair_budget import FairBudget
+from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.load.queueing import LEAST_SAMPLES
 from services.chassis.telemetry.log import Log
 from tests.edge.auth_harness import AuthHarness, bearer
@@ -48,7 +50,14 @@ class Door:
         self.saturation = EdgeSaturation(clock)
         self.metering = KnownRates()
         wrong_key_limiter = WrongKeyLimiter(0, Addresses(), clock)
-        self.entrance = Entrance(harness.principals, wrong_key_limiter, self.saturation, self.metering)  # type: ignore[arg-type]
+        self.entrance = Entrance(
+            harness.principals,
+            wrong_key_limiter,
+            self.saturation,
+            self.metering,  # type: ignore[arg-type]
+            open_prompt_memory(),
+            FairBudget("A place", 10_000),
+        )
 
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""

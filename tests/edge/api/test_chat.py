@@ -43,6 +43,12 @@ class OpenEntrance:
     def acquire_permit(self, key_id: str) -> Any:
         return nullcontext()
 
+    def hold_place(self, account_id: str, count: int) -> Any:
+        return nullcontext()
+
+    def hold_memory(self, account_id: str) -> Any:
+        return self._chat_harness.prompt_memory.hold(account_id)
+
     async def charge_request(self, principal: Any, scope: Any) -> Any:
         return self._chat_harness.admission
 

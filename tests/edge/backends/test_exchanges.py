@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from edge.backends.exchanges import SHARED_STREAM_BYTES, RouterReplica
-from protos.router.v1.router_pb2 import ChatOpen
+from protos.router.v1.router_pb2 import ChatOpen, ChatRequest
 from services.chassis.exchange import ExchangeBroken, RpcCall
 from services.chassis.telemetry.log import Log
 
@@ -35,11 +35,11 @@ async def replica(socket_folder: Path, log: Log) -> AsyncIterator[RouterReplica]
 async def test_chat_that_says_much_travels_by_itself_wherever_it_says_it(
     opening: ChatOpen, replica: RouterReplica
 ) -> None:
-    call = replica.chat(opening)
+    call = replica.chat(ChatRequest(open=opening))
     assert isinstance(call, RpcCall)
     call.cancel()
 
 
 async def test_small_chats_share_a_stream(replica: RouterReplica) -> None:
     with pytest.raises(ExchangeBroken):
-        replica.chat(ChatOpen(messages_json=BIG[:1000], parameters_json=BIG[:1000]))
+        replica.chat(ChatRequest(open=ChatOpen(messages_json=BIG[:1000], parameters_json=BIG[:1000])))

@@ -14,6 +14,7 @@ from protos.metering.v1.metering_pb2 import Balance
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange import ClientCall, RpcCall
+from services.chassis.load.prompt_memory import UNCHARGED_BYTES
 from tests.edge.chat_harness import (
     PROMPT_TOKENS,
     ChatHarness,
@@ -113,6 +114,27 @@ async def test_router_lost_before_its_first_word_is_replaced_by_another(
     assert chat_harness.text == "Hello"
     assert [opening.request_id for router in routers for opening in router.openings] == [f"{7:032x}"] * 2
     assert await charged(chat_harness) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_memory_of_a_prompt_is_held_until_the_answer_begins(chat_harness: ChatHarness) -> None:
+    speak = asyncio.Event()
+
+    async def think_and_speak(conversation: Conversing) -> None:
+        await speak.wait()
+        await saying(piece("Hello", 1), end(1))(conversation)
+
+    prompt_bytes = SHARED_STREAM_BYTES + UNCHARGED_BYTES
+    [router] = await chat_harness.add_routers(think_and_speak)
+    chat = chat_harness.chat(messages_json=b" " * prompt_bytes)
+    chatting = asyncio.create_task(chat.run())
+    await until(lambda: bool(router.openings))
+    assert chat_harness.prompt_memory.used == SHARED_STREAM_BYTES
+    # The message for the router is the only copy.
+    assert chat._body.messages_json == b""
+    speak.set()
+    await chatting
+    assert chat_harness.text == "Hello"
+    assert chat_harness.prompt_memory.used == 0
 
 
 async def test_router_lost_after_its_first_word_ends_in_one_error_event(chat_harness: ChatHarness) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from edge.wire.requests import (
-    IN_FLIGHT_BYTES,
     LARGEST_BODY_BYTES,
     Bodies,
     ClientGone,
 )
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.fair_budget import FairBudget
+from services.chassis.load.prompt_memory import PROMPT_BYTES, UNCHARGED_BYTES, open_prompt_memory
 from tests.support.waiting import until
 
 Headers = list[tuple[bytes, bytes]]
@@ -39,15 +40,26 @@ def announcing(size_bytes: int) -> dict[str, Any]:
     return {"headers": [(b"content-length", b"%d" % size_bytes)]}
 
 
-async def read(receive: Any, scope: dict[str, Any], bodies: Bodies | None = None, account_id: str = "acct_a") -> bytes:
-    return await (bodies or Bodies()).read(scope, receive, account_id)
+async def read(
+    receive: Any,
+    scope: dict[str, Any],
+    bodies: Bodies | None = None,
+    memory: FairBudget | None = None,
+    account_id: str = "acct_a",
+) -> bytes:
+    with (memory or open_prompt_memory()).hold(account_id) as holding:
+        return await (bodies or Bodies()).read(scope, receive, holding)
 
 
 async def refusal(
-    receive: Any, scope: dict[str, Any], bodies: Bodies | None = None, account_id: str = "acct_a"
+    receive: Any,
+    scope: dict[str, Any],
+    bodies: Bodies | None = None,
+    memory: FairBudget | None = None,
+    account_id: str = "acct_a",
 ) -> Reason:
     with pytest.raises(LegatoError) as refused:
-        await read(receive, scope, bodies, account_id)
+        await read(receive, scope, bodies, memory, account_id)
     return refused.value.reason
 
 
@@ -82,60 +94,73 @@ async def test_client_who_leaves_meanwhile_is_not_answered(pieces: tuple[bytes, 
 
 async def test_uploads_that_stand_still_take_no_more_room_than_they_have_sent() -> None:
     """Sixteen connections that had sent a byte each were enough to refuse everybody."""
-    bodies = Bodies(timeout_s=60)
+    bodies, memory = Bodies(timeout_s=60), open_prompt_memory()
+    begun = bytes(UNCHARGED_BYTES + 1)
     idle = [
         asyncio.create_task(
-            refusal(arriving(b"x", then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, "acct_idle")
+            refusal(arriving(begun, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, memory, "acct_idle")
         )
         for _ in range(1000)
     ]
-    await until(lambda: bodies.in_flight_bytes == len(idle))
+    await until(lambda: memory.used == len(idle))
     body = bytes(LARGEST_BODY_BYTES // 2)
     for account_id in ("idle", "other"):
-        assert await read(arriving(body, body), announcing(LARGEST_BODY_BYTES), bodies, account_id) == body + body
+        arrived = await read(arriving(body, body), announcing(LARGEST_BODY_BYTES), bodies, memory, account_id)
+        assert arrived == body + body
     for upload in idle:
         upload.cancel()
     await asyncio.gather(*idle, return_exceptions=True)
-    assert bodies.in_flight_bytes == 0
+    assert memory.used == 0
 
 
 async def test_account_that_fills_the_room_leaves_some_to_others() -> None:
-    bodies = Bodies(timeout_s=60)
+    bodies, memory = Bodies(timeout_s=60), open_prompt_memory()
     piece = bytes(LARGEST_BODY_BYTES - 1)
     uploads: list[asyncio.Task[Reason]] = []
     while not uploads or not uploads[-1].done():
         uploads.append(
             asyncio.create_task(
-                refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, "acct_big")
+                refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, memory, "acct_big")
             )
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert await uploads.pop() is Reason.UNAVAILABLE
+    assert await uploads.pop() is Reason.SATURATED
     # It had most of it, and it was not refused before.
-    assert IN_FLIGHT_BYTES // 2 < bodies.in_flight_bytes < IN_FLIGHT_BYTES * 3 // 4
+    assert PROMPT_BYTES // 2 < memory.used < PROMPT_BYTES * 3 // 4
     half = bytes(LARGEST_BODY_BYTES // 2)
-    assert await read(arriving(half, half), announcing(LARGEST_BODY_BYTES), bodies, "acct_small") == half + half
+    arrived = await read(arriving(half, half), announcing(LARGEST_BODY_BYTES), bodies, memory, "acct_small")
+    assert arrived == half + half
     for upload in uploads:
         upload.cancel()
     await asyncio.gather(*uploads, return_exceptions=True)
-    assert bodies.in_flight_bytes == 0
+    assert memory.used == 0
 
 
 async def test_room_is_never_overdrawn_however_many_accounts_there_are() -> None:
-    bodies = Bodies(timeout_s=60)
+    bodies, memory = Bodies(timeout_s=60), open_prompt_memory()
     piece = bytes(LARGEST_BODY_BYTES - 1)
     uploads = [
         asyncio.create_task(
-            refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, f"acct_{number}")
+            refusal(arriving(piece, then="nothing"), announcing(LARGEST_BODY_BYTES), bodies, memory, f"acct_{number}")
         )
-        for number in range(2 * IN_FLIGHT_BYTES // LARGEST_BODY_BYTES)
+        for number in range(2 * PROMPT_BYTES // LARGEST_BODY_BYTES)
     ]
     await until(uploads[-1].done)
-    assert bodies.in_flight_bytes <= IN_FLIGHT_BYTES
+    assert memory.used <= PROMPT_BYTES
     for upload in uploads:
         upload.cancel()
     await asyncio.gather(*uploads, return_exceptions=True)
+
+
+async def test_body_without_memory_is_refused_before_any_of_it_is_read() -> None:
+    memory = open_prompt_memory()
+    memory.hold("acct_big", 2 * PROMPT_BYTES // 3)
+    receive = arriving(then="nothing")
+    assert await refusal(receive, announcing(1_000_000), memory=memory, account_id="acct_big") is Reason.SATURATED
+    # A small one needs none.
+    small = bytes(UNCHARGED_BYTES)
+    assert await read(arriving(small), announcing(len(small)), memory=memory, account_id="acct_big") == small
 
 
 async def test_upload_that_stands_still_is_given_up_before_its_time() -> None:

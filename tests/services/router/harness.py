@@ -13,6 +13,7 @@ from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Exc
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.load.fair_budget import FairBudget
 from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import Registration, RpcServer
@@ -117,6 +118,7 @@ async def running_router(
     tells_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
     also: Callable[[Completions], Registration] | None = None,
+    prompt_memory: FairBudget | None = None,
 ) -> AsyncIterator[Router]:
     provider_pool = ProviderPool(
         lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, folder / "model.sock")), log
@@ -128,7 +130,7 @@ async def running_router(
     clock = SystemClock()
     model_states = ModelStates(routes, provider_pool, clock, log)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
-    completions = Completions(model_states, targets_in_turn, clock, log, grounding)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
     if registry is not None:
         show_model_states(model_states, registry)
         show_chats(completions, registry)

@@ -1,7 +1,7 @@
 """Anthropic's Messages API."""
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -84,8 +84,12 @@ class AnthropicProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
+        write_body = partial(self._write_body, call, stream=stream)
+        return self._server.send(ProviderRequest.of(call, self._path, write_body, stream=stream), MessageAnswer())
+
+    async def _write_body(self, call: ProviderCall, *, stream: bool) -> bytes:
         yielder = ConversionYielder()
         conversation = await read_conversation(call.messages, yielder)
         request = merged(await _request(call, conversation, self._version, yielder), self._extra)
@@ -98,12 +102,7 @@ class AnthropicProvider:
         call.ignore(_not_sent(call.parameters, request))
         if stream:
             request["stream"] = True
-        question = ProviderRequest(
-            self._path, msgspec.json.encode(request), stream, call.traceparent, call.on_sent, call.taker
-        )
-        async with aclosing(self._server.send(question, MessageAnswer())) as pieces:
-            async for piece in pieces:
-                yield piece
+        return msgspec.json.encode(request)
 
 
 async def _request(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -78,16 +78,16 @@ class GeminiProvider:
     async def aclose(self) -> None:
         await self._server.aclose()
 
-    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+        request = ProviderRequest.of(call, self._path_to(call), partial(self._write_body, call))
+        return self._server.send(request, ContentAnswer())
+
+    async def _write_body(self, call: ProviderCall) -> bytes:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
         translated = await _request(call)
         request = {**merged(translated, self._extra), "store": False}
         call.ignore(_not_sent(call.parameters, translated["generationConfig"], request["generationConfig"]))
-        body = msgspec.json.encode(request)
-        question = ProviderRequest(self._path_to(call), body, call.stream, call.traceparent, call.on_sent, call.taker)
-        async with aclosing(self._server.send(question, ContentAnswer())) as pieces:
-            async for piece in pieces:
-                yield piece
+        return msgspec.json.encode(request)
 
     def _path_to(self, call: ProviderCall) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"

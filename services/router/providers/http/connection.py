@@ -104,7 +104,8 @@ class HttpConnection(asyncio.Protocol):
     # Interface for callers.
 
     async def post(self, head: bytes, body: bytes, on_sent: Callable[[], None] | None = None) -> None:
-        """Sends a request and waits for the response head. `on_sent` is called once the whole request is written."""
+        """Sends a request and waits for the response head. `on_sent` is called once the whole request is written; the
+        body is not kept any longer."""
         transport = self._transport
         self._deadline.clear()
         if transport is None or not self._is_usable:
@@ -116,6 +117,7 @@ class HttpConnection(asyncio.Protocol):
             self._is_written = True
         else:
             await self._write(transport, head, memoryview(body))
+        del body
         if on_sent is not None and self._is_written:
             on_sent()
         while not self.status:

@@ -4,7 +4,7 @@ The format is each provider's own: it passes a `ProviderAnswer` that parses it, 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +14,7 @@ from services.router.providers.base import (
     Piece,
     PieceTaker,
     ProviderAnswer,
+    ProviderCall,
     ProviderError,
     Timeouts,
     UnreadableAnswer,
@@ -84,13 +85,22 @@ AFTER_FAILURE_S = 2.0
 @dataclass(slots=True, repr=False)
 class ProviderRequest:
     path: str
-    body: bytes
+    # Writes the body, whenever it is sent: it is as long as the prompt, and let go once it is sent.
+    write_body: Callable[[], Awaitable[bytes]]
     # Whether streaming is requested.
     stream: bool
     # Trace context; empty: none is sent.
     traceparent: str = ""
     on_sent: Callable[[], None] | None = None
     taker: PieceTaker | None = None
+
+    @classmethod
+    def of(
+        cls, call: ProviderCall, path: str, write_body: Callable[[], Awaitable[bytes]], *, stream: bool | None = None
+    ) -> "ProviderRequest":
+        """Returns the request of a call; `stream` if it is not streamed as asked for."""
+        streams = call.stream if stream is None else stream
+        return cls(path, write_body, streams, call.traceparent, call.on_sent, call.taker)
 
 
 class ProviderHttpClient:
@@ -130,18 +140,21 @@ class ProviderHttpClient:
         """Yields the pieces of the answer. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
         connection = await self._post(question)
+        streams, taker = question.stream, question.taker
+        # It refers to the prompt, which is not needed any more.
+        del question
         buffer = AnswerBuffer(self._budget)
         try:
             if connection.status != 200:
                 raise await self._read_failure(connection)
-            if not _is_stream(connection, question):
+            if not _is_stream(connection, streams=streams):
                 await _read_whole(connection, answer, buffer)
                 yield answer.pieces.popleft()
                 while answer.pieces:
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, question.taker)
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, taker)
             # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
             # caller enforces it, since a slow client also takes time.
             left_s = over_at_s - self._deadlines.now_s()
@@ -159,25 +172,31 @@ class ProviderHttpClient:
 
     async def _post(self, question: ProviderRequest) -> HttpConnection:
         """Sends the request and returns the connection once the response head has arrived."""
-        connection = await self._connections.acquire()
-        try:
-            return await self._post_on(connection, question)
-        except Interrupted:
+        connection = await self._post_on(self._connections.acquire, question)
+        if connection.was_closed_unheard:
             # A server may close an idle connection just as it is reused. A retry could run the request twice; but a
             # server that has read it does not close at once without a byte. curl and browsers retry in this case too,
             # and only in this: not after a timeout, and not on a new connection.
-            if not connection.was_closed_unheard:
-                raise
-        return await self._post_on(await self._connections.connect(), question)
+            connection = await self._post_on(self._connections.connect, question)
+        return connection
 
-    async def _post_on(self, connection: HttpConnection, question: ProviderRequest) -> HttpConnection:
+    async def _post_on(
+        self, open_connection: Callable[[], Awaitable[HttpConnection]], question: ProviderRequest
+    ) -> HttpConnection:
+        """Returns the connection without a response if it was closed unheard."""
+        body = await question.write_body()
+        connection = await open_connection()
         try:
             connection.answer_within(self._patience_s(question))
-            head = self._head.for_body(question.path, question.body, question.traceparent)
-            await connection.post(head, question.body, question.on_sent)
-        except BaseException:
+            head = self._head.for_body(question.path, body, question.traceparent)
+            posting = connection.post(head, body, question.on_sent)
+            # Kept by the connection alone, until it is sent.
+            del body
+            await posting
+        except BaseException as error:
             connection.release()
-            raise
+            if not isinstance(error, Interrupted) or not connection.was_closed_unheard:
+                raise
         return connection
 
     def _patience_s(self, question: ProviderRequest) -> float:
@@ -344,9 +363,9 @@ class Stream:
         return True
 
 
-def _is_stream(connection: HttpConnection, question: ProviderRequest) -> bool:
+def _is_stream(connection: HttpConnection, *, streams: bool) -> bool:
     """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
-    if question.stream:
+    if streams:
         return connection.content_type != "application/json"
     return connection.content_type == "text/event-stream"
 

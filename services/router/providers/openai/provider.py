@@ -5,8 +5,8 @@ import re
 import ssl
 import string
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -160,26 +160,22 @@ class OpenAIProvider:
         if not self._set_by_route.isdisjoint(call.parameters.fields):
             call.ignore(self._set_by_route)
             call.parameters = call.parameters.without(self._set_by_route)
-        return self._answer_converted(call) if self._short_call_ids or self._string_content else self._send(call)
+        return self._server.send(
+            ProviderRequest.of(call, self._path, partial(self._write_body, call)), CompletionAnswer()
+        )
 
-    async def _answer_converted(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+    async def _write_body(self, call: ProviderCall) -> bytes:
         if self._short_call_ids:
             call = replace(call, messages=await shorten_call_ids(call.messages))
         if self._string_content:
             call = replace(call, messages=await write_as_strings(call.messages))
-        async with aclosing(self._send(call)) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    def _send(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        body = encode_call(call, self._output_field, self._extra_json)
-        question = ProviderRequest(self._path, body, call.stream, call.traceparent, call.on_sent, call.taker)
-        return self._server.send(question, CompletionAnswer())
+        return encode_call(call, self._output_field, self._extra_json)
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:
     """Encodes the request body. The client's JSON is inserted byte for byte."""
-    parts = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":', call.messages.json]
+    parts: list[bytes | memoryview | Raw] = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":']
+    parts += call.messages.json_pieces
     parts += (b',"', output_field.encode(), b'":', str(call.max_tokens).encode())
     if call.tools.json:
         parts += (b',"tools":', call.tools.json)

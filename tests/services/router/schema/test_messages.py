@@ -126,7 +126,7 @@ def test_messages_are_inserted_and_appended_in_a_copy() -> None:
     system = Message(role="system", content=encode_string("Be brief."))
     longer = messages.insert(0, system).insert(2, system).append([system])
     assert messages.insert(0, system).json.endswith(b', {"role":"user", "content":"Hi"} ] ')
-    assert messages.append([system]).json.startswith(messages.json.rstrip(b"] "))
+    assert messages.append([system]).raw[:1] == messages.raw
     assert [message.role for message in longer.parsed] == ["system", "user", "system", "system"]
     assert [message["role"] for message in msgspec.json.decode(longer.json)] == ["system", "user", "system", "system"]
     assert [msgspec.json.decode(raw) for raw in longer.raw] == msgspec.json.decode(longer.json)
