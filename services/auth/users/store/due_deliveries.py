@@ -72,7 +72,7 @@ def claim_due(
     channels = Counter(delivery.channel for delivery, _ in running)
     accounts = Counter((notice.account_id, delivery.channel) for delivery, notice in running)
     chosen_ids: list[str] = []
-    for row in connection.execute(_FIRST_OF_EACH, {"now_us": now_us}):
+    for row in connection.execute(_FIRST_OF_EACH, {"now_us": now_us}).all():
         channel = Channel(row.channel)
         of_account = (row.account_id, channel)
         is_full = channels[channel] >= most[channel] or accounts[of_account] >= account_most
@@ -83,9 +83,10 @@ def claim_due(
         chosen_ids.append(row.delivery_id)
     if not chosen_ids:
         return []
-    is_due = sa.and_(notice_deliveries.c.state == _PENDING, notice_deliveries.c.next_attempt_at_us <= now_us)
-    query = sa.select(notice_deliveries).where(notice_deliveries.c.delivery_id.in_(chosen_ids), is_due)
-    taken = [to_delivery(row) for row in connection.execute(query.with_for_update(skip_locked=True))]
+    query = sa.select(notice_deliveries).where(notice_deliveries.c.delivery_id.in_(chosen_ids))
+    locked = map(to_delivery, connection.execute(query.with_for_update(skip_locked=True)))
+    # Another process may have taken one meanwhile. Not asked of the query: SQLite would rather read all that are due.
+    taken = [each for each in locked if each.state is DeliveryState.PENDING and each.next_attempt_at_us <= now_us]
     connection.execute(
         notice_deliveries.update()
         .where(notice_deliveries.c.delivery_id.in_([delivery.delivery_id for delivery in taken]))
