@@ -1,7 +1,8 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
 customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
-it can be known to be full. Documents of one account come in numbers, while others add theirs. Clients that are not
-signed in flood the console. And one account wants all memory for prompts, and all connections."""
+it can be known to be full. Documents of one account come in numbers, while others add theirs. Webhooks of two accounts
+never answer. Clients that are not signed in flood the console. And one account wants all memory for prompts, and all
+connections."""
 
 import argparse
 import asyncio
@@ -14,6 +15,7 @@ from pathlib import Path
 from services.chassis.telemetry.log import Log
 from tests.campaigns.overload import campaign, documents, shares
 from tests.campaigns.overload.console_flood import run_console_floods
+from tests.campaigns.overload.silent_webhooks import run_silent_webhooks
 
 
 async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
@@ -32,6 +34,10 @@ async def run(phase_s: float, overload_s: float, ways: list[str]) -> list[str]:
         for name, flood in await documents.run_documents(Path(folder), uploads=110, others=10):
             print(f"{name:20} {flood}", flush=True)
             violations += [f"{name}: {violation}" for violation in flood.violations]
+    say("silent webhooks")
+    waits = await asyncio.to_thread(run_silent_webhooks, others=20)
+    print(f"{'silent webhooks':20} {waits}", flush=True)
+    violations += [f"silent webhooks: {violation}" for violation in waits.violations]
     for way in ways:
         found = await campaign.run_overloaded(way, overload_s, say)
         print(found, flush=True)
