@@ -188,7 +188,7 @@ chaos: .venv/dev ## Let one of two models fail and recover under load (five minu
 	@$(BIN)/python -m tests.campaigns.chaos $(ARGS)
 
 .PHONY: fuzz
-fuzz: .venv/dev ## Fuzz what providers, clients and owners of documents send, and check that other clients are not affected (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
+fuzz: .venv/dev ## Fuzz what providers, clients, owners of documents and visitors of the console send, and check that other clients are not affected (a minute a side). Options: make fuzz ARGS="--seconds 600 --seed 7 --side provider"
 	@$(BIN)/python -m tests.campaigns.fuzz $(ARGS)
 
 .PHONY: openapi-fuzz

@@ -223,3 +223,9 @@ def test_what_starts_besides_is_what_there_is_a_profile_for() -> None:
     profiles = {profile for service in SERVICES.values() for profile in service.get("profiles", [])}
     assert profiles == {"commands", "local-model", "observability", "payments", "search"}
     assert (ROOT / ".env").read_text().splitlines()[-1] == "COMPOSE_PROFILES=local-model"
+
+
+def test_ci_runs_what_needs_an_engine() -> None:
+    jobs = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
+    steps = " ".join(step.get("run", "") for step in jobs["containers"]["steps"])
+    assert ["compose-test" in steps, "kube-test" in steps] == [True, True]

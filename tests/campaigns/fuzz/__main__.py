@@ -8,13 +8,19 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tests.campaigns.fuzz.console_port import fuzz_console_port
 from tests.campaigns.fuzz.documents import fuzz_documents
 from tests.campaigns.fuzz.provider_side import fuzz_provider_side
 from tests.campaigns.fuzz.public_port import fuzz_public_port
 
 # How long, and with which seed; what was found.
 Fuzz = Callable[[float, int], Coroutine[Any, Any, list[str]]]
-SIDES: dict[str, Fuzz] = {"provider": fuzz_provider_side, "public": fuzz_public_port, "documents": fuzz_documents}
+SIDES: dict[str, Fuzz] = {
+    "provider": fuzz_provider_side,
+    "public": fuzz_public_port,
+    "documents": fuzz_documents,
+    "console": fuzz_console_port,
+}
 
 
 def main() -> int:

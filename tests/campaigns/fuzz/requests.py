@@ -3,7 +3,7 @@ and how all of it is brought."""
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -67,6 +67,8 @@ class RequestMaker:
     random: random.Random
     keys: list[str]
     largest_bytes: int
+    paths: Sequence[str] = PATHS
+    host: str = "fuzz"
     _shapes: list[Callable[[int], Any]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +81,7 @@ class RequestMaker:
 
     def make(self) -> HostileRequest:
         choose = self.random.choice
-        head, frame, end, path = choose(HEADS), choose(FRAMES), choose(ENDS), choose(PATHS)
+        head, frame, end, path = choose(HEADS), choose(FRAMES), choose(ENDS), choose(self.paths)
         shape = choose(self._shapes)
         size_bytes = int(self.largest_bytes ** self.random.uniform(0.4, 1))
         body = self._body(shape, size_bytes)
@@ -109,7 +111,7 @@ class RequestMaker:
     def _head(self, head: str, frame: str, path: str, body: bytes) -> bytes:
         version = "1.0" if head == "old" and frame in ("length", "too long", "too short") else "1.1"
         lines = [f"{self.random.choice(['POST', 'POST', 'POST', 'GET', 'OPTIONS'])} {path} HTTP/{version}"]
-        lines += {"no host": [], "two hosts": ["Host: a", "Host: b"]}.get(head, ["Host: fuzz"])
+        lines += {"no host": [], "two hosts": ["Host: a", "Host: b"]}.get(head, [f"Host: {self.host}"])
         if key := self.random.choice(["", *self.keys]):
             lines.append(f"Authorization: Bearer {key}")
         if head == "tiny headers":

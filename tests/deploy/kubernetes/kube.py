@@ -82,10 +82,18 @@ def _change_container(container: dict[str, Any], workload_name: str, port: int |
     ]
 
 
-def for_podmans_store(secret: Resource) -> Resource:
-    """podman 4.3 mounts what stands in `data` as it stands there."""
+def for_podmans_store(secret: Resource, *, is_decoded: bool) -> Resource:
+    """podman before 4.4 mounts what stands in `data` as it stands there; `is_decoded` says that this one decodes it."""
     decoded = {entry: base64.b64decode(value).decode() for entry, value in secret["data"].items()}
-    return secret | {"data": {entry: with_podmans_names(value) for entry, value in decoded.items()}}
+    data = {entry: with_podmans_names(value) for entry, value in decoded.items()}
+    if is_decoded:
+        data = {entry: base64.b64encode(value.encode()).decode() for entry, value in data.items()}
+    return secret | {"data": data}
+
+
+def decodes_secrets() -> bool:
+    major, minor = run("podman", "version", "--format", "{{.Client.Version}}").strip().split(".")[:2]
+    return (int(major), int(minor)) >= (4, 4)
 
 
 @contextmanager
@@ -95,7 +103,8 @@ def played(ports: Mapping[str, int]) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder:
         manifest, home = Path(folder) / "legato.json", Path(folder) / "secrets"
         home.mkdir()
-        secrets = [for_podmans_store(secret) for secret in secrets_in(home)]
+        is_decoded = decodes_secrets()
+        secrets = [for_podmans_store(secret, is_decoded=is_decoded) for secret in secrets_in(home)]
         config_maps = [resource for resource in resources if resource["kind"] == "ConfigMap"]
         pods = [for_podman(workload, ports) for workload in workloads(resources)]
         # JSON is YAML, too.
