@@ -51,14 +51,50 @@ def balance_after_grant(admin: CreditAdminServiceStub, grant_id: str) -> int:
     return admin.GrantCredits(request, wait_for_ready=True, timeout=WAIT_TIMEOUT_S).balance.balance_nanos
 
 
-def test_balances_outlive_an_orderly_end(socket_folder: Path, admin: CreditAdminServiceStub) -> None:
+def change(data: Path, *statements: str) -> None:
+    """Changes the database while nobody uses it."""
+    connection = sqlite3.connect(data / "metering.db")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def read_held_nanos(data: Path) -> list[tuple[int]]:
+    connection = sqlite3.connect(data / "metering.db")
+    try:
+        return connection.execute("SELECT held_nanos FROM spends").fetchall()
+    finally:
+        connection.close()
+
+
+def test_balances_outlive_an_orderly_end_and_wrong_counters_are_corrected_at_the_start(
+    socket_folder: Path, admin: CreditAdminServiceStub
+) -> None:
     for number in (1, 2):
         process = start(socket_folder)
         assert balance_after_grant(admin, f"grant-{number}") == 5 * number
+        if number == 2:
+            wait_until(lambda: read_held_nanos(socket_folder) == [(0,)])
         code, said = stop(process)
         assert code == 0
         assert "service.stopped" in said
+        assert ("spends.recounted" in said) == (number == 2)
+        if number == 1:
+            change(
+                socket_folder,
+                "UPDATE accounts SET has_spend_limits = 1",
+                "INSERT INTO spends VALUES ('acct_a/', 'acct_a', '', NULL, 100, NULL, 0, 0, 0, 0, 0, 7, '')",
+            )
     assert (socket_folder / "run").stat().st_mode & 0o777 == 0o700
+    change(socket_folder, "UPDATE schema_version SET oldest_num = '9999', release = '9.0.0'")
+    process = start(socket_folder)
+    _, said = process.communicate(timeout=WAIT_TIMEOUT_S)
+    assert process.returncode == 1
+    assert said == (
+        "metering: the schema metering was migrated by Legato 9.0.0 and is too new for this process: start the newer "
+        "release, or restore a backup (docs/upgrade.md)\n"
+    )
 
 
 def test_every_wrong_setting_is_named_and_nothing_is_opened(tmp_path: Path) -> None:
