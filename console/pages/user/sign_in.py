@@ -134,7 +134,7 @@ async def accept_invitation(visit: Visit) -> Response:
     visit.choose_account(answer.account_id)
     if not answer.HasField("signed_in"):
         return visit.redirect("/", "joined")
-    await _become(visit, answer.signed_in)
+    await become(visit, answer.signed_in)
     return visit.redirect("/security/passkeys/new")
 
 
@@ -145,11 +145,11 @@ def challenge(challenge_id: str, options_json: str) -> Response:
 
 
 async def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
-    await _become(visit, signed_in)
+    await become(visit, signed_in)
     return visit.redirect(next_path(visit))
 
 
-async def _become(visit: Visit, signed_in: pb.SignedIn) -> None:
+async def become(visit: Visit, signed_in: pb.SignedIn) -> None:
     """Lets this browser be another session, and ends the one that it was."""
     visit.sign_in(signed_in.session_token)
     if visit.known is not None:

@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from console.pages.user.sign_in import next_path, refused
+from console.pages.user.sign_in import become, next_path, refused
 from console.web.visit import Visit, own_path
 from protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
 from services.chassis.errors import LegatoError, Reason
@@ -68,7 +68,7 @@ async def finish(visit: Visit) -> Response:
         return await refused(visit, error, "sso")
     if not finished.HasField("signed_in"):
         return visit.redirect(path, "identity-linked")
-    visit.sign_in(finished.signed_in.session_token)
+    await become(visit, finished.signed_in)
     if not finished.account_id:
         return visit.redirect(path)
     visit.choose_account(finished.account_id)

@@ -64,6 +64,13 @@ def test_single_sign_on_starts_with_a_link_and_ends_in_the_browser_that_began(co
         assert console.get(path, headers=headers).status == 401
 
 
+def test_single_sign_on_of_somebody_who_is_signed_in_ends_the_session_before(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    headers = {"Cookie": f"{COOKIE}={session}; {SSO_COOKIE}=browser-1.%2Fkeys"}
+    assert console.get("/sign-in/sso/return?state=state-1&code=code-1", headers=headers).status == 303
+    assert session not in console.fakes.sessions
+
+
 def test_the_way_back_leads_to_pages_of_the_console_only(console: ConsoleHarness) -> None:
     headers = {"Cookie": f"{SSO_COOKIE}=browser-1.https%3A%2F%2Fevil.example"}
     finished = console.get("/sign-in/sso/return?state=state-1&code=code-1", headers=headers)
