@@ -8,12 +8,13 @@ from typing import Final, Protocol
 
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.telemetry.log import Log
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.files.extraction import Extraction
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.files.turns import Turns
-from services.router.grounding.files.upload_limits import OnReceived, UploadLimits
+from services.router.grounding.files.upload_limits import UploadLimits
 from services.router.grounding.records import Attachment
 
 # A document arrives at least this fast, beyond the time that any may take.
@@ -57,10 +58,10 @@ class Intake:
 
     async def add(self, requests: Requests, progress: IntakeProgress) -> Attachment:
         first = await self._receive_first(requests)
-        with self._limits.admit(first.account_id, first.size_bytes) as on_received:
+        with self._limits.admit(first.account_id, first.size_bytes) as space:
             try:
                 with SealedFile(self._folder) as received:
-                    await self._receive(first, requests, received, on_received, progress)
+                    await self._receive(first, requests, received, space, progress)
                     async with self._turns.turn(first.account_id):
                         return await self._index(first, received, progress)
             except OSError as error:
@@ -83,7 +84,7 @@ class Intake:
         first: pb.AddAttachmentRequest,
         requests: Requests,
         received: SealedFile,
-        on_received: OnReceived,
+        space: BudgetShare,
         progress: IntakeProgress,
     ) -> None:
         async with _deadline(self._grace_s) as deadline:
@@ -92,7 +93,7 @@ class Intake:
             while request is not None:
                 total_bytes = received.size_bytes + len(request.piece)
                 self._check_size(total_bytes)
-                on_received(total_bytes)
+                space.grow_to(total_bytes)
                 await received.append(request.piece)
                 progress.tell(pb.ATTACHMENT_STAGE_RECEIVING, total_bytes, first.size_bytes)
                 await progress.delivered()

@@ -117,6 +117,15 @@ async def test_space_on_the_disk_is_given_back(tmp_path: Path, log: Log) -> None
         assert files_in(tmp_path) == {"router"}
 
 
+async def test_documents_that_several_accounts_add_at_once_are_all_added(uploads: Uploads) -> None:
+    async def add(account_id: str) -> str:
+        return (await uploads.finish(await uploads.open(account_id))).attachment.attachment_id
+
+    accounts = ["acct_1", "acct_1", "acct_1", "acct_2", "acct_3", "acct_4", "acct_5"]
+    added = await asyncio.gather(*map(add, accounts))
+    assert len({*added} - {""}) == len(accounts)
+
+
 async def test_notes_are_kept_while_documents_are_added(uploads: Uploads) -> None:
     book = "".join(f"Chapter {number} of the book is about pumps.\n\n{'word ' * 200}\n\n" for number in range(500))
     call = await uploads.open(ACCOUNT, book.encode(), len(book) + 1)

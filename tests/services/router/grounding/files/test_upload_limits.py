@@ -45,20 +45,20 @@ def test_documents_take_no_more_space_than_there_is(limits: UploadLimits) -> Non
 
 
 def test_document_that_is_larger_than_announced_takes_more_space_or_is_refused(limits: UploadLimits) -> None:
-    with limits.admit("acct_1", 0) as on_received:
-        on_received(SPACE_BYTES)
+    with limits.admit("acct_1", 0) as space:
+        space.grow_to(SPACE_BYTES)
         assert refusal_of(limits, "acct_2").reason is Reason.SATURATED
         with pytest.raises(LegatoError) as refusal:
-            on_received(SPACE_BYTES + 1)
+            space.grow_to(SPACE_BYTES + 1)
         assert refusal.value.reason is Reason.SATURATED
     with limits.admit("acct_2", SPACE_BYTES):
         pass
 
 
-def test_account_that_has_one_leaves_the_second_half_to_the_others(limits: UploadLimits) -> None:
-    with limits.admit("acct_1", SPACE_BYTES // 2):
-        assert refusal_of(limits, "acct_1").reason is Reason.SATURATED
-        with limits.admit("acct_2", 1):
+def test_account_leaves_a_third_of_the_space_to_the_others(limits: UploadLimits) -> None:
+    with limits.admit("acct_1", SPACE_BYTES // 3), limits.admit("acct_1", SPACE_BYTES // 3):
+        assert refusal_of(limits, "acct_1", 10).reason is Reason.SATURATED
+        with limits.admit("acct_2", SPACE_BYTES // 3):
             pass
 
 
