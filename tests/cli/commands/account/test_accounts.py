@@ -46,6 +46,7 @@ def test_an_account_is_made_with_its_credit() -> None:
         "balance_usd": "5.00",
         "balance_nanos": 5_000_000_000,
         "held_nanos": 0,
+        "owed_nanos": 0,
         "requests_per_minute": None,
         "tokens_per_minute": None,
         "concurrent_requests": None,

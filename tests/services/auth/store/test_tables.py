@@ -5,12 +5,14 @@ from services.auth.service import MIGRATIONS
 from services.auth.store import accounts as stored_accounts
 from services.auth.store.tables import metadata
 from services.chassis.database.database import Database
+from services.chassis.database.schema_version import TABLE
 from tests.services.auth.store.rows import ACCOUNT, add_account
 
 
 def test_migrations_make_the_tables_that_the_store_uses(database: Database) -> None:
     with database.transaction(writes=False) as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        migrated = MigrationContext.configure(connection, opts={"version_table": TABLE})
+        assert compare_metadata(migrated, metadata) == []
 
 
 def test_migrating_again_keeps_what_is_there(database: Database) -> None:
