@@ -4,6 +4,9 @@ python examples/internal_caller.py .legato sk-legato-... "Say hello."
 """
 
 import json
+import random
+import re
+import socket
 import sys
 import uuid
 from collections.abc import Iterator
@@ -64,12 +67,21 @@ def ask(auth: grpc.Channel, meter: grpc.Channel, route: grpc.Channel, api_key: s
         )
 
 
+def channel_to(service: str, sockets: Path) -> grpc.Channel:
+    """A channel to a process of the service that answers. Of several, such as routers, each can do everything."""
+    name = re.compile(rf"{service}(-\d+)?\.sock")
+    found = [path for path in sockets.iterdir() if name.fullmatch(path.name)]
+    for path in random.sample(found, len(found)):
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(str(path)) == 0:
+                return grpc.insecure_channel(f"unix:{path}")
+    sys.exit(f"No {service} answers in {sockets}.")
+
+
 def main() -> None:
     data, api_key, question = sys.argv[1:]
     sockets = Path(data).resolve() / "run"
-    auth, meter, route = (
-        grpc.insecure_channel(f"unix:{sockets}/{name}.sock") for name in ("auth", "metering", "router")
-    )
+    auth, meter, route = (channel_to(service, sockets) for service in ("auth", "metering", "router"))
     for piece in ask(auth, meter, route, api_key, question):
         sys.stdout.write(piece)
         sys.stdout.flush()

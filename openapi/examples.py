@@ -120,6 +120,18 @@ USAGE_PAGE: Final = {
     "has_more": False,
     "next_page": None,
     "balance_usd": "4.99999743",
+    "owed_usd": "0.00",
+    "spend_limits": [
+        {
+            "object": "spend_limit",
+            "key_id": KEY_ID,
+            "period": "day",
+            "limit_usd": "1.00",
+            "spent_usd": "0.00000257",
+            "left_usd": "0.99999743",
+            "resets_at": 1763337600,
+        }
+    ],
 }
 USAGE_REQUEST: Final = {
     "object": "usage.request",

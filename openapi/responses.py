@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from edge.wire.messages import CalledFunction
 
@@ -62,6 +62,7 @@ class TokenUsage(_Response):
     completion_tokens: Count
     total_tokens: Count
     prompt_tokens_details: PromptTokensDetails
+    cut_by: Literal["credit", "spend_limit"] | UnsetType = field(name="x-legato-end", default=UNSET)
 
 
 class UrlCitation(_Response):
@@ -186,14 +187,28 @@ class UsageBucket(_Response):
     results: list[UsageResult]
 
 
+class SpendLimit(_Response):
+    """A spend limit of the account, or of the key if it has an id, and what new requests may use of it."""
+
+    object: Literal["spend_limit"]
+    key_id: str | None
+    period: Literal["day", "month", "total"]
+    limit_usd: Usd
+    spent_usd: Usd
+    left_usd: Usd
+    resets_at: UnixSeconds | None
+
+
 class UsagePage(_Response):
-    """Usage of the account that owns the key, and its remaining credit."""
+    """Usage of the account that owns the key, its remaining credit, and the spend limits that apply to the key."""
 
     object: Literal["page"]
     data: list[UsageBucket]
     has_more: bool
     next_page: Annotated[str, Meta(pattern="^[0-9]+$")] | None
     balance_usd: Usd
+    owed_usd: Usd
+    spend_limits: list[SpendLimit]
 
 
 class UsageRequest(_Response):

@@ -3,6 +3,7 @@
 An account can have many thousands of keys: a page asks for those that it shows, and for the newest to choose from.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -19,6 +20,7 @@ OPTIONS_MOST: Final = 50
 NAMED_AT_ONCE: Final = 1_000
 # Metering lists the usage of no more.
 OWN_MOST: Final = 1_000
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,14 @@ class OwnKeys:
     @property
     def key_ids(self) -> list[str]:
         return list(self.names.by_id)
+
+
+def chosen_keys(visit: Visit) -> str:
+    """Reads whose keys a report is of: "" for all, "mine", or the id of one; what is no id counts as not given."""
+    given = visit.request.query_params.get("keys", "")
+    # Members come for what they use themselves; owners and viewers for the account.
+    chosen = given if _KEY_ID.fullmatch(given) else "mine" if visit.who.has_own_keys_only else "all"
+    return "" if chosen == "all" else chosen
 
 
 async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:

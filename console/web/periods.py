@@ -128,6 +128,12 @@ def _default(zone: Zone, today: date, problem: str) -> Period:
     return Period(DEFAULT, today - timedelta(days=int(DEFAULT) - 1), today, zone, problem)
 
 
+def days_in(query: Mapping[str, str]) -> tuple[date | None, date | None]:
+    """Reads the first and the last day, in whichever order they are given; None if one is missing."""
+    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    return (last, first) if first is not None and last is not None and first > last else (first, last)
+
+
 def date_in(given: str) -> date | None:
     """Returns a day of this age; None if it is none."""
     try:

@@ -1,7 +1,7 @@
 """GET /v1/usage: what the key's own account used, in buckets of hours or days."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from edge.backends.auth import Principal
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1.spend_limits_pb2 import Spend
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.chassis.timing.deadlines import Clock
@@ -96,6 +97,7 @@ async def get_usage(*, metering: Metering, clock: Clock, principal: Principal, q
     for row in rows.rows:
         results.setdefault(row.start_time.seconds, []).append(_result(row))
     has_more = query.page_end_s < query.end_s
+    told = await metering.balance(principal.account_id, principal.key_id)
     return {
         "object": "page",
         "data": [
@@ -109,8 +111,31 @@ async def get_usage(*, metering: Metering, clock: Clock, principal: Principal, q
         ],
         "has_more": has_more,
         "next_page": str(query.page_end_s) if has_more else None,
-        "balance_usd": format_usd(await metering.balance_nanos(principal.account_id)),
+        "balance_usd": format_usd(told.balance.balance_nanos),
+        "owed_usd": format_usd(told.balance.owed_nanos),
+        "spend_limits": [limit for spend in told.spends for limit in _spend_limits(spend)],
     }
+
+
+def _spend_limits(spend: Spend) -> Iterator[dict[str, Any]]:
+    """Yields the limits of the account or of the key, and what new requests may use of each."""
+    for period, spent_nanos, end_s in (
+        ("day", spend.day_spent_nanos, spend.day_end_time.seconds),
+        ("month", spend.month_spent_nanos, spend.month_end_time.seconds),
+        ("total", spend.total_spent_nanos, None),
+    ):
+        if spend.limits.HasField(f"{period}_nanos"):  # type: ignore[arg-type]
+            limit_nanos = getattr(spend.limits, f"{period}_nanos")
+            left_nanos = max(0, limit_nanos - spent_nanos - spend.held_nanos)
+            yield {
+                "object": "spend_limit",
+                "key_id": spend.key_id or None,
+                "period": period,
+                "limit_usd": format_usd(limit_nanos),
+                "spent_usd": format_usd(spent_nanos),
+                "left_usd": format_usd(left_nanos),
+                "resets_at": end_s,
+            }
 
 
 def _result(row: pb.UsageRow) -> dict[str, Any]:

@@ -173,6 +173,11 @@ class ChatHold:
             return self.spend_limit_refusal
         return LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover this request.")
 
+    @property
+    def cut_by(self) -> str:
+        """The reason why an answer that needed more credit was ended."""
+        return "credit" if self.spend_limit_refusal is None else "spend_limit"
+
     def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
         # As `cost_nanos` says, without dividing: it is asked for every piece.
         millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos

@@ -294,11 +294,9 @@ class Metering:
     async def request(self, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
         return await self._read(request.account_id, lambda stub: stub.GetRequest(request, timeout=ASK_TIMEOUT_S))
 
-    async def balance_nanos(self, account_id: str) -> int:
-        return (await self.balance(account_id)).balance.balance_nanos
-
-    async def balance(self, account_id: str) -> pb.GetBalanceResponse:
-        request = pb.GetBalanceRequest(account_id=account_id)
+    async def balance(self, account_id: str, key_id: str = "") -> pb.GetBalanceResponse:
+        """Returns the balance; of a key also its spend limits, and the account's."""
+        request = pb.GetBalanceRequest(account_id=account_id, key_id=key_id)
         return await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
 
     def _correct(self, correction: pb.CorrectRequest) -> None:

@@ -311,7 +311,7 @@ class Chat:
             hold.settle(usage, basis, end)
         elif not hold.is_resolved:
             hold.count(self._prompt_tokens, self._output_tokens, self._cached_tokens)
-        await self._reply.finish(finish_reason, usage)
+        await self._reply.finish(finish_reason, usage, hold.cut_by if end == metering_pb.END_CREDIT_SPENT else "")
         if not hold.is_resolved:
             failpoints.hit("edge.relayed_first")
             # Sealed at once, which needs no mark.

@@ -66,7 +66,9 @@ class Reply(Protocol):
         """Adds citations, before the end."""
         ...
 
-    async def finish(self, finish_reason: str, usage: Usage) -> None: ...
+    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
+        """Ends the answer; `cut_by` says what ended one whose credit was used up."""
+        ...
 
     async def keep_alive(self) -> None:
         """Sends a keepalive comment before the first piece."""
@@ -148,8 +150,8 @@ class StreamedReply(_ResponseHeaders):
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._chunks.cite(citations)
 
-    async def finish(self, finish_reason: str, usage: Usage) -> None:
-        chunks = self._chunks.closing_chunks(finish_reason, usage)
+    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
+        chunks = self._chunks.closing_chunks(finish_reason, usage, cut_by)
         if not self.delivered:
             self.delivered = True
             chunks = self._chunks.role() + chunks
@@ -205,8 +207,8 @@ class WholeReply(_ResponseHeaders):
     def cite(self, citations: Iterable[router.Citation]) -> None:
         self._folded.cite(citations)
 
-    async def finish(self, finish_reason: str, usage: Usage) -> None:
-        body = self._folded.completion(finish_reason, usage)
+    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
+        body = self._folded.completion(finish_reason, usage, cut_by)
         self.delivered = self.is_open = True
         await send_json(self._send, 200, body, self._all_headers())
 

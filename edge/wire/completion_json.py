@@ -16,12 +16,14 @@ _encode = msgspec.json.encode
 DELTA_END = b'},"finish_reason":null}]}\n\n'
 
 
-def usage_object(usage: Usage) -> dict[str, Any]:
+def usage_object(usage: Usage, cut_by: str = "") -> dict[str, Any]:
+    """Builds the usage of an answer; `cut_by` says what ended one whose credit was used up."""
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        **({"x-legato-end": cut_by} if cut_by else {}),
     }
 
 
@@ -62,9 +64,9 @@ class Chunks:
         annotations_json = _encode([_annotation(citation) for citation in citations])
         self._citing = self._delta_head + b'"annotations":' + annotations_json + b'},"finish_reason":null}]}\n\n'
 
-    def closing_chunks(self, finish_reason: str, usage: Usage) -> bytes:
+    def closing_chunks(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         finish = self._citing + self._delta_head + b'},"finish_reason":%b}]}\n\n' % _encode(finish_reason)
-        return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage)) + DONE
+        return finish + self._head + b'],"usage":%b}\n\n' % _encode(usage_object(usage, cut_by)) + DONE
 
 
 def error_event(error: LegatoError) -> bytes:
@@ -113,7 +115,7 @@ class Folded:
                 self._calls[delta.index] = {"id": delta.id, "type": "function", "name": delta.name}
             self._arguments.setdefault(delta.index, []).append(delta.arguments)
 
-    def completion(self, finish_reason: str, usage: Usage) -> bytes:
+    def completion(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
         content = "".join(self._contents)
         refusal = "".join(self._refusals) or None
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
@@ -131,7 +133,7 @@ class Folded:
                 "created": self._created_s,
                 "model": self._class_id,
                 "choices": [choice],
-                "usage": usage_object(usage),
+                "usage": usage_object(usage, cut_by),
             }
         )
 

@@ -1,12 +1,14 @@
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc_testing
 import pytest
 
-from examples.internal_caller import ask
+from examples.internal_caller import ask, channel_to
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
@@ -102,3 +104,21 @@ def test_a_reader_who_leaves_is_charged_for_what_was_delivered() -> None:
     settled = far_end.settled()
     assert settled.usage == Usage(prompt_tokens=12, completion_tokens=2)
     assert settled.end == metering_pb2.END_CLIENT_GONE
+
+
+def test_any_of_several_routers_that_answers_is_used(tmp_path: Path) -> None:
+    """As `legato up` with three routers names them: one was killed, and consoles have sockets of their own."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_insecure_port(f"unix:{tmp_path}/router-2.sock")
+    server.start()
+    for name in ("router-1.sock", "router-3.sock", "router-2-console.sock", "router.log"):
+        (tmp_path / name).touch()
+    with channel_to("router", tmp_path) as channel, pytest.raises(grpc.RpcError) as refused:
+        channel.unary_unary("/nothing/Here")(b"", timeout=60)
+    server.stop(None)
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_service_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="No metering answers"):
+        channel_to("metering", tmp_path)

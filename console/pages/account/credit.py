@@ -13,7 +13,7 @@ from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.display.words import MONTHS, TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
-from console.web.periods import EARLIEST, date_in, stamp_of
+from console.web.periods import EARLIEST, date_in, days_in, stamp_of
 from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -123,7 +123,7 @@ async def verify(visit: Visit) -> Response:
 
 async def show_entries(visit: Visit) -> Response:
     query = visit.request.query_params
-    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    first, last = days_in(query)
     page_token = query.get("page", "")
     listed = await _list_entries(visit, first, last, PAGE_SIZE, page_token)
     names = await read_key_names(visit, (entry.key_id for entry in listed.entries))
@@ -145,8 +145,7 @@ async def show_entries(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    query = visit.request.query_params
-    first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
+    first, last = days_in(visit.request.query_params)
     return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last))
 
 

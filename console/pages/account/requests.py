@@ -8,12 +8,20 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import KeyNames, OwnKeys, add_key_names, read_key_name, read_key_names, read_own_keys
+from console.account.key_names import (
+    KeyNames,
+    OwnKeys,
+    add_key_names,
+    chosen_keys,
+    read_key_name,
+    read_key_names,
+    read_own_keys,
+)
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
-from console.web.periods import date_in, stamp_of
+from console.web.periods import days_in, stamp_of
 from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
@@ -131,14 +139,8 @@ async def _list(visit: Visit) -> Response:
 
 def _choice_in(visit: Visit) -> RequestChoice:
     query = visit.request.query_params
-    keys = query.get("keys") or ("mine" if visit.who.has_own_keys_only else "all")
     class_id = query.get("class", "")
-    return RequestChoice(
-        date_in(query.get("from", "")),
-        date_in(query.get("to", "")),
-        "" if keys == "all" else keys,
-        class_id if class_id in CLASSES else "",
-    )
+    return RequestChoice(*days_in(query), chosen_keys(visit), class_id if class_id in CLASSES else "")
 
 
 def _request(

@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import KeyNames, OwnKeys, add_key_names, read_key_names, read_own_keys
+from console.account.key_names import KeyNames, OwnKeys, add_key_names, chosen_keys, read_key_names, read_own_keys
 from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
 from console.display.words import TRANSLATIONS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
@@ -110,11 +110,7 @@ async def download(visit: Visit) -> Response:
 def _choice_in(visit: Visit) -> UsageChoice:
     query = visit.request.query_params
     by = query.get("by", "class")
-    # Members come for what they use themselves; owners and viewers for the account.
-    keys = query.get("keys") or ("mine" if visit.who.has_own_keys_only else "all")
-    return UsageChoice(
-        period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", "" if keys == "all" else keys
-    )
+    return UsageChoice(period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", chosen_keys(visit))
 
 
 async def _read_report(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> tuple[Report, KeyNames]:

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.metering.v1 import spend_limits_pb2 as _spend_limits_pb2
 from protos.type.v1 import exchange_pb2 as _exchange_pb2
 from protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
@@ -916,15 +917,19 @@ class GetBalanceRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
+    key_id: _builtins.str
+    """If it is given, the response has the spend limits of the account and of this key."""
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -936,19 +941,25 @@ class GetBalanceResponse(_message.Message):
 
     BALANCE_FIELD_NUMBER: _builtins.int
     LEAST_INPUT_NANOS_PER_MILLION_FIELD_NUMBER: _builtins.int
+    SPENDS_FIELD_NUMBER: _builtins.int
     least_input_nanos_per_million: _builtins.int
     """What a million tokens of a prompt cost at least, whichever class is asked. Zero: not told, or nothing."""
     @_builtins.property
     def balance(self) -> Global___Balance: ...
+    @_builtins.property
+    def spends(self) -> _containers.RepeatedCompositeFieldContainer[_spend_limits_pb2.Spend]:
+        """The account's own first; none of those that have, and had, no limits."""
+
     def __init__(
         self,
         *,
         balance: Global___Balance | None = ...,
         least_input_nanos_per_million: _builtins.int = ...,
+        spends: _abc.Iterable[_spend_limits_pb2.Spend] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "least_input_nanos_per_million", b"least_input_nanos_per_million"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["balance", b"balance", "least_input_nanos_per_million", b"least_input_nanos_per_million", "spends", b"spends"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -75,7 +75,7 @@ def make_notice(
         "account_id": account_id,
         "key_id": key_id or None,
         "key_name": key_name or None,
-        "summary": summarise(kind, key_name, data),
+        "summary": summarise(kind, key_name or key_id, data),
         "data": data,
     }
     return OwnerNotice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)

@@ -165,7 +165,7 @@ class UnmatchedSettlement(LegatoError):
     its record for an investigation, so this is no ordinary refusal."""
 
     def __init__(self) -> None:
-        super().__init__(Reason.INTERNAL, "This request cannot be settled: its credit is not held.")
+        super().__init__(Reason.NOT_FOUND, "This request cannot be settled: its credit is not held.")
 
 
 def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:

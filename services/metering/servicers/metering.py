@@ -23,6 +23,7 @@ from services.metering.ledger.records import AccountBalance, AnswerT, Reserve, R
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
 from services.metering.reports import list_credits, list_top_keys, list_usage
 from services.metering.retention.closed_months import audit_months, list_closings
+from services.metering.servicers.spend_limits import from_spend, list_spends_now
 from services.metering.store.reports import read_balances, read_request
 from services.metering.totals.usage_totals import UsageTotals
 from services.metering.wire import credits, operations, reports
@@ -193,10 +194,15 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
         [account] = await _read_balances(self._database, [account_id])
-        return pb.GetBalanceResponse(
+        response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos,
         )
+        if request.key_id and account.has_spend_limits:
+            key_ids = [checked_id(request.key_id, "key_id")]
+            spends = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=key_ids))
+            response.spends.extend(map(from_spend, spends))
+        return response
 
     async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
         account_id, request_id = checked_id(request.account_id, "account_id"), checked_request_id(request.request_id)

@@ -47,8 +47,8 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         if len(request.key_ids) > KEYS_MOST:
             raise invalid(f"At most {KEYS_MOST} keys can be asked for at once.", "key_ids")
         key_ids = [checked_id(key_id, "key_ids") for key_id in request.key_ids]
-        spends = await self._database.read(partial(_list_now, account_id=account_id, key_ids=key_ids))
-        return pb.ListSpendLimitsResponse(spends=map(_from_spend, spends))
+        spends = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=key_ids))
+        return pb.ListSpendLimitsResponse(spends=map(from_spend, spends))
 
     async def SetSpendLimits(self, request: pb.SetSpendLimitsRequest, context: Context) -> pb.SetSpendLimitsResponse:
         if request.key_id:
@@ -59,7 +59,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
             limits=SpendLimits(*(_limit(request.limits, name) for name in _LIMITS)),
             changed_by=current_user(),
         )
-        return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
+        return pb.SetSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
 
     async def InheritSpendLimits(
         self, request: pb.InheritSpendLimitsRequest, context: Context
@@ -68,18 +68,18 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         key_id = checked_id(request.key_id, "key_id")
         replaced_key_id = checked_id(request.replaced_key_id, "replaced_key_id")
         require_key(key_id, replaced_key_id)
-        found = await self._database.read(partial(_list_now, account_id=account_id, key_ids=[replaced_key_id]))
+        found = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=[replaced_key_id]))
         if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
             # A key without limits costs a chat nothing, and stays so.
             return pb.InheritSpendLimitsResponse()
         operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id, changed_by=current_user())
-        return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, _from_spend))
+        return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
 
     async def RecountSpends(self, request: pb.RecountSpendsRequest, context: Context) -> pb.RecountSpendsResponse:
         return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
 
 
-def _list_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:
+def list_spends_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:
     now_us = read_now_us(connection)
     return [spend.at(now_us) for spend in list_spends(connection, account_id, key_ids, LISTED_MOST)]
 
@@ -93,7 +93,7 @@ def _limit(given: pb.SpendLimits, name: str) -> int | None:
     return nanos
 
 
-def _from_spend(spend: Spend) -> pb.Spend:
+def from_spend(spend: Spend) -> pb.Spend:
     return pb.Spend(
         account_id=spend.account_id,
         key_id=spend.key_id,

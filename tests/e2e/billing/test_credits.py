@@ -1,6 +1,8 @@
 """The cost of a chat, and what happens when credit ends."""
 
 import json
+import time
+import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +11,7 @@ import openai
 import pytest
 
 from edge.billing.hold import guess_prompt_tokens
+from services.chassis.money import format_usd, parse_usd
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.support.service import Service
@@ -105,6 +108,7 @@ def test_answer_ends_with_length_where_the_credit_ends(service: Service, upstrea
         finish_reason = answer.json["choices"][0]["finish_reason"]
         content = answer.json["choices"][0]["message"]["content"]
     assert finish_reason == "length"
+    assert usage["x-legato-end"] == "credit"
     assert content == " rain" * usage["completion_tokens"]
     assert 100 < usage["completion_tokens"] < 500
     balance_nanos = service.settled_balance_nanos(account)
@@ -274,14 +278,66 @@ def test_a_key_that_has_spent_its_limits_is_told_when_to_come_back(
     assert (spent["spent_nanos"], spent["held_nanos"]) == (cost_nanos, 0)
 
 
-def test_an_answer_ends_where_its_spend_limit_does(service: Service, upstream: Upstream, account: str) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_ends_where_its_spend_limit_does_and_says_so(
+    service: Service, upstream: Upstream, account: str, stream: bool
+) -> None:
     made = service.make_key(account)
     key_id, api_key = made.key.key_id, made.api_key
     limit_nanos = 3_450 * 60 + 1_070 * 40
     service.legato("limits", "set", account, "--key", key_id, "--day", f"0.{limit_nanos:09}")
     upstream.replies.append(Reply(contents=[" rain"] * 500, usage=None))
-    answer = post_chat(service, api_key, {"model": "forte", "messages": QUESTION, "stream": True})
-    events = [event for event in answer.events if event != "[DONE]"]
-    assert [choice["finish_reason"] for event in events for choice in event["choices"]][-1] == "length"
+    answer = post_chat(service, api_key, {"model": "forte", "messages": QUESTION, "stream": stream})
+    *_, finish, counted, _ = answer.events if stream else [answer.json, answer.json, None]
+    assert (finish["choices"][0]["finish_reason"], counted["usage"]["x-legato-end"]) == ("length", "spend_limit")
     assert 5 * DOLLAR_NANOS - limit_nanos <= service.settled_balance_nanos(account) < 5 * DOLLAR_NANOS
     assert post_chat(service, api_key, {"model": "forte", "messages": QUESTION}).status == 429
+
+
+def test_clients_parse_an_answer_that_says_what_ended_it(service: Service, upstream: Upstream) -> None:
+    client = openai.OpenAI(
+        base_url=service.base_url, api_key=service.new_key(service.new_account(credits="0.0001")), max_retries=0
+    )
+    upstream.replies.append(Reply(contents=[" rain"], repeat=2_000, usage=None, event_delay_s=0.001))
+    chunks = list(client.chat.completions.create(model="mezzo", messages=QUESTION, stream=True))
+    usage = chunks[-1].usage
+    assert usage is not None
+    assert (usage.total_tokens, usage.to_dict()["x-legato-end"]) == (
+        usage.prompt_tokens + usage.completion_tokens,
+        "credit",
+    )
+
+
+def test_usage_tells_the_limits_of_the_key_and_of_the_account_and_what_is_left(
+    service: Service, upstream: Upstream, account: str
+) -> None:
+    made = service.make_key(account)
+    key_id, api_key = made.key.key_id, made.api_key
+    asked = f"/v1/usage?start_time={int(time.time()) - 60}"
+    assert get(service, api_key, asked)["spend_limits"] == []
+    service.legato("limits", "set", account, "--month", "10", "--total", "20")
+    service.legato("limits", "set", account, "--key", key_id, "--day", "0.50")
+    upstream.replies.append(Reply(usage=USAGE))
+    assert post_chat(service, api_key, {"model": "mezzo", "messages": QUESTION}).status == 200
+    spent_nanos = 5 * DOLLAR_NANOS - service.settled_balance_nanos(account)
+    told = get(service, api_key, asked)
+    assert told["owed_usd"] == "0.00"
+    assert [(each["key_id"], each["period"], each["limit_usd"]) for each in told["spend_limits"]] == [
+        (None, "month", "10.00"),
+        (None, "total", "20.00"),
+        (key_id, "day", "0.50"),
+    ]
+    for each in told["spend_limits"]:
+        assert each["spent_usd"] == format_usd(spent_nanos)
+        assert each["left_usd"] == format_usd(parse_usd(each["limit_usd"]) - spent_nanos)
+        assert (each["resets_at"] is None) == (each["period"] == "total")
+    # A key sees no limits of others.
+    assert {each["key_id"] for each in get(service, service.new_key(account), asked)["spend_limits"]} == {None}
+
+
+def get(service: Service, api_key: str, path: str) -> Any:
+    asked = urllib.request.Request(
+        service.base_url.removesuffix("/v1") + path, headers={"Authorization": f"Bearer {api_key}"}
+    )
+    with urllib.request.urlopen(asked) as response:
+        return json.load(response)

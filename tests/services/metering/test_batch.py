@@ -112,7 +112,7 @@ async def test_failing_operation_does_not_fail_its_batch(
 
 async def test_settlement_without_a_hold_is_logged_as_an_alarm(writer: Writer, log_text: Callable[[], str]) -> None:
     [outcome] = await ask_all(writer, settle(1, completion=3))
-    assert outcome.reason is Reason.INTERNAL
+    assert outcome.reason is Reason.NOT_FOUND
     assert "settlement.unmatched" in log_text()
 
 

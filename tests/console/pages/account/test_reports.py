@@ -4,8 +4,10 @@ import csv
 import http.client
 import io
 import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -19,6 +21,8 @@ from protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceip
 from protos.type.v1 import access_token_pb2
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
+from services.metering.wire.reports import to_usage_query
+from services.metering.wire.statements import to_entries_query, to_requests_query
 from tests.console.fakes.services import not_answering
 from tests.console.fakes.statements import request_id
 from tests.console.harness import COOKIE, ConsoleHarness
@@ -241,6 +245,60 @@ def test_a_file_is_one_to_save(console: ConsoleHarness, path: str) -> None:
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert len(rows) > 60
     assert {len(row) for row in rows} == {len(rows[0])}
+
+
+ODD_VALUES = (
+    "a b",
+    "x" * 65,
+    "\u00e9",
+    "key_1,key_2",
+    "../..",
+    "mine ",
+    "0",
+    "2026-13-45",
+    "%00",
+    "2199-12-31",
+    "2020-01-01",
+    "",
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/usage.csv", ("keys", "by", "period", "from", "to", "was")),
+        ("/requests.csv", ("keys", "class", "from", "to", "page")),
+        ("/credit.csv", ("from", "to", "page", "month")),
+    ],
+)
+def test_no_file_breaks_off_on_an_odd_value(
+    console: ConsoleHarness, path: str, names: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.fakes.fill()
+    # What metering would refuse, it refuses here.
+    for method, check in (
+        ("ListUsage", to_usage_query),
+        ("ListRequests", to_requests_query),
+        ("ListLedgerEntries", to_entries_query),
+    ):
+        monkeypatch.setattr(console.fakes, method, _checking(check, getattr(console.fakes, method)), raising=False)
+    cookie = console.fakes.sign_in()
+    queries = [{name: value} for name in names for value in ODD_VALUES]
+    queries += [{"period": "custom", "from": "2026-02-02", "to": "2026-01-01"}]
+    for query in queries:
+        assert console.get(f"{path}?{urlencode(query)}", cookie).status == 200, query
+
+
+def _checking(check: Callable[[Any], Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def checked(request: Any) -> Any:
+        first_page = type(request)()
+        first_page.CopyFrom(request)
+        if hasattr(request, "page_token"):
+            first_page.ClearField("page_token")
+        check(first_page)
+        return answer(request)
+
+    return checked
 
 
 def test_a_file_that_cannot_be_finished_is_cut_off_and_not_taken_for_whole(console: ConsoleHarness) -> None:

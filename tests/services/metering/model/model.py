@@ -346,7 +346,7 @@ class Model:
 
     def _settle(self, operation: Settle, request: Request | None) -> Settled | Refusal:
         if request is None or request.state == "void":
-            return Refusal(Reason.INTERNAL, alarms=True)
+            return Refusal(Reason.NOT_FOUND, alarms=True)
         cost_nanos = self._cost_nanos(request, operation.usage)
         checkpoint_says_more = request.state == "swept" and cost_nanos < request.charged_nanos + request.loss_nanos
         if request.state != "settled":
