@@ -6,13 +6,15 @@ While they do, another customer's stream is open at the same edge, and somebody 
 import asyncio
 import random
 import re
+from functools import partial
 from typing import Final
 
 import openai
 
 from tests.campaigns.fuzz.hostile_visits import HostileVisits
 from tests.campaigns.fuzz.requests import HostileRequest, RequestMaker
-from tests.support.service import Service, UpstreamThread
+from tests.e2e.operations import LISTENING, value_of
+from tests.support.service import Service, UpstreamThread, wait_until
 from tests.support.upstreams.openai import Reply
 from tests.support.watched_process import WAIT_TIMEOUT_S, WatchedProcess
 
@@ -20,6 +22,8 @@ LARGEST_BYTES: Final = 1024 * 1024
 TICKS: Final = 20
 REPLY: Final = Reply(contents=[" tick"], repeat=TICKS, event_delay_s=0.05)
 PROBE: Final = b"OPTIONS /v1/models HTTP/1.1\r\nHost: fuzz\r\n\r\n"
+# What processes hold for clients, by the metrics that tell.
+HELD: Final = (("edge", "legato_prompt_bytes"), ("router", "legato_prompt_bytes"), ("edge", "legato_live_streams"))
 FAILURES: Final = re.compile(r'"event":\s*"(request\.failed|chat\.failed)"')
 
 
@@ -27,7 +31,7 @@ async def fuzz_public_port(seconds: float, seed: int, largest_bytes: int = LARGE
     """Returns what was wrong; each with the number by which the seed makes it again."""
     with UpstreamThread() as upstream:
         upstream.default_reply = REPLY
-        service = Service(upstream)
+        service = Service(upstream, LISTENING)
         await asyncio.to_thread(service.start)
         try:
             campaign = await asyncio.to_thread(Campaign, service, seed, largest_bytes)
@@ -58,10 +62,22 @@ class Campaign:
         self.found += visits.found
         if self._service.process_id("edge-1") != edge.process_id:
             self.found.append(f"seed {self._seed}: the edge has died")
+        await asyncio.to_thread(self._check_returned)
         for failure in sorted(set(FAILURES.findall(self._service.log_text()))):
             self.found.append(f"seed {self._seed}: the log says {failure}")
         if violations := await asyncio.to_thread(self._service.audit):
             self.found.append(f"seed {self._seed}: the books are wrong: {violations[:3]}")
+
+    def _check_returned(self) -> None:
+        """Checks that nothing is held for clients that are gone, however they went."""
+        for process, name in HELD:
+            try:
+                wait_until(partial(self._is_returned, process, name))
+            except AssertionError:
+                self.found.append(f"seed {self._seed}: {process} does not return {name}")
+
+    def _is_returned(self, process: str, name: str) -> bool:
+        return not value_of(self._service, process, name)
 
     def _request(self, number: int) -> HostileRequest:
         return RequestMaker(random.Random(f"{self._seed} {number}"), self._keys, self._largest_bytes).make()

@@ -5,7 +5,6 @@ many must be refused in the error shape, and no process may need more memory tha
 
 import asyncio
 import io
-import re
 import resource
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from aiohttp import web
 from tests.campaigns.overload.provider import CHUNK, END
 from tests.deploy.kubernetes.kustomize import read_yaml
 from tests.support.service import Service
+from tests.support.watched_process import WAIT_TIMEOUT_S, WatchedProcess
 
 MANIFESTS: Final = Path(__file__).parents[3] / "deploy/kubernetes/base"
 PROCESSES: Final = {"edge-1": "edge", "router": "router"}
@@ -33,9 +33,8 @@ SETTINGS: Final = {
 PROMPTS: Final = 60
 PROMPT_BYTES: Final = 4_300_000
 # Copies of each waiting prompt that a process may have, with all else that a chat takes.
-MOST_COPIES: Final = 1.6
+MOST_COPIES: Final = 2.0
 OTHERS: Final = 10
-WAIT_TIMEOUT_S: Final = 120.0
 PONDER: Final = "Ponder."
 
 
@@ -135,10 +134,10 @@ class Campaign:
         self.figures: list[str] = []
         self.greedy = self._customer(session)
         self.others = [self._customer(session) for _ in range(OTHERS)]
-        self._process_ids = {name: service.process_id(name) for name in PROCESSES}
-        for name, process_id in self._process_ids.items():
+        self._processes = {name: WatchedProcess(service.process_id(name)) for name in PROCESSES}
+        for name, process in self._processes.items():
             limit_bytes = _limit_bytes(PROCESSES[name])
-            resource.prlimit(process_id, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+            resource.prlimit(process.process_id, resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
     def _customer(self, session: aiohttp.ClientSession) -> Customer:
         account_id = self._service.new_account("1000")
@@ -146,14 +145,14 @@ class Campaign:
 
     async def send_prompts(self, prompts: int, prompt_bytes: int) -> None:
         """Sends large prompts that wait for the model, while others send small ones, and one a large one."""
-        before_bytes = self._resident_bytes()
+        before_bytes = {name: process.begin_peak() for name, process in self._processes.items()}
         asked = self.greedy.ask(chat_body(PONDER, prompt_bytes), prompts)
         waiting = await self._pondered(asked)
         large, small = self.others[0].ask(chat_body("Hi", prompt_bytes)), chat_body("Hi")
         await asyncio.gather(*large, *(task for other in self.others for task in other.ask(small)))
-        for name, resident_bytes in self._resident_bytes().items():
-            copies = (resident_bytes - before_bytes[name]) / (waiting * prompt_bytes)
-            peak_bytes = _bytes_in(self._process_ids[name], "VmHWM")
+        for name, process in self._processes.items():
+            copies = (process.bytes_in("VmRSS") - before_bytes[name]) / (waiting * prompt_bytes)
+            peak_bytes = process.peak_bytes()
             self.figures.append(f"{name}: {copies:.2f} copies of {waiting} prompts, peak {peak_bytes >> 20} MiB")
             self._require(copies < MOST_COPIES, self.figures[-1])
             self._require(peak_bytes < _limit_bytes(PROCESSES[name]), self.figures[-1])
@@ -187,11 +186,9 @@ class Campaign:
             self._require(not customer.outcomes.others, f"{name}: {customer.outcomes.others[:1]}")
         refused = sum(other.outcomes.refused for other in self.others)
         self._require(not refused, f"{name}: {refused} chats of others were refused")
-        for process, process_id in self._process_ids.items():
-            self._require(self._service.process_id(process) == process_id, f"{name}: {process} has died")
-
-    def _resident_bytes(self) -> dict[str, int]:
-        return {name: _bytes_in(process_id, "VmRSS") for name, process_id in self._process_ids.items()}
+        for process_name, process in self._processes.items():
+            is_same = self._service.process_id(process_name) == process.process_id
+            self._require(is_same, f"{name}: {process_name} has died")
 
     def _require(self, holds: bool, violation: str) -> None:
         if not holds:
@@ -218,8 +215,3 @@ def _limit_bytes(process: str) -> int:
             limit: str = document["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
             return int(limit.removesuffix("Gi")) << 30 if limit.endswith("Gi") else int(limit.removesuffix("Mi")) << 20
     raise AssertionError(f"{process} has no manifest")
-
-
-def _bytes_in(process_id: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path(f"/proc/{process_id}/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
