@@ -254,8 +254,6 @@ function showCode() {
 }
 
 function setRunning(controller, status) {
-  // Of two buttons, one is there: the focus would be lost with the other.
-  const hadFocus = document.activeElement === part(controller ? "send" : "stop");
   running = controller;
   part("send").hidden = Boolean(controller);
   part("stop").hidden = !controller;
@@ -264,7 +262,6 @@ function setRunning(controller, status) {
   part("clear").hidden = part("download").hidden = Boolean(controller) || !messages.length;
   turns.setAttribute("aria-busy", String(Boolean(controller)));
   part("status").textContent = status;
-  if (hadFocus) (controller ? part("stop") : message).focus();
 }
 
 function collect(calls, deltas) {
@@ -393,14 +390,15 @@ function showCalls(parent, calls) {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   const text = message.value.trim();
-  if (!text || running || openCalls) return message.focus();
+  // The button hides, and the focus would be lost with it.
+  message.focus();
+  if (!text || running || openCalls) return;
   message.value = "";
   const shown = turn("user", words.user, text);
   exchange([{ role: "user", content: text }], () => {
     shown.remove();
     message.value ||= text;
     part("empty").hidden = messages.length > 0;
-    message.focus();
   });
 });
 
@@ -409,7 +407,10 @@ message.addEventListener("keydown", (event) => {
   event.preventDefault();
   form.requestSubmit();
 });
-part("stop").addEventListener("click", () => running?.abort());
+part("stop").addEventListener("click", () => {
+  running?.abort();
+  message.focus();
+});
 part("clear").addEventListener("click", () => {
   messages = [];
   openCalls = null;

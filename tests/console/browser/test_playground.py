@@ -80,8 +80,8 @@ def test_the_focus_follows_send_and_stop(console: ConsoleHarness, open_page: Ope
     page.get_by_label("Your message").fill("Hello")
     with page.expect_request(f"{API_URL}/**"):
         page.get_by_role("button", name="Send", exact=True).press("Enter")
-    expect(page.get_by_role("button", name="Stop")).to_be_focused()
-    page.keyboard.press("Enter")
+    expect(page.get_by_label("Your message")).to_be_focused()
+    page.get_by_role("button", name="Stop").press("Enter")
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     expect(page.get_by_label("Your message")).to_be_focused()
 
