@@ -102,7 +102,7 @@ async def main() -> None:
             partial(register_credit_admin, admin),
             partial(register_spend_limits, SpendLimitServicer(database, writer, log)),
             partial(register_statements, StatementServicer(database, metering.totals)),
-            partial(register_payment_booking, PaymentBookingServicer(writer)),
+            partial(register_payment_booking, PaymentBookingServicer(database, writer)),
             partial(register_outbox, NoticeOutboxServicer(database)),
             partial(register_change_outbox, ChangeOutboxServicer(database)),
             partial(register_thresholds, NoticeThresholdServicer(database, notice_rules)),

@@ -1,5 +1,6 @@
 """Books payments in metering."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -62,11 +63,19 @@ class MeteringClient:
     def count_usable(self) -> int:
         return self._replicas.count_usable()
 
-    async def book(self, request: pb.BookPaymentRequest) -> pb.BookPaymentResponse:
-        """Books a payment; where one replica gives no answer, another is asked: a repetition books nothing twice."""
+    async def book(self, request: pb.BookPaymentRequest) -> None:
+        await self._ask(lambda stub: stub.BookPayment(request, timeout=TIMEOUT_S, wait_for_ready=True))
+
+    async def open_account(self, account_id: str) -> None:
+        request = pb.OpenAccountRequest(account_id=account_id)
+        await self._ask(lambda stub: stub.OpenAccount(request, timeout=TIMEOUT_S, wait_for_ready=True))
+
+    async def _ask(self, question: "Callable[[PaymentBookingServiceAsyncStub], Awaitable[object]]") -> None:
+        """Asks a replica, and another where it gives no answer: a repetition books nothing twice."""
         for replica in self._replicas.in_order()[:2]:
             try:
-                return await replica.stub.BookPayment(request, timeout=TIMEOUT_S, wait_for_ready=True)
+                await question(replica.stub)
+                return
             except grpc.RpcError as error:
                 if not was_lost(error):
                     raise from_rpc_error(error, "Metering") from None

@@ -62,6 +62,8 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
             least, most = self._least_cents // CENTS_PER_DOLLAR, self._most_cents // CENTS_PER_DOLLAR
             message = f"A payment is between ${least:,} and ${most:,}."
             raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_cents")
+        # What is paid for an account that metering does not know, such as another service's, is not booked.
+        await self._metering.open_account(account_id)
         key = f"legato-{account_id}-{operation_id}-{cents}"
         checkout = await self._stripe.create_checkout(account_id, cents, self._return_origin, key)
         self._log.info("checkout.created", account_id=account_id, operation_id=operation_id)
@@ -73,6 +75,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         checkout = await self._stripe.read_checkout(request.checkout_id)
         if not checkout.account_id or checkout.account_id != request.account_id:
             raise _no_checkout()
+        await self._metering.open_account(checkout.account_id)
         is_booked = checkout.is_paid and checkout.payment_id is not None and await self._book(checkout.payment_id)
         return pb.GetCheckoutResponse(
             state=pb.CHECKOUT_STATE_BOOKED if is_booked else _state_of(checkout),

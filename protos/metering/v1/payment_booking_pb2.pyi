@@ -20,6 +20,40 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class OpenAccountRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenAccountRequest: _TypeAlias = OpenAccountRequest  # noqa: Y015
+
+@_typing.final
+class OpenAccountResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenAccountResponse: _TypeAlias = OpenAccountResponse  # noqa: Y015
+
+@_typing.final
 class BookPaymentRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -57,7 +91,7 @@ Global___BookPaymentRequest: _TypeAlias = BookPaymentRequest  # noqa: Y015
 
 @_typing.final
 class PaymentReturn(_message.Message):
-    """A refund or a dispute. Credit that was spent already, or is held, cannot be taken back: that part is the service's loss."""
+    """A refund or a dispute. Credit that was spent already, or is held, cannot be taken back: that part is owed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

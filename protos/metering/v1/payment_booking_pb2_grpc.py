@@ -40,6 +40,11 @@ class PaymentBookingServiceStub:
                 request_serializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentRequest.SerializeToString,
                 response_deserializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentResponse.FromString,
                 _registered_method=True)
+        self.OpenAccount = channel.unary_unary(
+                '/legato.metering.v1.PaymentBookingService/OpenAccount',
+                request_serializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountRequest.SerializeToString,
+                response_deserializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountResponse.FromString,
+                _registered_method=True)
 
 
 class PaymentBookingServiceServicer:
@@ -54,6 +59,13 @@ class PaymentBookingServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OpenAccount(self, request, context):
+        """Makes an account known, without credit, whose owner begins to pay. What is paid for an unknown account is not booked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PaymentBookingServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_PaymentBookingServiceServicer_to_server(servicer, server):
                     servicer.BookPayment,
                     request_deserializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentRequest.FromString,
                     response_serializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentResponse.SerializeToString,
+            ),
+            'OpenAccount': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenAccount,
+                    request_deserializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountRequest.FromString,
+                    response_serializer=protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +108,33 @@ class PaymentBookingService:
             '/legato.metering.v1.PaymentBookingService/BookPayment',
             protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentRequest.SerializeToString,
             protos_dot_metering_dot_v1_dot_payment__booking__pb2.BookPaymentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenAccount(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.metering.v1.PaymentBookingService/OpenAccount',
+            protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountRequest.SerializeToString,
+            protos_dot_metering_dot_v1_dot_payment__booking__pb2.OpenAccountResponse.FromString,
             options,
             channel_credentials,
             insecure,

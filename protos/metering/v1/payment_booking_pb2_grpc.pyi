@@ -37,6 +37,8 @@ class PaymentBookingServiceStub:
     """Books what the ledger does not have yet of a payment's present state. A repeat, and an older state that arrives later,
     change nothing.
     """
+    OpenAccount: _grpc.UnaryUnaryMultiCallable[_payment_booking_pb2.OpenAccountRequest, _payment_booking_pb2.OpenAccountResponse]
+    """Makes an account known, without credit, whose owner begins to pay. What is paid for an unknown account is not booked."""
 
 @_typing.type_check_only
 class PaymentBookingServiceAsyncStub(PaymentBookingServiceStub):
@@ -47,6 +49,8 @@ class PaymentBookingServiceAsyncStub(PaymentBookingServiceStub):
     """Books what the ledger does not have yet of a payment's present state. A repeat, and an older state that arrives later,
     change nothing.
     """
+    OpenAccount: _aio.UnaryUnaryMultiCallable[_payment_booking_pb2.OpenAccountRequest, _payment_booking_pb2.OpenAccountResponse]  # type: ignore[assignment]
+    """Makes an account known, without credit, whose owner begins to pay. What is paid for an unknown account is not booked."""
 
 class PaymentBookingServiceServicer(metaclass=_abc_1.ABCMeta):
     """Books what was paid by card, and what of it was returned. Only the payments process may call it. Money is in nano-dollars."""
@@ -60,5 +64,13 @@ class PaymentBookingServiceServicer(metaclass=_abc_1.ABCMeta):
         """Books what the ledger does not have yet of a payment's present state. A repeat, and an older state that arrives later,
         change nothing.
         """
+
+    @_abc_1.abstractmethod
+    def OpenAccount(
+        self,
+        request: _payment_booking_pb2.OpenAccountRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payment_booking_pb2.OpenAccountResponse, _abc.Awaitable[_payment_booking_pb2.OpenAccountResponse]]:
+        """Makes an account known, without credit, whose owner begins to pay. What is paid for an unknown account is not booked."""
 
 def add_PaymentBookingServiceServicer_to_server(servicer: PaymentBookingServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -110,7 +110,7 @@ _OF_OPERATORS: Final = {
 }
 _SPEND_LIMITS: Final = _methods(f"{_METERING}.SpendLimitService", "ListSpendLimits SetSpendLimits InheritSpendLimits")
 _PAYING: Final = _methods(f"{_PAYMENTS}.PaymentService", "GetPaymentOptions CreateCheckout GetCheckout ReceiveEvent")
-_BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookPayment")
+_BOOKING_PAYMENTS: Final = _methods(f"{_METERING}.PaymentBookingService", "BookPayment OpenAccount")
 _NOTICES: Final = {
     *_methods(
         f"{_AUTH}.NoticeService",

@@ -1,14 +1,18 @@
 """Books card payments: a grant for what was paid, adjustments for what was returned."""
 
+from functools import partial
 from typing import Any
 
 import grpc.aio
 
 from protos.metering.v1 import payment_booking_pb2 as pb
 from protos.metering.v1 import payment_booking_pb2_grpc
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.batch import Writer
 from services.metering.ledger.records import CreditOperation, Grant, RestorePayment, ReturnPayment
+from services.metering.store.accounts import has_account, open_account
 from services.metering.wire import operations
 from services.metering.wire.operations import LONGEST_REASON, checked_id, invalid
 
@@ -18,14 +22,23 @@ RESTORED_SUFFIX = "-restored"
 
 
 class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServicer):
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
         self._writer = writer
+
+    async def OpenAccount(self, request: pb.OpenAccountRequest, context: Context) -> pb.OpenAccountResponse:
+        account_id = checked_id(request.account_id, "account_id")
+        await self._database.write(partial(open_account, account_id=account_id))
+        return pb.OpenAccountResponse()
 
     async def BookPayment(self, request: pb.BookPaymentRequest, context: Context) -> pb.BookPaymentResponse:
         """Books in the order in which money moved. Each booking has its own id, so what an earlier call has booked is
         left as it is, and a call that ends half-way is completed by its repetition."""
-        balance = None
-        for operation in to_bookings(request):
+        bookings, balance = to_bookings(request), None
+        # Accounts never go away.
+        if not await self._database.read_briefly(partial(has_account, account_id=request.account_id)):
+            raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
+        for operation in bookings:
             balance = await self._writer.submit(operation, operations.from_account)
         return pb.BookPaymentResponse(balance=balance)
 

@@ -25,6 +25,7 @@ from tests.services.metering.samples import LIFE_S, PRICES
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign
 from tests.support.servers.migrated import migrated_sqlite
 
+ACCOUNT: Final = "acct_aaaaaaaaaaaaaaaa"
 ORIGIN: Final = "http://localhost:8081"
 CONTEXT: Final[Any] = None
 
@@ -42,7 +43,7 @@ class Metering:
         with self.database.transaction(writes=True) as connection:
             prices = adopt_prices(connection, PRICES)
         self.writer = Writer(self.database, prices, LIFE_S, self._log)
-        registration = partial(register_payment_booking, PaymentBookingServicer(self.writer))
+        registration = partial(register_payment_booking, PaymentBookingServicer(self.database, self.writer))
         self._server = RpcServer(self.listen, [registration], self._log, self._certificates)
         await self._server.start()
 
@@ -118,6 +119,7 @@ async def desk(
     await metering.start()
     client = MeteringClient(metering.listen, None, log)
     await client.start()
+    await client.open_account(ACCOUNT)
     servicer = PaymentServicer(StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log), client, ORIGIN, 5, 1_000, log)
     yield Desk(stripe, metering, servicer)
     await client.close()

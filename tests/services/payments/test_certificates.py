@@ -35,6 +35,7 @@ async def test_an_event_is_booked_over_mutual_tls_and_nobody_but_payments_may_bo
     own = authority.certificates("payments", log)
     client = MeteringClient(metering_address, own, log)
     await client.start()
+    await client.open_account(ACCOUNT)
     servicer = PaymentServicer(StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log), client, ORIGIN, 5, 1_000, log)
     server = RpcServer("127.0.0.1:0", [partial(register_payments, servicer)], log, own)
     await server.start()

@@ -10,10 +10,9 @@ import pytest
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import Adjust
-from tests.services.payments.conftest import CONTEXT, ORIGIN, Desk
+from tests.services.payments.conftest import ACCOUNT, CONTEXT, ORIGIN, Desk
 from tests.support.outside.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, WEBHOOK_SECRET, sign
 
-ACCOUNT: Final = "acct_aaaaaaaaaaaaaaaa"
 CENT: Final = 10_000_000
 PAID: Final = "checkout.session.completed"
 
@@ -259,3 +258,18 @@ async def test_no_log_line_has_a_card_an_address_or_a_secret(desk: Desk, log_tex
     assert "stripe.failed" in text
     for secret in (CARD_NUMBER, CARD_NUMBER[-4:], EMAIL, SECRET_KEY, WEBHOOK_SECRET):
         assert secret not in text
+
+
+async def test_what_is_paid_for_an_account_that_nobody_knows_is_not_booked_until_its_owner_begins_to_pay(
+    desk: Desk,
+) -> None:
+    """As where another service uses the same account at Stripe."""
+    theirs = "acct_bbbbbbbbbbbbbbbb"
+    payment = desk.stripe.new_payment(theirs, 500)
+    event = sign(desk.stripe.event(PAID, payment))
+    assert await desk.refusal(event) is Reason.INTERNAL
+    assert desk.metering.entries() == []
+    request = pb.CreateCheckoutRequest(account_id=theirs, operation_id="first", amount_cents=500)
+    await desk.servicer.CreateCheckout(request, CONTEXT)
+    assert await desk.receive(event)
+    assert desk.metering.balance_nanos(theirs) == 500 * CENT

@@ -204,7 +204,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
         "RecountSpends": ADMIN,
     },
-    "legato.metering.v1.PaymentBookingService": {"BookPayment": PAYMENTS},
+    "legato.metering.v1.PaymentBookingService": dict.fromkeys(["BookPayment", "OpenAccount"], PAYMENTS),
     "legato.payments.v1.PaymentService": dict.fromkeys(
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
     ),
