@@ -14,7 +14,9 @@ from tests.cli.played import play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())
 UNKNOWN = ("auth", "AccountAdminService.GetAccount", LegatoError(Reason.NOT_FOUND, "There is no such account."))
-BALANCE = metering_pb2.Balance(account_id="acct_1", balance_nanos=3_750_000_001, held_nanos=250)
+BALANCE = metering_pb2.Balance(
+    account_id="acct_1", balance_nanos=3_750_000_001, held_nanos=250, owed_nanos=4_350_000_000
+)
 
 
 def test_a_balance_is_exact() -> None:
@@ -25,6 +27,8 @@ def test_a_balance_is_exact() -> None:
         "balance_nanos": 3_750_000_001,
         "held_usd": "0.00000025",
         "held_nanos": 250,
+        "owed_usd": "4.35",
+        "owed_nanos": 4_350_000_000,
     }
 
 
