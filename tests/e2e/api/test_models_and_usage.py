@@ -143,8 +143,12 @@ def test_answer_that_was_received_is_in_the_books_when_they_are_read(
 
 
 def test_usage_and_a_request_are_told_as_the_page_of_the_api_shows_them(
-    service: Service, client: openai.OpenAI, account: str, api_key: str
+    service: Service, upstream: Upstream, account: str
 ) -> None:
+    made = service.make_key(account)
+    api_key = made.api_key
+    service.legato("limits", "set", account, "--key", made.key.key_id, "--day", "1")
+    client = openai.OpenAI(base_url=service.base_url, api_key=api_key)
     examples = [
         json.loads(block)
         for block in re.findall(r"^(    \{\"object.*?\n)$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
