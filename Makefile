@@ -60,10 +60,6 @@ protos: .venv/dev ## Regenerate the typed stubs from the .proto files
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
 
-.PHONY: openapi
-openapi: .venv/dev ## Regenerate the OpenAPI document that the edge serves at /openapi.json
-	@$(BIN)/python -m openapi
-
 .PHONY: docs
 docs: .venv/docs ## Build docs/ into a static site with search and the API reference, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Coroutine
 from typing import Any, Literal
 
-from edge.api.app import MODELS_PATH
+from edge.api.models import MODELS_PATH
 from edge.assembly import assembled
 from edge.settings import EdgeSettings
 from edge.wire.responses import refusal_before_request
@@ -45,7 +45,7 @@ async def main() -> None:
                 refusal_before_request,
                 drain_s=settings.drain_s,
                 stalled_reader_s=settings.stalled_reader_s,
-                refuse_at_once=edge.app.refuse_at_once,
+                refuse_at_once=edge.early_refusals,
                 names_under=MODELS_PATH,
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))

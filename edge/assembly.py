@@ -7,19 +7,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge.access.entrance import Entrance
+from edge.access.model_catalog import ModelCatalog
 from edge.access.principals import Principals
 from edge.access.saturation import EdgeSaturation
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.api.app import Edge
-from edge.api.chat import ChatEndpoint, Models
+from edge.api.app import EdgeApp
+from edge.api.cors import EdgeCorsMiddleware
+from edge.api.early_refusals import EarlyRefusals
+from edge.api.state import EdgeState
 from edge.backends.exchanges import Backends
 from edge.backends.position import EdgePosition, parse_position
 from edge.billing.metering import Metering
 from edge.billing.recovery import Checkpoints, Journals
+from edge.chat.endpoint import ChatEndpoint
 from edge.metrics import ChatMetrics, show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
-from edge.wire.requests import Bodies, Cors
+from edge.wire.origins import parse_origins
+from edge.wire.requests import Bodies
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import most_connections
 from services.chassis.load.fair_budget import FairBudget
@@ -37,11 +42,12 @@ BACKENDS_TIMEOUT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    app: Edge
+    app: EdgeApp
+    early_refusals: EarlyRefusals
     readiness: Readiness
     _journals: Journals
     _metering: Metering
-    _models: Models
+    _models: ModelCatalog
     _principals: Principals
 
     async def prepare(self) -> None:
@@ -81,7 +87,7 @@ async def assembled(
     principals = Principals(services.auths, clock, log, registry, addresses)
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
-    models = Models(services.routers)
+    models = ModelCatalog(services.routers)
     wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, addresses, clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
@@ -109,21 +115,17 @@ async def assembled(
     saturation.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        app = Edge(
-            entrance=entrance,
-            chat=chat,
-            models=models,
-            metering=metering,
-            cors=Cors(settings.cors_origins, settings.console_url),
-            clock=clock,
-            log=log,
-            metrics=metrics,
+        state = EdgeState(
+            entrance=entrance, chat=chat, models=models, metering=metering, clock=clock, log=log, metrics=metrics
         )
+        origins = parse_origins(settings.cors_origins, settings.console_url)
+        app = EdgeApp(state, origins, has_docs=settings.edge_docs)
+        early_refusals = EarlyRefusals(state, EdgeCorsMiddleware(app, origins))
         readiness = Readiness(services)
         show_exchanges(registry, services.message_items)
         show_prompt_memory(registry, prompt_memory)
         show_edge(registry, readiness, saturation, journals.own, metering)
-        yield Assembly(app, readiness, journals, metering, models, principals)
+        yield Assembly(app, early_refusals, readiness, journals, metering, models, principals)
         # Answers have ended; their settlements may still be pending.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):

@@ -6,7 +6,7 @@ import msgspec
 
 from edge.access.saturation import LATENESS_TOLERATED_S
 from edge.backends.position import parse_position
-from edge.wire.requests import Cors
+from edge.wire.origins import parse_origins
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import MOST_CONNECTIONS
 from services.chassis.load.gcra import LARGEST_RATE
@@ -60,6 +60,8 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     cors_origins: str = "*"
     # The consoles' origins, comma-separated, which are always allowed: their playground calls from a browser.
     console_url: str = ""
+    # Serves a page at /docs to read about the API and to try it out.
+    edge_docs: bool = True
     # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""
     # Limit for one address; 0 is no limit.
@@ -78,7 +80,7 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
         check_all(
             partial(keep_in_canada, [DataStore("DATA", self.data_region)]),
             partial(Addresses, self.trusted_proxies),
-            partial(Cors, self.cors_origins, self.console_url),
+            partial(parse_origins, self.cors_origins, self.console_url),
             partial(parse_position, self.edge_position),
             partial(parse_endpoints, self.edge_peers),
         )

@@ -1,25 +1,30 @@
-"""GET /v1/usage: what the key's own account used, in buckets of hours or days."""
+"""GET /v1/usage: what the key's own account used, in buckets of hours or days, and the receipt of one request."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qs
+from typing import Annotated, Any, Final, Literal
 
+from fastapi import APIRouter, Path, Query
 from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
 
-from edge.backends.auth import Principal
-from edge.billing.metering import Metering
+from edge.api.access import UsageKey
+from edge.api.description import REQUEST_ID, errors
+from edge.api.state import Edge
+from edge.chat.endpoint import COMPLETION_PREFIX
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.spend_limits_pb2 import Spend
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
-from services.chassis.timing.deadlines import Clock
 
-HOUR_S = 3600
-DAY_S = 24 * HOUR_S
+HOUR_S: Final = 3600
+DAY_S: Final = 24 * HOUR_S
 # The end of the year 9999.
-LATEST_S = 253_402_300_799
+LATEST_S: Final = 253_402_300_799
+
+router = APIRouter(prefix="/v1/usage", tags=["Usage"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,39 @@ class Width:
     most: int
 
 
-WIDTHS = {"1h": Width(HOUR_S, pb.USAGE_BUCKET_HOUR, 168), "1d": Width(DAY_S, pb.USAGE_BUCKET_DAY, 31)}
-GROUPS = ("model", "key")
-PARAMETERS = frozenset({"start_time", "end_time", "bucket_width", "group_by", "group_by[]", "limit", "page"})
+WIDTHS: Final = {"1h": Width(HOUR_S, pb.USAGE_BUCKET_HOUR, 168), "1d": Width(DAY_S, pb.USAGE_BUCKET_DAY, 31)}
+
+
+def _split_at_commas(given: Any) -> Any:
+    return [name.strip() for value in given for name in value.split(",")] if isinstance(given, list) else given
+
+
+_Seconds = Annotated[int, Field(ge=0, le=LATEST_S)] | SkipJsonSchema[None]
+_Groups = Annotated[list[Literal["model", "key"]], BeforeValidator(_split_at_commas)]
+
+
+class UsageQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    start_time: _Seconds = Field(None, description="Seconds since 1970.")
+    end_time: _Seconds = Field(None, description="Seconds since 1970; after `start_time`.")
+    bucket_width: Literal["1h", "1d"] = Field("1h", description="An hour or a day, in UTC.")
+    group_by: _Groups = Field([], description="Repeated, separated by commas, or as `group_by[]`.")
+    # As OpenAI's clients write arrays.
+    bracketed_group_by: _Groups = Field([], alias="group_by[]", description="The same as `group_by`.")
+    limit: Annotated[int, Field(ge=1, le=168)] | SkipJsonSchema[None] = Field(
+        None, description="Buckets per page. The maximum, which is also the default, is 168 hours or 31 days."
+    )
+    page: Annotated[str, Field(pattern="^[0-9]{1,12}$")] | SkipJsonSchema[None] = Field(
+        None, description="The `next_page` of the previous page."
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class UsageQuery:
+class UsagePeriod:
+    """The buckets that a query asks for."""
+
     width: Width
-    group_by: frozenset[str]
     # The page's first bucket, and the end of all of them.
     start_s: int
     end_s: int
@@ -49,170 +78,211 @@ class UsageQuery:
         return min(self.end_s, self.start_s + self.limit * self.width.seconds)
 
 
-def parse_query(parameters: Mapping[str, list[str]], now_s: int) -> UsageQuery:
-    unknown = parameters.keys() - PARAMETERS
-    if unknown:
-        raise _invalid(f"Unknown parameter. Usage accepts {', '.join(sorted(PARAMETERS - {'group_by[]'}))}.", None)
-    given_width = _single(parameters, "bucket_width")
-    width = WIDTHS.get("1h" if given_width is None else given_width)
-    if width is None:
-        raise _invalid("bucket_width must be 1h or 1d.", "bucket_width")
-    given_start_s = _integer(parameters, "start_time", 0, LATEST_S)
-    given_end_s = _integer(parameters, "end_time", 0, LATEST_S)
-    end_s = now_s if given_end_s is None else given_end_s
-    start_s = max(0, end_s - DAY_S) if given_start_s is None else given_start_s
+def period_of(query: UsageQuery, now_s: int) -> UsagePeriod:
+    width = WIDTHS[query.bucket_width]
+    end_s = now_s if query.end_time is None else query.end_time
+    start_s = max(0, end_s - DAY_S) if query.start_time is None else query.start_time
     if start_s >= end_s:
         raise _invalid("start_time must be before end_time.", "start_time")
-    limit = _integer(parameters, "limit", 1, width.most)
+    limit = width.most if query.limit is None else query.limit
+    if limit > width.most:
+        raise _invalid(f"limit must be a whole number from 1 to {width.most}.", "limit")
     # Buckets are whole: the first and the last may extend beyond the requested period.
     first_s = start_s // width.seconds * width.seconds
     last_s = -(-end_s // width.seconds) * width.seconds
-    page_s = _integer(parameters, "page", first_s, last_s)
-    if page_s is not None and page_s % width.seconds:
+    page_s = first_s if query.page is None else int(query.page)
+    if page_s % width.seconds or not first_s <= page_s <= last_s:
         raise _invalid("page must be the next_page of a response to the same query.", "page")
-    return UsageQuery(
-        width=width,
-        group_by=_groups(parameters),
-        start_s=first_s if page_s is None else page_s,
-        end_s=last_s,
-        limit=limit or width.most,
-    )
+    return UsagePeriod(width=width, start_s=page_s, end_s=last_s, limit=limit)
 
 
-async def get_usage(*, metering: Metering, clock: Clock, principal: Principal, query_string: bytes) -> dict[str, Any]:
-    parameters = parse_qs(query_string.decode("latin-1"), keep_blank_values=True)
-    query = parse_query(parameters, int(clock.now().timestamp()))
+def _invalid(message: str, param: str) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
+
+
+Count = Annotated[int, Field(ge=0)]
+UnixSeconds = Annotated[int, Field(ge=0, description="Seconds since 1970.")]
+Usd = Annotated[str, Field(pattern=r"^-?[0-9]+(\.[0-9]+)?$", description="Dollars, exact.", examples=["0.00000257"])]
+
+
+class UsageResult(BaseModel):
+    """Usage in one bucket. `model` and `key_id` are null unless grouped by them."""
+
+    object: Literal["usage.result"] = "usage.result"
+    model: str | None
+    key_id: str | None
+    requests: Count
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+    cost_nanos: int
+    cost_usd: Usd
+
+
+class UsageBucket(BaseModel):
+    """An hour or a day, in UTC."""
+
+    object: Literal["bucket"] = "bucket"
+    start_time: UnixSeconds
+    end_time: UnixSeconds
+    results: list[UsageResult]
+
+
+class SpendLimit(BaseModel):
+    """A spend limit of the account, or of the key if it has an id, and what new requests may use of it."""
+
+    object: Literal["spend_limit"] = "spend_limit"
+    key_id: str | None
+    period: Literal["day", "month", "total"]
+    limit_usd: Usd
+    spent_usd: Usd
+    left_usd: Usd
+    resets_at: UnixSeconds | None
+
+
+class UsagePage(BaseModel):
+    """Usage of the account that owns the key, its remaining credit, and the spend limits that apply to the key."""
+
+    object: Literal["page"] = "page"
+    data: list[UsageBucket]
+    has_more: bool
+    next_page: Annotated[str, Field(pattern="^[0-9]+$")] | None
+    balance_usd: Usd
+    owed_usd: Usd
+    spend_limits: list[SpendLimit]
+
+
+class UsageRequest(BaseModel):
+    """The state and cost of one request."""
+
+    object: Literal["usage.request"] = "usage.request"
+    id: Annotated[str, Field(pattern="^[0-9a-f]{32}$", examples=[REQUEST_ID])]
+    state: Literal["running", "settled", "void", "swept"] | None
+    model: str | None
+    key_id: str | None
+    created: UnixSeconds | None
+    ended: UnixSeconds | None
+    end: str | None
+    basis: str | None
+    prompt_tokens: Count
+    cached_tokens: Count
+    completion_tokens: Count
+    cost_nanos: int
+    cost_usd: Usd
+    held_nanos: Count
+    price_version: Count | None
+
+
+@router.get("", summary="Read tokens and cost of the key's own account", operation_id="getUsage", responses=errors())
+async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, edge: Edge) -> UsagePage:
+    """Buckets are whole, so the first and the last may extend beyond the requested period. The default is the last 24
+    hours."""
+    metering = edge.metering
+    period = period_of(query, int(edge.clock.now().timestamp()))
+    groups = {*query.group_by, *query.bracketed_group_by}
     await metering.caught_up(principal.account_id)
     rows = await metering.usage(
         pb.ListUsageRequest(
             account_id=principal.account_id,
-            start_time=Timestamp(seconds=query.start_s),
-            end_time=Timestamp(seconds=query.page_end_s),
-            bucket=query.width.bucket,
-            group_by_key="key" in query.group_by,
-            group_by_class="model" in query.group_by,
+            start_time=Timestamp(seconds=period.start_s),
+            end_time=Timestamp(seconds=period.page_end_s),
+            bucket=period.width.bucket,
+            group_by_key="key" in groups,
+            group_by_class="model" in groups,
         )
     )
-    results: dict[int, list[dict[str, Any]]] = {}
+    results: dict[int, list[UsageResult]] = {}
     for row in rows.rows:
-        results.setdefault(row.start_time.seconds, []).append(_result(row))
-    has_more = query.page_end_s < query.end_s
+        results.setdefault(row.start_time.seconds, []).append(_to_result(row))
     told = await metering.balance(principal.account_id, principal.key_id)
-    return {
-        "object": "page",
-        "data": [
-            {
-                "object": "bucket",
-                "start_time": start_s,
-                "end_time": start_s + query.width.seconds,
-                "results": results.get(start_s, []),
-            }
-            for start_s in range(query.start_s, query.page_end_s, query.width.seconds)
+    has_more = period.page_end_s < period.end_s
+    return UsagePage(
+        data=[
+            UsageBucket(start_time=start_s, end_time=start_s + period.width.seconds, results=results.get(start_s, []))
+            for start_s in range(period.start_s, period.page_end_s, period.width.seconds)
         ],
-        "has_more": has_more,
-        "next_page": str(query.page_end_s) if has_more else None,
-        "balance_usd": format_usd(told.balance.balance_nanos),
-        "owed_usd": format_usd(told.balance.owed_nanos),
-        "spend_limits": [limit for spend in told.spends for limit in _spend_limits(spend)],
-    }
+        has_more=has_more,
+        next_page=str(period.page_end_s) if has_more else None,
+        balance_usd=format_usd(told.balance.balance_nanos),
+        owed_usd=format_usd(told.balance.owed_nanos),
+        spend_limits=[limit for spend in told.spends for limit in _spend_limits(spend)],
+    )
 
 
-def _spend_limits(spend: Spend) -> Iterator[dict[str, Any]]:
+def _spend_limits(spend: Spend) -> Iterator[SpendLimit]:
     """Yields the limits of the account or of the key, and what new requests may use of each."""
-    for period, spent_nanos, end_s in (
+    periods: tuple[tuple[Literal["day", "month", "total"], int, int | None], ...] = (
         ("day", spend.day_spent_nanos, spend.day_end_time.seconds),
         ("month", spend.month_spent_nanos, spend.month_end_time.seconds),
         ("total", spend.total_spent_nanos, None),
-    ):
+    )
+    for period, spent_nanos, end_s in periods:
         if spend.limits.HasField(f"{period}_nanos"):  # type: ignore[arg-type]
             limit_nanos = getattr(spend.limits, f"{period}_nanos")
-            left_nanos = max(0, limit_nanos - spent_nanos - spend.held_nanos)
-            yield {
-                "object": "spend_limit",
-                "key_id": spend.key_id or None,
-                "period": period,
-                "limit_usd": format_usd(limit_nanos),
-                "spent_usd": format_usd(spent_nanos),
-                "left_usd": format_usd(left_nanos),
-                "resets_at": end_s,
-            }
+            yield SpendLimit(
+                key_id=spend.key_id or None,
+                period=period,
+                limit_usd=format_usd(limit_nanos),
+                spent_usd=format_usd(spent_nanos),
+                left_usd=format_usd(max(0, limit_nanos - spent_nanos - spend.held_nanos)),
+                resets_at=end_s,
+            )
 
 
-def _result(row: pb.UsageRow) -> dict[str, Any]:
-    return {
-        "object": "usage.result",
-        "model": row.class_id or None,
-        "key_id": row.key_id or None,
-        "requests": row.requests,
-        "prompt_tokens": row.usage.prompt_tokens,
-        "cached_tokens": row.usage.cached_tokens,
-        "completion_tokens": row.usage.completion_tokens,
-        "cost_nanos": row.cost_nanos,
-        "cost_usd": format_usd(row.cost_nanos),
-    }
+def _to_result(row: pb.UsageRow) -> UsageResult:
+    return UsageResult(
+        model=row.class_id or None,
+        key_id=row.key_id or None,
+        requests=row.requests,
+        prompt_tokens=row.usage.prompt_tokens,
+        cached_tokens=row.usage.cached_tokens,
+        completion_tokens=row.usage.completion_tokens,
+        cost_nanos=row.cost_nanos,
+        cost_usd=format_usd(row.cost_nanos),
+    )
 
 
-def _groups(parameters: Mapping[str, list[str]]) -> frozenset[str]:
-    """Parses `group_by=model,key`, `group_by=model&group_by=key`, or brackets as OpenAI's clients write arrays."""
-    given = [*parameters.get("group_by", []), *parameters.get("group_by[]", [])]
-    asked = {name.strip() for value in given for name in value.split(",")}
-    if not asked <= set(GROUPS):
-        raise _invalid(f"group_by accepts {' and '.join(GROUPS)}.", "group_by")
-    return frozenset(asked)
+_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
-def _single(parameters: Mapping[str, list[str]], name: str) -> str | None:
-    values = parameters.get(name, [])
-    if len(values) > 1:
-        raise _invalid(f"{name} must be given only once.", name)
-    return values[0] if values else None
-
-
-def _integer(parameters: Mapping[str, list[str]], name: str, least: int, most: int) -> int | None:
-    value = _single(parameters, name)
-    if value is None:
-        return None
-    if not (value.isascii() and value.isdigit() and len(value) < 20) or not least <= int(value) <= most:
-        raise _invalid(f"{name} must be a whole number from {least} to {most}.", name)
-    return int(value)
-
-
-def _invalid(message: str, param: str | None) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
-
-
-# The prefix of a completion's id, before the id of its request.
-COMPLETION_PREFIX = "chatcmpl-"
-_REQUEST_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-
-
-async def get_usage_request(*, metering: Metering, principal: Principal, request_id: str) -> dict[str, Any]:
-    """Finds a request by its `x-request-id` or the id of its completion. An account sees only its own requests."""
+@router.get(
+    "/requests/{request_id}",
+    summary="Get the state and cost of one request",
+    operation_id="getUsageRequest",
+    responses=errors(Reason.NOT_FOUND),
+)
+async def get_usage_request(
+    request_id: Annotated[
+        str, Path(description="The `x-request-id` of a response, or the id of its completion.", examples=[REQUEST_ID])
+    ],
+    principal: UsageKey,
+    edge: Edge,
+) -> UsageRequest:
+    """An account sees only its own requests."""
     own_id = request_id.removeprefix(COMPLETION_PREFIX)
     if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-    await metering.caught_up(principal.account_id)
-    found = await metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
-    return {
-        "object": "usage.request",
-        "id": found.request_id,
-        "state": _word(pb.RequestState.Name(found.state), "REQUEST_STATE"),
-        "model": found.class_id or None,
-        "key_id": found.key_id or None,
-        "created": found.reserve_time.seconds if found.HasField("reserve_time") else None,
-        "ended": found.end_time.seconds if found.HasField("end_time") else None,
-        "end": _word(pb.End.Name(found.end), "END"),
-        "basis": _word(pb.Basis.Name(found.basis), "BASIS"),
-        "prompt_tokens": found.usage.prompt_tokens,
-        "cached_tokens": found.usage.cached_tokens,
-        "completion_tokens": found.usage.completion_tokens,
-        "cost_nanos": found.charged_nanos,
-        "cost_usd": format_usd(found.charged_nanos),
-        "held_nanos": found.held_nanos,
-        "price_version": found.price_version or None,
-    }
+    await edge.metering.caught_up(principal.account_id)
+    found = await edge.metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
+    return UsageRequest(
+        id=found.request_id,
+        state=_word(pb.RequestState.Name(found.state), "REQUEST_STATE"),
+        model=found.class_id or None,
+        key_id=found.key_id or None,
+        created=found.reserve_time.seconds if found.HasField("reserve_time") else None,
+        ended=found.end_time.seconds if found.HasField("end_time") else None,
+        end=_word(pb.End.Name(found.end), "END"),
+        basis=_word(pb.Basis.Name(found.basis), "BASIS"),
+        prompt_tokens=found.usage.prompt_tokens,
+        cached_tokens=found.usage.cached_tokens,
+        completion_tokens=found.usage.completion_tokens,
+        cost_nanos=found.charged_nanos,
+        cost_usd=format_usd(found.charged_nanos),
+        held_nanos=found.held_nanos,
+        price_version=found.price_version or None,
+    )
 
 
-def _word(name: str, prefix: str) -> str | None:
+def _word(name: str, prefix: str) -> Any:
     word = name.removeprefix(f"{prefix}_").lower()
     return None if word == "unspecified" else word

@@ -1,16 +1,15 @@
-"""The parts of a request: its id, CORS, and the body."""
+"""The parts of a request: its id, and the body."""
 
 import asyncio
 import os
-import re
 import time
+from collections.abc import MutableMapping
 from typing import Any
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.asgi import BODY, Headers, HttpScope, Receive
+from services.chassis.http.asgi import BODY, HttpScope, Receive
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, BodyProgress
 from services.chassis.load.fair_budget import BudgetShare
-from services.chassis.settings import SettingsError
 
 
 def new_request_id() -> str:
@@ -20,73 +19,6 @@ def new_request_id() -> str:
     high = milliseconds << 16 | 0x7000 | random >> 68
     low = 1 << 63 | random & (1 << 62) - 1
     return f"{high << 64 | low:032x}"
-
-
-# CORS: lets pages of other origins call the service from a browser.
-#
-# Keys are sent in a header that the page sets itself and never in a cookie, so no page can act with a visitor's
-# credentials: every origin is allowed, unless the settings list some.
-
-ANY_ORIGIN = "*"
-# The form that browsers send: lower case, no path and no trailing slash.
-ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+")
-# How long a browser may cache a preflight response.
-REMEMBERED_S = 86_400
-
-# The response headers that a page may read.
-EXPOSED = (
-    b"x-request-id, retry-after, retry-after-ms, x-should-retry, x-original-request-id,"
-    b" x-legato-max-tokens, x-legato-attempt, x-legato-ignored,"
-    b" x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests,"
-    b" x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens"
-)
-
-
-class Cors:
-    def __init__(self, origins: str = ANY_ORIGIN, consoles: str = "") -> None:
-        """Takes comma-separated origins; `*` allows all, an empty string none. Those of the consoles, whose playground
-        calls from the browser, are always allowed."""
-        given = [origin.strip() for origin in origins.split(",") if origin.strip()]
-        if wrong := [origin for origin in given if not ORIGIN.fullmatch(origin)]:
-            raise SettingsError(
-                f"LEGATO_CORS_ORIGINS: origins must be like https://app.example, not {', '.join(wrong)}"
-            )
-        own = [origin.strip().rstrip("/").lower() for origin in consoles.split(",") if origin.strip()]
-        if wrong := [origin for origin in own if not ORIGIN.fullmatch(origin) or origin == ANY_ORIGIN]:
-            raise SettingsError(
-                f"LEGATO_CONSOLE_URL: origins must be like https://console.example, not {', '.join(wrong)}"
-            )
-        self._origins = frozenset(origin.encode() for origin in (*given, *own))
-        self._any = ANY_ORIGIN.encode() in self._origins
-
-    def headers(self, scope: HttpScope) -> Headers:
-        """Returns the CORS headers of a response; none for an origin not allowed."""
-        origin = _header(scope, b"origin")
-        if origin is None or not (self._any or origin in self._origins):
-            return []
-        return [
-            (b"access-control-allow-origin", ANY_ORIGIN.encode() if self._any else origin),
-            (b"access-control-expose-headers", EXPOSED),
-            (b"vary", b"origin"),
-        ]
-
-    def preflight(self, scope: HttpScope) -> Headers:
-        """Returns the further headers of a preflight response. A preflight request carries no key."""
-        # All headers are allowed: official clients add headers of their own, and those change.
-        asked = _header(scope, b"access-control-request-headers") or b"authorization, content-type"
-        return [
-            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-            (b"access-control-allow-headers", asked),
-            (b"access-control-max-age", b"%d" % REMEMBERED_S),
-        ]
-
-
-def _header(scope: HttpScope, name: bytes) -> bytes | None:
-    for found, value in scope["headers"]:
-        if found == name:
-            result: bytes = value
-            return result
-    return None
 
 
 # A million tokens as JSON; the token limit decides the rest.
@@ -122,7 +54,7 @@ class Bodies:
 
     async def _read_pieces(
         self,
-        message: dict[str, Any],
+        message: MutableMapping[str, Any],
         receive: Receive,
         memory: BudgetShare,
         progress: BodyProgress,

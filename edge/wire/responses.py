@@ -1,8 +1,7 @@
 """Sends responses: the headers that all of them have, and whole responses."""
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -190,36 +189,10 @@ def told_rate(error: LegatoError) -> AdmitResponse | None:
     return AdmitResponse(**{name: error.figures.get(name, 0) for name in known})
 
 
-class Response:
-    """Sends one response, with headers that it has whatever it says."""
-
-    __slots__ = ("_headers", "_send", "has_begun")
-
-    def __init__(self, send: Send, headers: Headers) -> None:
-        self._send = send
-        self._headers = headers
-        self.has_begun = False
-
-    def put_headers(self, headers: Headers) -> None:
-        """Adds to the headers of the response, which has not begun."""
-        self._headers = [*headers, *self._headers]
-
-    def send(self, message: dict[str, Any]) -> Awaitable[None]:
-        if not self.has_begun:
-            self.has_begun = True
-            message["headers"] = [*message["headers"], *self._headers]
-        return self._send(message)
-
-
 async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *headers]})
     await send({"type": "http.response.body", "body": body})
-
-
-async def send_nothing(send: Send, headers: Headers) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def refusal_before_request(error: LegatoError) -> Answer:

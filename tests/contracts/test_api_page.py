@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge.api.usage import PARAMETERS
+from edge.api.usage import UsageQuery
 from edge.wire import chat_request as requests
 from services.chassis.errors import WIRE
 
@@ -30,7 +30,7 @@ def test_page_names_every_field_of_a_chat_and_no_other() -> None:
 
 
 def test_page_names_every_parameter_of_usage_and_no_other() -> None:
-    assert names_in("Usage") == PARAMETERS - {"group_by[]"}
+    assert names_in("Usage") == UsageQuery.model_fields.keys() - {"bracketed_group_by"}
 
 
 def test_page_names_every_error_and_no_other() -> None:

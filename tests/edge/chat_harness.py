@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -184,7 +184,7 @@ class ChatHarness:
             (slot.kind, slot.marked, slot.completion_tokens) for slot in self.metering.journal.taken.values()
         ]
 
-    async def _send(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
         self.status = message.get("status", self.status)
         self.headers |= dict(message.get("headers", ()))
         if message.get("body"):

@@ -1,11 +1,11 @@
 """The types of ASGI that applications and connections share, and the keys that we add to its scope."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
-HttpScope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+HttpScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 # Registers a callback for a client that disconnects before its answer is complete.
 WhenGone = Callable[[Callable[[], None]], None]

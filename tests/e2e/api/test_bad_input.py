@@ -128,7 +128,7 @@ def test_compressed_body_is_415(service: Service, api_key: str) -> None:
         ("GET", "/v1/", 404),
         ("GET", "/v2/models", 404),
         ("GET", "/models", 404),
-        ("GET", "/docs", 404),
+        ("GET", "/redoc", 404),
         ("GET", "/v1/models/", 404),
         ("GET", "/v1/models/%00", 404),
         ("GET", "/v1/models/%ff", 404),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from edge.api import chat as idempotency
 from edge.backends.auth import Principal
+from edge.chat import idempotency
 from protos.metering.v1.metering_pb2 import IdempotencyClaim
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN

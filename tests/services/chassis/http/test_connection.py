@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import HttpScope
 from services.chassis.http.connection import ServerConnection
 from tests.services.chassis.http.hello import PIECE
 from tests.services.chassis.http.hello_server import exchange, is_error_shape, served
@@ -75,7 +76,7 @@ async def test_answer_longer_than_the_headers_may_take_is_not_cut(port: int, mon
     writer.close()
 
 
-def refuse_those_in_a_hurry(scope: dict[str, Any]) -> Answer | None:
+def refuse_those_in_a_hurry(scope: HttpScope) -> Answer | None:
     return Answer(429, [(b"retry-after", b"1")], b"no room") if scope["path"] == "/hurry" else None
 
 

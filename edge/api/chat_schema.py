@@ -1,6 +1,7 @@
-"""The body of a chat as the document shows it: the edge's structs, with types where the edge keeps bytes.
+"""The JSON of a chat as the OpenAPI document shows it.
 
-The edge validates those parts one by one for speed (`edge/wire/messages.py`); here they are complete.
+The request is the edge's own structs, with types where the edge keeps bytes: it validates those parts one by one for
+speed (`edge/wire/messages.py`). The response is written piece by piece (`edge/wire/completion_json.py`); tests compare.
 """
 
 # mypy: disable-error-code="assignment"
@@ -8,10 +9,10 @@ The edge validates those parts one by one for speed (`edge/wire/messages.py`); h
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from edge.wire import chat_request, messages
-from edge.wire.messages import MOST_TOOLS
+from edge.wire.messages import MOST_TOOLS, CalledFunction
 
 
 class TextPart(messages.TextPart, gc=False):
@@ -134,3 +135,128 @@ class ChatRequest(chat_request._Body, kw_only=True):
     prompt_cache_key: Annotated[AnyValue, Meta(description=NOT_USED)] = None
     prompt_cache_retention: Annotated[AnyValue, Meta(description=NOT_USED)] = None
     safety_identifier: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+
+
+CompletionId = Annotated[str, Meta(pattern="^chatcmpl-[0-9a-f]{32}$")]
+Count = Annotated[int, Meta(ge=0)]
+UnixSeconds = Annotated[int, Meta(ge=0, description="Seconds since 1970.")]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class _Response(Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class PromptTokensDetails(_Response):
+    """A breakdown of the prompt's tokens."""
+
+    cached_tokens: Count
+
+
+class TokenUsage(_Response):
+    """The tokens that are charged."""
+
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: PromptTokensDetails
+    cut_by: Literal["credit", "spend_limit"] | UnsetType = field(name="x-legato-end", default=UNSET)
+
+
+class UrlCitation(_Response):
+    """A source, and the characters of the answer that cite it."""
+
+    start_index: Count
+    end_index: Count
+    title: str
+    url: str
+
+
+class Annotation(_Response):
+    """A citation."""
+
+    type: Literal["url_citation"]
+    url_citation: UrlCitation
+
+
+class ToolCallMade(_Response):
+    """A call of one of the request's tools."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
+class AnswerMessage(_Response):
+    """The message of the model."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: str | None
+    tool_calls: list[ToolCallMade] | UnsetType = UNSET
+    annotations: list[Annotation] | UnsetType = UNSET
+
+
+class Choice(_Response):
+    """The answer; there is always one."""
+
+    index: Literal[0]
+    message: AnswerMessage
+    logprobs: None
+    finish_reason: FinishReason
+
+
+class ChatCompletion(_Response):
+    """A whole answer."""
+
+    id: CompletionId
+    object: Literal["chat.completion"]
+    created: UnixSeconds
+    model: Annotated[str, Meta(description="The class that served.")]
+    choices: Annotated[list[Choice], Meta(min_length=1, max_length=1)]
+    usage: TokenUsage
+
+
+class FunctionDelta(_Response):
+    """More of a call's arguments; its name comes first."""
+
+    arguments: str
+    name: str | UnsetType = UNSET
+
+
+class ToolCallDelta(_Response):
+    """A piece of a tool call; its id comes first."""
+
+    index: Count
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+
+
+class Delta(_Response):
+    """A piece of the answer."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    refusal: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
+    annotations: list[Annotation] | UnsetType = UNSET
+
+
+class ChunkChoice(_Response):
+    """The choice of one chunk."""
+
+    index: Literal[0]
+    delta: Delta
+    finish_reason: FinishReason | None
+
+
+class ChatCompletionChunk(_Response):
+    """The data of one event of a stream. The last has the usage and no choices; `[DONE]` follows it."""
+
+    id: CompletionId
+    object: Literal["chat.completion.chunk"]
+    created: UnixSeconds
+    model: str
+    choices: Annotated[list[ChunkChoice], Meta(max_length=1)]
+    usage: TokenUsage | UnsetType = UNSET

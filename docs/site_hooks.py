@@ -1,11 +1,14 @@
 """Hooks of `make docs`: adds the OpenAPI document, the start page and the pages outside `docs/` to the site."""
 
+import json
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
+
+from edge.api.app import EdgeApp
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md")
@@ -21,7 +24,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    files.append(File.generated(config, "openapi.json", content=_read("edge/api/openapi.json")))
+    files.append(File.generated(config, "openapi.json", content=json.dumps(EdgeApp(None).openapi())))
     files.append(File.generated(config, "LICENSE", content=_read("LICENSE")))
     # The start page is the README.
     for name, page in (("README.md", "index.md"), *((page, page) for page in PAGES)):

@@ -1,4 +1,4 @@
-"""The path of a chat from the front door to the exchange with metering."""
+"""The path of a chat from its endpoint to the exchange with metering."""
 
 import sys
 from collections.abc import Iterator
@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from edge.access.saturation import EdgeSaturation
-from edge.api.app import Edge
-from edge.api.chat import ChatEndpoint
+from edge.api.app import EdgeApp
+from edge.api.state import EdgeState
+from edge.chat.endpoint import ChatEndpoint
 from edge.metrics import ChatMetrics
-from edge.wire.requests import Bodies, Cors
+from edge.wire.requests import Bodies
 from services.chassis.exchange import ExchangeClient
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE
 from services.chassis.telemetry.log import Log
@@ -22,8 +23,8 @@ from tests.edge.chat_harness import ChatHarness, end, piece, saying
 from tests.edge.metering_harness import ANN
 
 OURS = ("edge.", "services.")
-# From the front door to the exchange, both of them counted.
-MOST_FRAMES = 8
+# From the endpoint to the exchange, both of them counted.
+MOST_FRAMES = 6
 
 
 class OpenEntrance:
@@ -63,12 +64,12 @@ class OneModel:
 def our_frames(frame: FrameType | None) -> Iterator[str]:
     while frame is not None:
         module = frame.f_globals["__name__"]
-        if module.startswith(OURS):
+        if module.startswith(OURS) and not module.startswith("edge.api."):
             yield f"{module}.{frame.f_code.co_qualname}"
         frame = frame.f_back
 
 
-def edge_with(entrance: Any, chat_harness: ChatHarness, log: Log) -> Edge:
+def edge_with(entrance: Any, chat_harness: ChatHarness, log: Log) -> EdgeApp:
     clock, metrics, metering = SystemClock(), ChatMetrics(Registry()), chat_harness.metering.metering
     chat = ChatEndpoint(
         entrance=entrance,
@@ -84,16 +85,16 @@ def edge_with(entrance: Any, chat_harness: ChatHarness, log: Log) -> Edge:
         log=log,
         metrics=metrics,
     )
-    return Edge(
+    state = EdgeState(
         entrance=entrance,
         chat=chat,
         models=cast(Any, None),
         metering=metering,
-        cors=Cors(),
         clock=clock,
         log=log,
         metrics=metrics,
     )
+    return EdgeApp(state)
 
 
 def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
     }
 
 
-async def test_few_frames_lie_between_the_front_door_and_the_exchange(
+async def test_few_frames_lie_between_the_endpoint_and_the_exchange(
     chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))

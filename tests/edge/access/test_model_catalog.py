@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from edge.api.chat import Models
+from edge.access.model_catalog import ModelCatalog
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN
@@ -29,33 +29,35 @@ class OneRouter:
 
 
 @pytest.fixture
-async def models() -> AsyncIterator[Models]:
-    models = Models(cast(Any, OneRouter()))
+async def models() -> AsyncIterator[ModelCatalog]:
+    models = ModelCatalog(cast(Any, OneRouter()))
     models.start()
     await models.known()
     yield models
     await models.close()
 
 
-def listed(models: Models, *allowed: str) -> list[str]:
+def listed(models: ModelCatalog, *allowed: str) -> list[str]:
     principal = replace(ANN, allowed_classes=frozenset(allowed))
-    return [model["id"] for model in models.list_object(principal)["data"]]
+    return [*models.usable(principal)]
 
 
-async def test_a_key_sees_the_classes_that_it_may_use_and_auto(models: Models) -> None:
-    assert [model["id"] for model in models.list_object(ANN)["data"]] == ["auto", "mezzo", "forte", "fortissimo"]
+async def test_a_key_sees_the_classes_that_it_may_use_and_auto(models: ModelCatalog) -> None:
+    assert [*models.usable(ANN)] == ["auto", "mezzo", "forte", "fortissimo"]
     assert listed(models, "fortissimo", "mezzo") == ["auto", "mezzo", "fortissimo"]
     assert listed(models, "forte") == ["auto", "forte"]
     assert listed(models) == []
 
 
 @pytest.mark.parametrize("allowed", [["mezzo"], []])
-async def test_other_classes_are_refused_in_the_words_for_unknown_ones(models: Models, allowed: list[str]) -> None:
+async def test_other_classes_are_refused_in_the_words_for_unknown_ones(
+    models: ModelCatalog, allowed: list[str]
+) -> None:
     principal = replace(ANN, allowed_classes=frozenset(allowed), preferred_class="mezzo")
     refusals = []
     for model_id in ("forte", "gpt-4"):
         with pytest.raises(LegatoError) as looked_up:
-            models.model_object(model_id, principal)
+            models.find(model_id, principal)
         with pytest.raises(LegatoError) as asked:
             models.class_for(model_id, principal)
         refusals.append([(each.value.reason, each.value.message, each.value.param) for each in (looked_up, asked)])
@@ -64,10 +66,10 @@ async def test_other_classes_are_refused_in_the_words_for_unknown_ones(models: M
     assert "forte" not in str(refusals)
 
 
-async def test_auto_is_what_auth_says_and_refused_where_nothing_is_allowed(models: Models) -> None:
+async def test_auto_is_what_auth_says_and_refused_where_nothing_is_allowed(models: ModelCatalog) -> None:
     narrowed = replace(ANN, allowed_classes=frozenset({"mezzo"}), preferred_class="mezzo")
     assert models.class_for("auto", narrowed) == "mezzo"
-    assert models.model_object("auto", narrowed)["id"] == "auto"
+    assert models.find("auto", narrowed).model_id == "auto"
     nothing = replace(ANN, allowed_classes=frozenset(), preferred_class="forte")
     with pytest.raises(LegatoError) as refused:
         models.class_for("auto", nothing)

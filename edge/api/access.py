@@ -1,0 +1,45 @@
+"""Dependencies of endpoints: the API key, its scope, its rate limit.
+
+A chat passes the same checks in another order, since it also waits for capacity and for its body
+(`edge/chat/endpoint.py`).
+"""
+
+from typing import Annotated
+
+from fastapi import Request, Security
+from fastapi.security import APIKeyHeader, HTTPBearer, SecurityScopes
+
+from edge.api.state import Edge
+from edge.backends.auth import Principal, Scope
+
+# They only describe where a key is sent; `Entrance` reads it.
+_BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
+_API_KEY = APIKeyHeader(scheme_name="apiKey", name="x-api-key", auto_error=False)
+
+
+def scope_called(name: str) -> "Scope.ValueType":
+    """Returns the scope `usage` for "usage"; raises ValueError."""
+    return Scope.Value(f"SCOPE_{name.upper()}")
+
+
+async def identified_key(
+    request: Request,
+    needed: SecurityScopes,
+    edge: Edge,
+    _bearer: Annotated[object, Security(_BEARER)],
+    _api_key: Annotated[object, Security(_API_KEY)],
+) -> Principal:
+    """Authenticates the request's key, and checks that it has the scope that the endpoint names, if any."""
+    scopes = [scope_called(name) for name in needed.scopes]
+    return await edge.entrance.identify(request.scope, scopes[0] if scopes else None)
+
+
+async def admitted_key(principal: Annotated[Principal, Security(identified_key)], edge: Edge) -> Principal:
+    """Charges the request to the key's rate limit."""
+    await edge.metering.admit(principal)
+    return principal
+
+
+# Parameters of an endpoint. Each needs a valid key with the scope, and takes a request from the key's rate limit.
+ModelsKey = Annotated[Principal, Security(admitted_key, scopes=["models"])]
+UsageKey = Annotated[Principal, Security(admitted_key, scopes=["usage"])]

@@ -1,0 +1,72 @@
+"""CORS: lets pages of other origins call the service from a browser.
+
+Keys are sent in a header that the page sets itself and never in a cookie, so no page can act with a visitor's
+credentials: every origin is allowed, unless the settings list some.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers as RequestHeaders
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+# How long a browser may cache a preflight response.
+_CACHED_S: Final = 86_400
+
+# The response headers that a page may read.
+EXPOSED: Final = (
+    "x-request-id",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-original-request-id",
+    "x-legato-max-tokens",
+    "x-legato-attempt",
+    "x-legato-ignored",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+)
+
+
+class EdgeCorsMiddleware(CORSMiddleware):
+    """Starlette's, except that a preflight response has neither a body nor a status for an origin that is not allowed:
+    a browser reads its headers only, and all errors of the service have one shape."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        super().__init__(
+            app,
+            allow_origins=origins,
+            allow_methods=("GET", "POST", "OPTIONS"),
+            # Official clients add headers of their own, and those change.
+            allow_headers=("*",),
+            expose_headers=EXPOSED,
+            max_age=_CACHED_S,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "OPTIONS":
+            # It carries no key.
+            await self._preflight_response(scope)(scope, receive, send)
+        elif any(name == b"origin" for name, _ in scope["headers"]):
+            await super().__call__(scope, receive, send)
+        else:
+            # The request of no page: nothing needs to be added to its response.
+            await self.app(scope, receive, send)
+
+    def _preflight_response(self, scope: Scope) -> Response:
+        asked = RequestHeaders(scope=scope).get("access-control-request-headers", "authorization, content-type")
+        headers = {**self.preflight_headers, **self.headers(scope), "Access-Control-Allow-Headers": asked}
+        return Response(status_code=204, headers=headers)
+
+    def headers(self, scope: Scope) -> dict[str, str]:
+        """Returns the CORS headers of a response; none for an origin that is not allowed."""
+        origin = RequestHeaders(scope=scope).get("origin")
+        if origin is None or not self.is_allowed_origin(origin):
+            return {}
+        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin", **self.simple_headers}

@@ -1,0 +1,160 @@
+"""What endpoints say of themselves in the OpenAPI document: their errors, from the error table, and their headers."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel
+
+from edge.wire.responses import error_body, error_headers
+from services.chassis.errors import LegatoError, Reason
+
+# Stands for null in examples until the document is complete: FastAPI leaves out whatever is null.
+NULL: Final = "<null>"
+# Of the examples.
+REQUEST_ID: Final = "019a8c2f5b3e7c10a1f24d6e8b90c3d5"
+
+# The `responses` of FastAPI's decorators.
+Responses = dict[int | str, dict[str, Any]]
+
+RATE_HEADERS: Final = tuple(
+    f"x-ratelimit-{what}-{of}" for of in ("requests", "tokens") for what in ("limit", "remaining", "reset")
+)
+_COUNT: Final = {"type": "integer", "minimum": 0}
+# Components of the document, by name.
+HEADERS: Final[dict[str, dict[str, Any]]] = {
+    name: {"description": description, "schema": schema}
+    for name, description, schema in [
+        ("x-request-id", "The id of this request.", {"type": "string", "pattern": "^[0-9a-f]{32}$"}),
+        *(
+            (name, "The time until the limit is fully replenished, for example `6m0s`.", {"type": "string"})
+            if "reset" in name
+            else (name, "The limit per minute, or what remains of it.", _COUNT)
+            for name in RATE_HEADERS
+        ),
+        ("x-legato-max-tokens", "The maximum number of tokens of the answer.", _COUNT),
+        ("x-legato-attempt", "The number of models that were called.", _COUNT),
+        (
+            "x-legato-ignored",
+            "Fields that may change an answer, and that the model was called without.",
+            {"type": "string"},
+        ),
+        ("retry-after", "Seconds to wait.", _COUNT),
+        ("retry-after-ms", "Milliseconds to wait.", _COUNT),
+        ("x-should-retry", "`false` where a repeat cannot help.", {"enum": ["false"]}),
+        ("x-original-request-id", "The id of the first request with this Idempotency-Key.", {"type": "string"}),
+        ("allow", "The methods of this endpoint.", {"type": "string"}),
+    ]
+}
+# Headers that errors of a status may have, in addition to those of `error_headers`.
+_HEADERS_OF_STATUS: Final = {405: ("allow",), 409: ("x-original-request-id",), 429: ("retry-after", "retry-after-ms")}
+
+# An example of the message of each error that a client may be sent.
+MESSAGES: Final = {
+    Reason.REQUEST_INVALID: "messages must not be empty.",
+    Reason.MODEL_UNKNOWN: "There is no such model. Use one of auto, mezzo, forte, fortissimo.",
+    Reason.CONTEXT_EXCEEDED: "The prompt is too long for the models of this class.",
+    Reason.KEY_INVALID: "The API key is not valid.",
+    Reason.CREDITS_EXHAUSTED: "The account's credit does not cover this request.",
+    Reason.SCOPE_MISSING: "This API key does not have the required scope: usage.",
+    Reason.ACCOUNT_SUSPENDED: "The account is suspended.",
+    Reason.NOT_FOUND: "There is no such request.",
+    Reason.MODEL_NOT_FOUND: "There is no such model.",
+    Reason.ENDPOINT_NOT_OFFERED: "This endpoint is not supported: use chat completions.",
+    Reason.METHOD_NOT_ALLOWED: "This endpoint does not support this method.",
+    Reason.BODY_TIMEOUT: "The body did not arrive within 60 seconds.",
+    Reason.REQUEST_RESOLVED: "This request has ended, or was never reserved.",
+    Reason.REQUEST_REPEATED: "A request with this Idempotency-Key is running or has ended.",
+    Reason.IDEMPOTENCY_KEY_REUSED: "This Idempotency-Key was used with another body.",
+    Reason.BODY_TOO_LARGE: "The body is larger than 16 MB.",
+    Reason.ENCODING_NOT_SUPPORTED: "Send the body without a content-encoding.",
+    Reason.RATE_LIMITED: "This key has reached its limit of requests per minute.",
+    Reason.TOO_MANY_AT_ONCE: "This key has reached its limit of concurrent requests.",
+    Reason.TOO_MANY_WRONG_KEYS: "Too many wrong API keys from this address.",
+    Reason.SPEND_LIMIT_EXCEEDED: "The key's daily spend limit is spent. It starts anew at midnight, in UTC.",
+    Reason.SPEND_LIMIT_SPENT: "The key's total spend limit is spent. Raise the limit to continue.",
+    Reason.CREDITS_HELD: "The account's credit is held by its own running requests. Please retry when one has ended.",
+    Reason.SATURATED: "The service is saturated right now. Please retry.",
+    Reason.UPSTREAM_FAILED: "The model's answer was interrupted.",
+    Reason.UPSTREAM_REFUSED: "The model did not accept the request.",
+    Reason.UNAVAILABLE: "The router is not available right now. Please retry.",
+    Reason.MAINTENANCE: "The service is under maintenance.",
+    Reason.INTERNAL: "Something went wrong on our side.",
+}
+
+# Errors of the HTTP server, before a route is known, and errors that can occur anywhere.
+_ANYWHERE: Final = (Reason.REQUEST_INVALID, Reason.METHOD_NOT_ALLOWED, Reason.BODY_TIMEOUT, Reason.INTERNAL)
+_WITH_A_KEY: Final = (Reason.KEY_INVALID, Reason.ACCOUNT_SUSPENDED, Reason.TOO_MANY_WRONG_KEYS, Reason.UNAVAILABLE)
+_WITH_A_SCOPE: Final = (Reason.SCOPE_MISSING, Reason.RATE_LIMITED)
+
+
+class Error(BaseModel):
+    """An error. Programs should use `code`; `param` is the field that caused the error, if any."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The shape of every error."""
+
+    error: Error
+
+
+def errors(*own: Reason, needs_key: bool = True, needs_scope: bool = True, headers: Iterable[str] = ()) -> Responses:
+    """Describes the errors of an endpoint: its own, and those of every endpoint that needs a key and a scope. All of
+    them may have the headers, but for a wrong method."""
+    reasons = {*_ANYWHERE, *own, *(_WITH_A_KEY if needs_key else ()), *(_WITH_A_SCOPE if needs_scope else ())}
+    by_status: dict[int, list[LegatoError]] = defaultdict(list)
+    for reason in Reason:
+        if reason in reasons:
+            error = _example(reason)
+            by_status[error.wire.http_status].append(error)
+    return {
+        status: _described(status, by_status[status], () if status == HTTPStatus.METHOD_NOT_ALLOWED else headers)
+        for status in sorted(by_status)
+    }
+
+
+def _described(status: int, examples: list[LegatoError], headers: Iterable[str]) -> dict[str, Any]:
+    by_code = {error.wire.code or error.reason.lower(): error for error in examples}
+    names = [name.decode() for error in examples for name, _ in error_headers(error)]
+    shown = {code: msgspec.json.decode(error_body(error)) for code, error in by_code.items()}
+    return {
+        "model": ErrorBody,
+        "description": f"{HTTPStatus(status).phrase}: {', '.join(f'`{code}`' for code in by_code)}.",
+        "headers": header_refs(*names, *_HEADERS_OF_STATUS.get(status, ()), *headers),
+        "content": {"application/json": {"examples": example_values(shown)}},
+    }
+
+
+def example_values(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"value": replace_in(value, None, NULL)} for name, value in values.items()}
+
+
+def replace_in(part: Any, old: object, new: object) -> Any:
+    """Replaces a value wherever it is found in JSON."""
+    if isinstance(part, dict):
+        return {name: replace_in(value, old, new) for name, value in part.items()}
+    if isinstance(part, list):
+        return [replace_in(value, old, new) for value in part]
+    return new if part == old else part
+
+
+def header_refs(*names: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in ("x-request-id", *names)}
+
+
+def _example(reason: Reason) -> LegatoError:
+    params = {Reason.REQUEST_INVALID: "messages", Reason.MODEL_UNKNOWN: "model", Reason.MODEL_NOT_FOUND: "model"}
+    return LegatoError(
+        reason,
+        MESSAGES[reason],
+        param=params.get(reason),
+        retry_after_s=1 if reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE) else None,
+        original_request_id=REQUEST_ID if reason is Reason.REQUEST_REPEATED else None,
+    )

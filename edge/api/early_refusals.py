@@ -1,0 +1,34 @@
+"""Refuses chats that exceed the capacity before a task is created for them.
+
+Under overload, cheap refusals leave more CPU time for the chats that are served.
+"""
+
+from edge.api.chat import CHAT_PATH
+from edge.api.cors import EdgeCorsMiddleware
+from edge.api.errors import note_refusal
+from edge.api.state import EdgeState
+from edge.wire.requests import new_request_id
+from edge.wire.responses import JSON, error_body, error_headers
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import HttpScope
+
+
+class EarlyRefusals:
+    def __init__(self, edge: EdgeState, cors: EdgeCorsMiddleware) -> None:
+        self._edge = edge
+        self._cors = cors
+
+    def __call__(self, scope: HttpScope) -> Answer | None:
+        """Renders the refusal; returns None for a request that has to be processed."""
+        entrance = self._edge.entrance
+        if not entrance.is_saturated or scope["path"] != CHAT_PATH or scope["method"] != "POST":
+            return None
+        refusal = entrance.refusal(scope["headers"])
+        if refusal is None:
+            return None
+        error, rates = refusal
+        request_id = new_request_id()
+        note_refusal(self._edge, error, request_id)
+        cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
+        headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
+        return Answer(error.wire.http_status, headers, error_body(error))

@@ -1,0 +1,76 @@
+"""Renders the error table: every error of an endpoint, of a path or method that does not exist, and of ours.
+
+Errors in the middle of a stream are rendered by `edge/chat/replies.py`, and the answer to bytes that are not HTTP by
+the HTTP server, since no response can be begun for them.
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from edge.api.state import EdgeState
+from edge.chat.endpoint import REFUSAL_HEADERS
+from edge.wire.responses import error_body, error_headers
+from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
+from services.chassis.http.asgi import Headers
+
+# Every path below it needs a key, whatever the method.
+_KEYED_PATHS: Final = "/v1/"
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Handles every exception that an endpoint, a dependency or the framework raises."""
+    edge: EdgeState = request.app.state.edge
+    headers: Headers = request.scope["state"].get(REFUSAL_HEADERS, [])
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        refusal = await _refuse_method(request, edge)
+        if refusal.reason is Reason.METHOD_NOT_ALLOWED:
+            headers = [(b"allow", f"{(error.headers or {})['Allow']}, OPTIONS".encode())]
+    else:
+        refusal = _to_refusal(request, edge, error)
+    forget_origin(error)
+    note_refusal(edge, refusal, request.state.request_id)
+    response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
+    response.raw_headers += [*error_headers(refusal), *headers]
+    return response
+
+
+def note_refusal(edge: EdgeState, error: LegatoError, request_id: str) -> None:
+    """Counts and logs an error that a client is sent."""
+    edge.metrics.refused(error.reason)
+    status = error.wire.http_status
+    edge.log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)
+
+
+def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoError:
+    match error:
+        case LegatoError():
+            return error
+        case RequestValidationError():
+            return _invalid_parameter(error)
+        case HTTPException(status_code=404):
+            return LegatoError(Reason.NOT_FOUND, "There is no endpoint at this path.")
+    edge.log.failure("request.failed", error, request_id=request.state.request_id)
+    return internal_error()
+
+
+async def _refuse_method(request: Request, edge: EdgeState) -> LegatoError:
+    """Returns the error; where endpoints need a key, that is asked for first."""
+    if request.scope["path"].startswith(_KEYED_PATHS):
+        try:
+            await edge.entrance.identify(request.scope, None)
+        except LegatoError as refusal:
+            return refusal
+    return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")
+
+
+def _invalid_parameter(error: RequestValidationError) -> LegatoError:
+    """Names the first parameter that is wrong. The framework's messages say what was expected, not what was sent."""
+    first = error.errors()[0]
+    if first["type"] == "extra_forbidden":
+        return LegatoError(Reason.REQUEST_INVALID, "This endpoint does not have such a parameter.")
+    name = str(first["loc"][1])
+    return LegatoError(Reason.REQUEST_INVALID, f"{name}: {first['msg']}.", param=name)
