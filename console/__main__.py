@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 
 from console.app import ConsoleApp
 from console.process_status import parse_addresses
@@ -16,11 +15,12 @@ from console.web.rendering import Pages
 from console.web.server import inherited, new_server
 from console.web.visit import Console
 from services.chassis.http.addresses import Addresses
+from services.chassis.http.listener import open_listener
 from services.chassis.process import memory
 from services.chassis.process.run import run
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import HealthServer, private_listen, stop_asked
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
@@ -31,7 +31,7 @@ async def main() -> None:
     settings = load(ConsoleServerSettings)
     log = open_log("console", debug=settings.debug)
     stop = stop_asked()
-    listeners = open_listeners(settings)
+    listeners = inherited(settings.fds) or [open_listener(settings.console_host, settings.console_port)]
     health = HealthServer(settings.console_health_listen or private_listen(settings.data, "console"))
     registry = new_registry()
     certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
@@ -74,18 +74,6 @@ async def main() -> None:
         server.should_exit = True
         await serving
         await health.stop()
-
-
-def open_listeners(settings: ConsoleServerSettings) -> list[socket.socket]:
-    if settings.fds:
-        return inherited(settings.fds)
-    try:
-        family = socket.AF_INET6 if ":" in settings.console_host else socket.AF_INET
-        return [socket.create_server((settings.console_host, settings.console_port), family=family)]
-    except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {settings.console_host}:{settings.console_port}: {error.strerror}"
-        ) from error
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -18,8 +19,8 @@ from console.web.metrics import PageMetrics
 from console.web.server import refusal_in_words
 from console.web.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
 from services.chassis.errors import LegatoError, Reason, internal_error
-from services.chassis.http import asgi
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, TimedReceive
+from services.chassis.http.request_id import RequestIdMiddleware
 
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
@@ -42,12 +43,13 @@ class ConsoleApp:
                 Route("/static/{name}", self._static, methods=["GET"]),
             ],
             exception_handlers={HTTPException: self._strange_path},
+            middleware=[Middleware(RequestIdMiddleware)],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers within the places that there are. Nothing but another event takes the place of an event."""
         capacity = self._capacity
-        address = capacity.addresses.of(cast(asgi.HttpScope, scope))
+        address = capacity.addresses.of(scope)
         if address is not None:
             # Behind a proxy, the connection's address is not the client's.
             scope["client"] = (str(address), 0)
@@ -85,7 +87,7 @@ class ConsoleApp:
 
     async def _answer(self, request: Request, name: str, handler: Handler, page: PageRoute) -> Response:
         began_s = self._console.clock.elapsed_s()
-        receive = TimedReceive(cast(asgi.Receive, request.receive), _timeout_s(page))
+        receive = TimedReceive(request.receive, _timeout_s(page))
         visit = Visit(self._console, Request(request.scope, receive), Form([]))
         response = self._refuse_strangers(visit, page) or await self._respond(visit, handler, page)
         visit.apply_cookies(response)
@@ -118,7 +120,7 @@ class ConsoleApp:
         except LegatoError as error:
             return await self._refused(visit, error, page)
         except Exception as error:
-            self._console.log.failure("page.failed", error)
+            self._console.log.failure("page.failed", error, request_id=visit.request.state.request_id)
             return await self._refused(visit, internal_error(), page)
 
     async def _find_out_who(self, visit: Visit, page: PageRoute) -> None:

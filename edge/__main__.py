@@ -11,11 +11,12 @@ from edge.assembly import assembled
 from edge.settings import EdgeSettings
 from edge.wire.responses import refusal_before_request
 from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
+from services.chassis.http.listener import open_listener
 from services.chassis.http.server import HttpServer
 from services.chassis.process import memory
 from services.chassis.process.run import run, tracing_to
 from services.chassis.rpc.server import HealthServer, on_second_signal, private_listen, stop_asked
-from services.chassis.settings import SettingsError, load
+from services.chassis.settings import load
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry
@@ -26,7 +27,10 @@ async def main() -> None:
     settings = load(EdgeSettings)
     log = open_log("edge", debug=settings.debug)
     stop = asyncio.create_task(stop_asked().wait())
-    listener = open_listener(settings)
+    if settings.edge_fd is None:
+        listener = open_listener(settings.edge_host, settings.edge_port)
+    else:
+        listener = socket.socket(fileno=settings.edge_fd)
     health = HealthServer(settings.edge_health_listen or private_listen(settings.data, "edge"))
     clock, registry = SystemClock(), new_registry()
     async with contextlib.AsyncExitStack() as opened:
@@ -75,18 +79,6 @@ async def _done_before(stop: "asyncio.Task[Literal[True]]", work: Coroutine[Any,
         return False
     await task
     return True
-
-
-def open_listener(settings: EdgeSettings) -> socket.socket:
-    if settings.edge_fd is not None:
-        return socket.socket(fileno=settings.edge_fd)
-    try:
-        return socket.create_server(
-            (settings.edge_host, settings.edge_port),
-            family=socket.AF_INET6 if ":" in settings.edge_host else socket.AF_INET,
-        )
-    except OSError as error:
-        raise SettingsError(f"cannot listen on {settings.edge_host}:{settings.edge_port}: {error.strerror}") from error
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from services.chassis.http.security_headers import security_headers
+
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 UNSAFE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -43,25 +45,19 @@ class Protection:
 
 def _headers(api_url: str, *, is_https: bool) -> dict[str, str]:
     api = urlsplit(api_url)
-    policy = {
-        "default-src": "'none'",
-        "script-src": "'self'",
-        "style-src": "'self'",
-        "img-src": "'self' data:",
-        "connect-src": f"'self' {api.scheme}://{api.netloc}",
-        "form-action": "'self'",
-        "frame-ancestors": "'none'",
-        "base-uri": "'none'",
-        "require-trusted-types-for": "'script'",
-        "trusted-types": "'none'",
-    }
     headers = {
-        "content-security-policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
+        **security_headers(
+            {
+                "script-src": "'self'",
+                "style-src": "'self'",
+                "img-src": "'self' data:",
+                "connect-src": f"'self' {api.scheme}://{api.netloc}",
+                "form-action": "'self'",
+                "require-trusted-types-for": "'script'",
+                "trusted-types": "'none'",
+            }
+        ),
         "cache-control": "no-store",
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "cross-origin-opener-policy": "same-origin",
-        "cross-origin-resource-policy": "same-origin",
         "permissions-policy": (
             "camera=(), geolocation=(), microphone=(), payment=(), usb=(), "
             "publickey-credentials-get=(self), publickey-credentials-create=(self)"

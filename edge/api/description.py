@@ -1,4 +1,4 @@
-"""What endpoints say of themselves in the OpenAPI document: their errors, from the error table, and their headers."""
+"""Describes endpoints in the OpenAPI document: their errors, from the error table, and their headers."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -7,10 +7,10 @@ from edge.api.chat import CHAT_PATH
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import note_refusal
 from edge.api.state import EdgeState
-from edge.wire.requests import new_request_id
 from edge.wire.responses import JSON, error_body, error_headers
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import HttpScope
+from services.chassis.http.request_id import new_request_id
 
 
 class EarlyRefusals:

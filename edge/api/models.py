@@ -41,7 +41,7 @@ class ModelList(BaseModel):
 
 @router.get("", summary="List the classes that the key may use", operation_id="listModels", responses=errors())
 async def list_models(principal: ModelsKey, edge: Edge) -> ModelList:
-    """Without a limit of the key or its account these are all classes."""
+    """Lists all classes, unless the key or its account is limited to some."""
     return ModelList(data=[_to_model(model) for model in edge.models.usable(principal).values()])
 
 

@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import HEADERS, NULL, errors, header_refs, replace_in
+from services.chassis.http.security_headers import security_headers
 
 _REF: Final = "#/components/schemas/{name}"
 # FastAPI's own description of a wrong parameter, which is an ordinary error here.
@@ -97,18 +98,21 @@ async def get_docs() -> Response:
         swagger_css_url=f"{_ASSETS}/swagger-ui.css",
         swagger_favicon_url=f"{_ASSETS}/favicon-32x32.png",
     )
-    page.headers["content-security-policy"] = _policy(bytes(page.body))
-    return page
-
-
-def _policy(page: bytes) -> str:
-    """Allows the page what it needs: the edge itself, its one inline script, and the styles that its scripts write."""
-    [script] = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
+    [script] = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self' 'unsafe-inline';"
-        " img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    page.headers.update(
+        security_headers(
+            {
+                "script-src": f"'self' 'sha256-{digest}'",
+                # Swagger UI writes styles into the page.
+                "style-src": "'self' 'unsafe-inline'",
+                "img-src": "'self' data:",
+                "connect-src": "'self'",
+                "form-action": "'none'",
+            }
+        )
     )
+    return page
 
 
 def docs_assets() -> StaticFiles:

@@ -1,8 +1,6 @@
-"""The parts of a request: its id, and the body."""
+"""Reads the body of a request, within limits of size, time and memory."""
 
 import asyncio
-import os
-import time
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -10,16 +8,6 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, HttpScope, Receive
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, BodyProgress
 from services.chassis.load.fair_budget import BudgetShare
-
-
-def new_request_id() -> str:
-    """Returns a version 7 UUID: these sort by time, so that neighbours in time are neighbours in an index."""
-    milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10))
-    high = milliseconds << 16 | 0x7000 | random >> 68
-    low = 1 << 63 | random & (1 << 62) - 1
-    return f"{high << 64 | low:032x}"
-
 
 # A million tokens as JSON; the token limit decides the rest.
 LARGEST_BODY_BYTES = 16 * 1024 * 1024

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from edge.wire.requests import new_request_id
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import Headers, Send
+from services.chassis.http.request_id import new_request_id
 from services.chassis.timing.deadlines import Clock
 
 JSON = (b"content-type", b"application/json")

@@ -1,6 +1,7 @@
 """The time within which a body has to arrive: as long as it makes progress, up to a limit."""
 
 import asyncio
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
@@ -51,7 +52,7 @@ class TimedReceive:
         self._progress: BodyProgress | None = None
         self._is_complete = False
 
-    async def __call__(self) -> dict[str, Any]:
+    async def __call__(self) -> MutableMapping[str, Any]:
         if self._is_complete:
             # What is waited for now is the end of the connection.
             return await self._receive()

@@ -1,4 +1,4 @@
-"""Around every request: its id, and an answer if something unexpected fails."""
+"""Answers requests that fail unexpectedly."""
 
 from collections.abc import Awaitable
 
@@ -6,25 +6,6 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.api.errors import answer_error
-from edge.wire.requests import new_request_id
-
-
-class RequestIdMiddleware:
-    """Gives each request an id, as `request.state.request_id` and in the header of its response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = new_request_id()
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        def send_with_id(message: Message) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            return send(message)
-
-        await self._app(scope, receive, send_with_id)
 
 
 class UnexpectedErrorMiddleware:
