@@ -14,6 +14,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.rpc.access_rules import require_key
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
@@ -193,6 +194,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
+        if request.key_id:
+            require_key(request.key_id)
         [account] = await _read_balances(self._database, [account_id])
         response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
