@@ -12,7 +12,6 @@ from tests.e2e.harness import ServiceHarness
 from tests.e2e.operations import LISTENING
 from tests.support.servers.collector import Collector
 from tests.support.service import Service, UpstreamThread
-from tests.support.traced_files import tracing_environ
 from tests.support.upstreams.openai import Reply, Upstream
 
 
@@ -49,10 +48,10 @@ def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service
 
 @pytest.fixture(scope="package")
 def shared_harness(shared_upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceHarness]:
-    failpoints, traces = tmp_path_factory.mktemp("failpoints"), tmp_path_factory.mktemp("traces")
+    failpoints = tmp_path_factory.mktemp("failpoints")
     environ = {"LEGATO_FAILPOINTS": str(failpoints), "LEGATO_DRAIN_S": "1", "LEGATO_SWEEP_INTERVAL_S": "0.2"}
-    with Service(shared_upstream, environ | tracing_environ(traces)) as service:
-        yield ServiceHarness(service, shared_upstream, failpoints, traces)
+    with Service(shared_upstream, environ) as service:
+        yield ServiceHarness(service, shared_upstream, failpoints)
 
 
 @pytest.fixture

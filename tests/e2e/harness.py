@@ -24,12 +24,11 @@ class Running:
 
 
 class ServiceHarness:
-    def __init__(self, service: Service, upstream: Upstream, failpoints: Path, traces: Path) -> None:
-        """The service was told to look for its failpoints in that folder, and can be traced into the other."""
+    def __init__(self, service: Service, upstream: Upstream, failpoints: Path) -> None:
+        """The service was told to look for its failpoints in that folder."""
         self.service = service
         self._upstream = upstream
         self._failpoints = failpoints
-        self.traces = traces
         self.prompt_tokens = self._count_prompt()
 
     def open(self, reply: Reply, body: dict[str, Any] = CHAT, *, read: bytes = b"") -> Running:

@@ -63,7 +63,7 @@ METHODS_FOR_VISITORS: Final = {
     "PaymentService": {"GetPaymentOptions", "CreateCheckout", "GetCheckout"},
 }
 # What only operators' consoles may do.
-FOR_OPERATORS: Final = {"NoticeService.ListDeadLetters"}
+FOR_OPERATORS: Final = {"NoticeService.ListDeadLetters", "SpendLimitService.RecountSpends"}
 
 
 @dataclass(frozen=True)

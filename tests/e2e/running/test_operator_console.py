@@ -64,7 +64,7 @@ def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path
 
         wait_until(every_process_is_ready)
         # Whoever is no operator finds none of it.
-        _, page = visitor.ask("POST", "/operator/users", {"name": "Grace", "account_id": account, "role": "owner"})
+        _, page = visitor.make("/operator/users", {"name": "Grace", "account_id": account, "role": "owner"})
         [link] = set(re.findall(r"/sign-in#([0-9A-Z-]+)", page))
         other = PatientVisitor(origin)
         assert other.ask("POST", "/sign-in", {"code": link})[0] == 303
