@@ -14,7 +14,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge
 from services.chassis.timing.deadlines import Clock
 from services.metering.retention.closed_months import find_chain_violations
-from services.metering.store import checks
+from services.metering.store import checks, owed_checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.store.entry_sums import screen_entries
 from services.metering.store.reports import HoldCounts, count_holds
@@ -28,9 +28,9 @@ CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
     (checks.uncovered_accounts, "account {0}: holds {2} nanos of a balance of {1}"),
     (checks.balances_against_ledger, "account {0}: balance is {1:+} nanos off the sum of its ledger"),
     (checks.held_against_holds, "account {0}: held credit is {1:+} nanos off the sum of its live holds"),
-    (checks.owed_against_changes, "account {0}: what it owes is {1:+} nanos off the sum of its changes"),
-    (checks.owed_against_ledger, "adjustment of {0}: adds {1:+} nanos more to what is owed than its loss"),
-    (checks.owed_of_free_credit, "account {0}: owes {1} nanos, and has {2} that no request holds"),
+    (owed_checks.owed_against_changes, "account {0}: what it owes is {1:+} nanos off the sum of its changes"),
+    (owed_checks.owed_against_ledger, "adjustment of {0}: adds {1:+} nanos more to what is owed than its loss"),
+    (owed_checks.owed_of_free_credit, "account {0}: owes {1} nanos, and has {2} that no request holds"),
     (checks.unbalanced_entries, "{0} of {1}: its legs sum to {2} nanos, not to zero"),
     (checks.repeated_entries, "{0} of {1}: booked {2} times"),
     (checks.repeated_counts, "request {0}: counted {1} times"),
