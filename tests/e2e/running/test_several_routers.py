@@ -28,7 +28,8 @@ def test_a_router_is_killed_and_the_chats_of_the_other_go_on(several: Service, u
     account = several.new_account()
     api_key = several.new_key(account)
     upstream.replies.extend([LONG] * CHATS)
-    chats = [OpenChat(several, api_key, {**CHAT, "stream": True}) for _ in range(CHATS)]
+    # Their connections end with their answers.
+    chats = [OpenChat(several, api_key, {**CHAT, "stream": True}, {"Connection": "close"}) for _ in range(CHATS)]
     for chat in chats:
         chat.read_until(b'" rain"')
     running = running_by_router(several)
