@@ -64,11 +64,6 @@ class Entrance:
         # Returns memory for the chat's prompt, as yet none: `with entrance.hold_memory(account_id) as memory: …`.
         self.hold_memory = prompt_memory.hold
 
-    async def admit(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
-        principal = await self.identify(scope, needed)
-        await self._metering.admit(principal)
-        return principal
-
     @property
     def is_saturated(self) -> bool:
         """Tells if a chat that arrives now may be refused."""
