@@ -47,7 +47,7 @@ async def main() -> None:
         show_certificate(registry, certificates)
         server = RpcServer(
             listen,
-            auth.registrations,
+            auth.servicers,
             log,
             certificates,
             health_listen=settings.auth_health_listen,

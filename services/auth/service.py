@@ -16,12 +16,12 @@ from services.auth.notices.service import Notices
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
 from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
-from services.auth.servicers.accounts import register_account
-from services.auth.servicers.auth import register_account_admin, register_auth, register_key_admin
-from services.auth.servicers.credentials import register_credentials
-from services.auth.servicers.maintenance import register_maintenance_admin
-from services.auth.servicers.notices import register_notices
-from services.auth.servicers.users import register_users
+from services.auth.servicers.accounts import AccountServicer
+from services.auth.servicers.auth import AccountAdminServicer, AuthServicer, KeyAdminServicer
+from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
+from services.auth.servicers.maintenance import MaintenanceAdminServicer
+from services.auth.servicers.notices import NoticeServicer
+from services.auth.servicers.users import SignInServicer, UserAdminServicer, UserServicer
 from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
 from services.auth.users.account_keys import AccountKeys
 from services.auth.users.audit import AuditLog
@@ -133,21 +133,18 @@ class AuthService:
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
         oidc = OidcSignIn(database, peppers, sessions, sign_in, audit, mail, issuer, origins)
         keys = AccountKeys(database, peppers, clock, audit, console.service_limits, sleep)
-        self.registrations = [
-            register_auth(self.verifier, self.watches),
-            register_account_admin(accounts),
-            register_key_admin(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
-            register_maintenance_admin(MaintenanceAdmin(database, audit, clock, log, sleep)),
-            *register_users(
-                sign_in,
-                passwords,
-                sessions,
-                OwnUser(database, peppers, sessions, passkeys, audit, mail),
-                users,
-            ),
-            *register_credentials(sign_in, passwords, oidc),
-            register_notices(owners_notices),
-            register_account(
+        self.servicers = [
+            AuthServicer(self.verifier, self.watches),
+            AccountAdminServicer(accounts),
+            KeyAdminServicer(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
+            MaintenanceAdminServicer(MaintenanceAdmin(database, audit, clock, log, sleep)),
+            SignInServicer(sign_in, passwords, sessions),
+            UserServicer(OwnUser(database, peppers, sessions, passkeys, audit, mail), users),
+            UserAdminServicer(users),
+            SignInMethodServicer(sign_in, passwords, oidc),
+            CredentialServicer(sign_in, passwords, oidc),
+            NoticeServicer(owners_notices),
+            AccountServicer(
                 accounts,
                 keys,
                 Members(database, peppers, clock, audit, mail, sleep),

@@ -25,22 +25,18 @@ from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
 from services.metering.retention.passes import Retention
-from services.metering.servicers.account_changes import ChangeOutboxServicer, register_change_outbox
+from services.metering.servicers.account_changes import ChangeOutboxServicer
 from services.metering.servicers.metering import (
     CreditAdminServicer,
     MeteringServicer,
-    register_credit_admin,
-    register_metering,
 )
 from services.metering.servicers.notices import (
     NoticeOutboxServicer,
     NoticeThresholdServicer,
-    register_outbox,
-    register_thresholds,
 )
-from services.metering.servicers.payments import PaymentBookingServicer, register_payment_booking
-from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
-from services.metering.servicers.statements import StatementServicer, register_statements
+from services.metering.servicers.payments import PaymentBookingServicer
+from services.metering.servicers.spend_limits import SpendLimitServicer
+from services.metering.servicers.statements import StatementServicer
 from services.metering.settings import MeteringSettings
 from services.metering.spend_recount import recount_at_start
 from services.metering.store.prices import adopt_prices
@@ -97,22 +93,22 @@ async def main() -> None:
         metering = MeteringServicer(database, writer, limiter, settings.default_limits(), log, tracer, unpaid_prompts)
         show_exchanges(registry, {"edge": metering.message_items})
         admin = CreditAdminServicer(database, writer)
-        registrations = [
-            partial(register_metering, metering),
-            partial(register_credit_admin, admin),
-            partial(register_spend_limits, SpendLimitServicer(database, writer, log)),
-            partial(register_statements, StatementServicer(database, metering.totals)),
-            partial(register_payment_booking, PaymentBookingServicer(database, writer)),
-            partial(register_outbox, NoticeOutboxServicer(database)),
-            partial(register_change_outbox, ChangeOutboxServicer(database)),
-            partial(register_thresholds, NoticeThresholdServicer(database, notice_rules)),
+        servicers = [
+            metering,
+            admin,
+            SpendLimitServicer(database, writer, log),
+            StatementServicer(database, metering.totals),
+            PaymentBookingServicer(database, writer),
+            NoticeOutboxServicer(database),
+            ChangeOutboxServicer(database),
+            NoticeThresholdServicer(database, notice_rules),
         ]
         listen = settings.metering_listen or private_listen(settings.data, "metering")
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
         server = RpcServer(
             listen,
-            registrations,
+            servicers,
             log,
             certificates,
             health_listen=settings.metering_health_listen,

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from functools import partial
 
 from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.process import memory
@@ -17,7 +16,7 @@ from services.chassis.telemetry.log import open_log
 from services.chassis.telemetry.metrics import new_registry, show_certificate
 from services.payments.metering import MeteringClient
 from services.payments.metrics import show_payments
-from services.payments.servicer import PaymentServicer, register_payments
+from services.payments.servicer import PaymentServicer
 from services.payments.settings import PaymentsSettings
 from services.payments.stripe_client import StripeClient
 
@@ -42,7 +41,7 @@ async def main() -> None:
     listen = settings.payments_listen or private_listen(settings.data, "payments")
     server = RpcServer(
         listen,
-        [partial(register_payments, servicer)],
+        [servicer],
         log,
         certificates,
         health_listen=settings.payments_health_listen,

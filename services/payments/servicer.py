@@ -141,8 +141,3 @@ def _checked_id(given: str) -> str:
 
 def _no_checkout() -> LegatoError:
     return LegatoError(Reason.NOT_FOUND, "There is no such payment.")
-
-
-def register_payments(servicer: PaymentServicer, server: grpc.aio.Server) -> str:
-    payments_pb2_grpc.add_PaymentServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["PaymentService"].full_name

@@ -19,7 +19,6 @@ from services.chassis.telemetry.metrics import new_registry, show_certificate, s
 from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.grounding.opening import open_grounding
-from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states
@@ -29,7 +28,7 @@ from services.router.providers.base import ProviderEnvironment
 from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
-from services.router.servicer import Reload, RouteAdminServicer, RouterServicer, register_route_admin, register_router
+from services.router.servicer import Reload, RouteAdminServicer, RouterServicer
 from services.router.settings import RouterSettings
 
 STOP_GRACE_S = 0.5
@@ -65,16 +64,16 @@ async def main() -> None:
         show_exchanges(registry, {"edge": servicer.message_items})
         reload = Reload(settings.routes, settings.timeouts, model_states, log, found)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
-        registrations = [
-            register_router(servicer),
-            register_route_admin(RouteAdminServicer(model_states, reload)),
-            register_grounding_admin(grounding.admin(completions.preview, log)),
+        servicers = [
+            servicer,
+            RouteAdminServicer(model_states, reload),
+            grounding.admin(completions.preview, log),
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)
         server = RpcServer(
             listen,
-            registrations,
+            servicers,
             log,
             certificates,
             health_listen=settings.router_health_listen,

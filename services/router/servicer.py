@@ -15,7 +15,6 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.model_classes import AUTO, CLASSES
-from services.chassis.rpc.server import Registration
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
@@ -158,19 +157,3 @@ def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
             input_nanos=cost.input_nanos, cached_input_nanos=cost.cached_input_nanos, output_nanos=cost.output_nanos
         ),
     )
-
-
-def register_router(servicer: RouterServicer) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_RouterServiceServicer_to_server(servicer, server)
-        return SERVICE
-
-    return register
-
-
-def register_route_admin(servicer: RouteAdminServicer) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_RouteAdminServiceServicer_to_server(servicer, server)
-        return pb.DESCRIPTOR.services_by_name["RouteAdminService"].full_name
-
-    return register

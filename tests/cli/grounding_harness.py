@@ -15,7 +15,6 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.opening import open_grounding
-from services.router.grounding.servicer import register_grounding_admin
 from services.router.grounding.settings import GroundingSettings
 
 ACCOUNT = "acct_1"
@@ -26,11 +25,6 @@ class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
         if request.account_id != ACCOUNT:
             raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
         return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id=ACCOUNT))
-
-
-def _register_accounts(server: Any) -> str:
-    auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(Accounts(), server)  # type: ignore[abstract]
-    return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
 
 
 async def _no_models(chat: Any) -> Any:
@@ -51,8 +45,8 @@ async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIte
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
         grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
-        registrations = [register_grounding_admin(grounding.admin(_no_models, log)), _register_accounts]
-        server = RpcServer("127.0.0.1:0", registrations, log, insecure_tcp=True)
+        servicers = [grounding.admin(_no_models, log), Accounts()]  # type: ignore[abstract]
+        server = RpcServer("127.0.0.1:0", servicers, log, insecure_tcp=True)
         await server.start()
         try:
             yield GroundingHarness(f"127.0.0.1:{server.port}")

@@ -25,9 +25,7 @@ class Accounts(auth_pb2_grpc.AccountAdminServiceServicer):
         return auth_pb2.GetAccountResponse(account=auth_pb2.Account(account_id="acct_1", name="Ada"))
 
 
-def register(server: Any) -> str:
-    auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(Accounts(), server)  # type: ignore[abstract]
-    return auth_pb2.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
+ACCOUNTS = Accounts()  # type: ignore[abstract]
 
 
 def name_of(data: Path, account_id: str, environ: dict[str, str]) -> str:
@@ -41,7 +39,7 @@ def name_of(data: Path, account_id: str, environ: dict[str, str]) -> str:
 
 async def test_a_service_is_reached_on_the_folders_socket(socket_folder: Path, log: Log) -> None:
     data_folder.prepare(socket_folder)
-    server = RpcServer(f"unix:{data_folder.socket_of('auth', socket_folder)}", [register], log)
+    server = RpcServer(f"unix:{data_folder.socket_of('auth', socket_folder)}", [ACCOUNTS], log)
     await server.start()
     assert await asyncio.to_thread(name_of, socket_folder, "acct_1", {}) == "Ada"
     with pytest.raises(CallRefused) as refusal:
@@ -51,7 +49,7 @@ async def test_a_service_is_reached_on_the_folders_socket(socket_folder: Path, l
 
 
 async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log: Log) -> None:
-    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [ACCOUNTS], log, insecure_tcp=True)
     await server.start()
     environ = {"LEGATO_AUTH_ADDRESS": f"127.0.0.1:{server.port}"}
     assert await asyncio.to_thread(name_of, tmp_path, "acct_1", environ) == "Ada"
@@ -59,7 +57,7 @@ async def test_a_service_elsewhere_is_reached_by_its_address(tmp_path: Path, log
 
 
 async def test_an_address_may_be_in_a_file_of_its_own(tmp_path: Path, log: Log) -> None:
-    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [ACCOUNTS], log, insecure_tcp=True)
     await server.start()
     file = tmp_path / "address"
     file.write_text(f"127.0.0.1:{server.port}\n")
@@ -71,7 +69,7 @@ async def test_an_address_may_be_in_a_file_of_its_own(tmp_path: Path, log: Log) 
 
 async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path: Path, log: Log) -> None:
     authority = Authority(tmp_path)
-    server = RpcServer("127.0.0.1:0", [register], log, authority.certificates("auth", log))
+    server = RpcServer("127.0.0.1:0", [ACCOUNTS], log, authority.certificates("auth", log))
     await server.start()
     for name, reason in (("admin", None), ("edge", Reason.CALLER_NOT_ALLOWED)):
         certificate, key = authority.files(name)
@@ -93,7 +91,7 @@ async def test_service_on_tcp_is_asked_with_the_certificate_of_an_admin(tmp_path
 async def test_of_several_addresses_the_first_that_answers_is_taken(tmp_path: Path, log: Log) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
-    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [ACCOUNTS], log, insecure_tcp=True)
     await server.start()
     living = f"127.0.0.1:{server.port}"
     for addresses in (f"{dead}, {living}", f"{living},{dead}", f"unix:{tmp_path}/none.sock,{living}"):

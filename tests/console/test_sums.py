@@ -20,13 +20,14 @@ from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.chassis.load.gcra import Rate
+from services.chassis.rpc.server import register
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.limits import LocalLimiter, RateLimits
-from services.metering.servicers.metering import MeteringServicer, register_metering
-from services.metering.servicers.statements import StatementServicer, register_statements
+from services.metering.servicers.metering import MeteringServicer
+from services.metering.servicers.statements import StatementServicer
 from services.metering.store import books
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
@@ -105,12 +106,12 @@ def books_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
     with pytest.MonkeyPatch.context() as patch:
         asyncio.run(fill(database, prices, Log("metering", io.StringIO()), patch))
 
-    def register(server: grpc.aio.Server, log: Log) -> None:
+    def register_books(server: grpc.aio.Server, log: Log) -> None:
         writer, limits = Writer(database, prices, LIFE_S, log), RateLimits(Rate(3_000, 2), concurrent_requests=2)
-        register_metering(MeteringServicer(database, writer, LocalLimiter(SystemClock()), limits, log), server)
-        register_statements(StatementServicer(database), server)
+        register(MeteringServicer(database, writer, LocalLimiter(SystemClock()), limits, log), server)
+        register(StatementServicer(database), server)
 
-    harness = ConsoleHarness(folder, register)
+    harness = ConsoleHarness(folder, register_books)
     harness.start()
     for number in range(KEYS):
         harness.fakes.add_key(f"Key {number}" if number else "=cmd()")

@@ -79,7 +79,7 @@ class AuthHarness:
             yield self
 
     async def open(self, number: int = 0) -> None:
-        self._servers[number] = RpcServer(self._sockets[number], self.auth.registrations, self._log)
+        self._servers[number] = RpcServer(self._sockets[number], self.auth.servicers, self._log)
         await self._servers[number].start()
 
     async def shut(self, number: int = 0) -> None:

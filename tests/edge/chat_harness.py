@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, 
 from pathlib import Path
 from typing import Any, cast
 
-import grpc.aio
-
 from edge.access.entrance import AdmittedRequest
 from edge.access.known_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
@@ -62,10 +60,6 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
     async def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:
         return pb.ListModelsResponse()
 
-    def register(self, server: grpc.aio.Server) -> str:
-        router_pb2_grpc.add_RouterServiceServicer_to_server(self, server)
-        return "legato.router.v1.RouterService"
-
 
 class ChatHarness:
     """Everything that a chat needs, and what its client has received."""
@@ -100,7 +94,7 @@ class ChatHarness:
         for number, script in enumerate(scripts):
             routers.append(ScriptedRouter(script, self._log))
             addresses.append(f"unix:{self._folder}/router-{number}.sock")
-            self._servers.append(RpcServer(addresses[-1], [routers[-1].register], self._log))
+            self._servers.append(RpcServer(addresses[-1], [routers[-1]], self._log))
             await self._servers[-1].start()
         self._routers = Replicas(
             "router", ",".join(addresses), lambda address: RouterReplica(address, self._log), self._log

@@ -1,6 +1,5 @@
 """A real metering on a socket, which can be taken away and brought back, and what an edge keeps beside it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from services.metering.ledger.prices import Price, read_prices
 from services.metering.ledger.records import Grant
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
-from services.metering.servicers.metering import MeteringServicer, register_metering
+from services.metering.servicers.metering import MeteringServicer
 from services.metering.settings import MeteringSettings
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
@@ -60,7 +59,7 @@ class MeteringHarness:
         servicer = MeteringServicer(
             self._database, self._writer, self._limiter, LIMITS, self._log, unpaid_prompts=self.unpaid_prompts
         )
-        self._server = RpcServer(self._address, [partial(register_metering, servicer)], self._log)
+        self._server = RpcServer(self._address, [servicer], self._log)
         await self._server.start()
 
     async def shut(self) -> None:

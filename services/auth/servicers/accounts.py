@@ -27,7 +27,6 @@ from services.auth.users.records import Invitation, Member
 from services.auth.users.sessions import Sessions
 from services.auth.users.user_admin import UserAdmin, required_access
 from services.chassis.access_tokens import Access, AccountRole
-from services.chassis.rpc.server import Registration
 from services.chassis.timing.deadlines import Clock
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -191,23 +190,6 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
             may_change=shown.may_change,
             is_playground=shown.key.playground_user_id is not None,
         )
-
-
-def register_account(
-    accounts: AccountAdmin,
-    keys: AccountKeys,
-    members: Members,
-    users: UserAdmin,
-    playground: PlaygroundTokens,
-    sessions: Sessions,
-    clock: Clock,
-) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        servicer = AccountServicer(accounts, keys, members, users, playground, sessions, clock)
-        pb_grpc.add_AccountServiceServicer_to_server(servicer, server)
-        return pb.DESCRIPTOR.services_by_name["AccountService"].full_name
-
-    return register
 
 
 def _given_limits(request: pb.AccountServiceCreateKeyRequest | pb.AccountServiceUpdateKeyRequest) -> GivenLimits:

@@ -18,7 +18,6 @@ from services.auth.servicers.maintenance import to_maintenance
 from services.auth.verifier import Verified, Verifier
 from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Registration
 from services.chassis.timing.deadlines import Clock
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -142,30 +141,6 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             for use in await self._keys.count_by_pepper()
         ]
         return pb.CountKeysByPepperResponse(counts=counts)
-
-
-def register_auth(verifier: Verifier, watches: Watches) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_AuthServiceServicer_to_server(AuthServicer(verifier, watches), server)
-        return pb.DESCRIPTOR.services_by_name["AuthService"].full_name
-
-    return register
-
-
-def register_account_admin(accounts: AccountAdmin) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_AccountAdminServiceServicer_to_server(AccountAdminServicer(accounts), server)
-        return pb.DESCRIPTOR.services_by_name["AccountAdminService"].full_name
-
-    return register
-
-
-def register_key_admin(keys: KeyAdmin, clock: Clock) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_KeyAdminServiceServicer_to_server(KeyAdminServicer(keys, clock), server)
-        return pb.DESCRIPTOR.services_by_name["KeyAdminService"].full_name
-
-    return register
 
 
 def _to_principal(verified: Verified) -> pb.Principal:

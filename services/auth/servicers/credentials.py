@@ -13,7 +13,6 @@ from services.auth.users.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.users.sign_in.password_sign_in import PasswordSignIn
 from services.auth.users.sign_in.sign_in import SignIn
 from services.auth.users.user_admin import required_access
-from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -116,19 +115,6 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
     async def SendStepUpCode(self, request: pb.SendStepUpCodeRequest, context: Context) -> pb.SendStepUpCodeResponse:
         await self._sign_in.mail_code(required_access(), to_client(request.client))
         return pb.SendStepUpCodeResponse()
-
-
-def register_credentials(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> list[Registration]:
-    def register_methods(server: grpc.aio.Server) -> str:
-        servicer = SignInMethodServicer(sign_in, passwords, oidc)
-        pb_grpc.add_SignInMethodServiceServicer_to_server(servicer, server)
-        return pb.DESCRIPTOR.services_by_name["SignInMethodService"].full_name
-
-    def register_own(server: grpc.aio.Server) -> str:
-        pb_grpc.add_CredentialServiceServicer_to_server(CredentialServicer(sign_in, passwords, oidc), server)
-        return pb.DESCRIPTOR.services_by_name["CredentialService"].full_name
-
-    return [register_methods, register_own]
 
 
 def to_methods(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> pb.GetSignInMethodsResponse:

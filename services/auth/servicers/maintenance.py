@@ -8,7 +8,6 @@ from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.records import MaintenanceNotice
-from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -37,11 +36,3 @@ def to_maintenance(maintenance: MaintenanceNotice | None) -> pb.Maintenance:
     told = pb.Maintenance(is_on=True, message=maintenance.message, retry_after_s=maintenance.retry_after_s)
     told.start_time.FromMicroseconds(maintenance.started_at_us)
     return told
-
-
-def register_maintenance_admin(maintenance: MaintenanceAdmin) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_MaintenanceAdminServiceServicer_to_server(MaintenanceAdminServicer(maintenance), server)
-        return pb.DESCRIPTOR.services_by_name["MaintenanceAdminService"].full_name
-
-    return register

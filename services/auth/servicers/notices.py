@@ -11,7 +11,6 @@ from services.auth.notices.records import KINDS, DeadLetters, Delivery, Delivery
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
 from services.auth.servicers.users import to_timestamp
 from services.chassis.access_tokens import current_access
-from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -70,14 +69,6 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
     async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> pb.ListDeadLettersResponse:
         found = await self._notices.list_dead_letters()
         return pb.ListDeadLettersResponse(dead_letters=map(_to_dead_letters, found))
-
-
-def register_notices(notices: Notices) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_NoticeServiceServicer_to_server(NoticeServicer(notices), server)
-        return pb.DESCRIPTOR.services_by_name["NoticeService"].full_name
-
-    return register
 
 
 def _account(account_id: str) -> str:

@@ -30,7 +30,6 @@ from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import STEP_UP_VALID_US
 from services.chassis.rpc.allowed_methods import Role, current_role
-from services.chassis.rpc.server import Registration
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -270,24 +269,6 @@ class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
             raise LegatoError(Reason.REQUEST_INVALID, "The action is not known.", param="action")
         await self._users.record(action, request.account_id, request.object_id)
         return pb.RecordOperatorActionResponse()
-
-
-def register_users(
-    sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions, own_user: OwnUser, users: UserAdmin
-) -> list[Registration]:
-    def register_sign_in(server: grpc.aio.Server) -> str:
-        pb_grpc.add_SignInServiceServicer_to_server(SignInServicer(sign_in, passwords, sessions), server)
-        return pb.DESCRIPTOR.services_by_name["SignInService"].full_name
-
-    def register_user(server: grpc.aio.Server) -> str:
-        pb_grpc.add_UserServiceServicer_to_server(UserServicer(own_user, users), server)
-        return pb.DESCRIPTOR.services_by_name["UserService"].full_name
-
-    def register_admin(server: grpc.aio.Server) -> str:
-        pb_grpc.add_UserAdminServiceServicer_to_server(UserAdminServicer(users), server)
-        return pb.DESCRIPTOR.services_by_name["UserAdminService"].full_name
-
-    return [register_sign_in, register_user, register_admin]
 
 
 def to_timestamp(micros: int | None) -> Timestamp | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,12 @@ from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-# Registers one servicer and returns the full name of its service.
-Registration = Callable[[grpc.aio.Server], str]
-
 
 class RpcServer:
     def __init__(
         self,
         listen: str,
-        registrations: Sequence[Registration],
+        servicers: Sequence[object],
         log: Log,
         certificates: Certificates | None = None,
         *,
@@ -51,7 +49,7 @@ class RpcServer:
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
         self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access)], options=_options())
-        self._names = [register(self._server) for register in registrations]
+        self._names = [register(servicer, self._server) for servicer in servicers]
         self._console_listen = console_listen
         self._console_server: grpc.aio.Server | None = None
         if console_listen:
@@ -59,8 +57,8 @@ class RpcServer:
                 raise SettingsError(f"{console_listen} must be unix:PATH: on TCP, consoles use the service's own port")
             interceptor = ErrorInterceptor(log, access, Role(console_role))
             self._console_server = grpc.aio.server(interceptors=[interceptor], options=_options())
-            for register in registrations:
-                register(self._console_server)
+            for servicer in servicers:
+                register(servicer, self._console_server)
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._console_server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
@@ -90,6 +88,15 @@ class RpcServer:
 
     def _serving(self) -> list[grpc.aio.Server]:
         return [self._server] if self._console_server is None else [self._server, self._console_server]
+
+
+def register(servicer: object, server: grpc.aio.Server) -> str:
+    """Adds the servicer to the server, and returns the full name of its service. Both follow from its generated base
+    class."""
+    base = next(kind for kind in type(servicer).__mro__ if kind.__module__.endswith("_pb2_grpc"))
+    getattr(sys.modules[base.__module__], f"add_{base.__name__}_to_server")(servicer, server)
+    messages = sys.modules[base.__module__.removesuffix("_grpc")]
+    return str(messages.DESCRIPTOR.services_by_name[base.__name__.removesuffix("Servicer")].full_name)
 
 
 class HealthServer:

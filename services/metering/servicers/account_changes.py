@@ -59,8 +59,3 @@ def _from_change(change_id: str, change: AccountChange) -> pb.PendingChange:
         session_id=change.session_id,
         record_time=recorded,
     )
-
-
-def register_change_outbox(servicer: ChangeOutboxServicer, server: grpc.aio.Server) -> str:
-    account_changes_pb2_grpc.add_ChangeOutboxServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["ChangeOutboxService"].full_name

@@ -279,13 +279,3 @@ def _by_operator(operation_id: str) -> str:
 async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:
     read = database.read_briefly if len(account_ids) == 1 else database.read
     return await read(lambda connection: read_balances(connection, account_ids))
-
-
-def register_metering(servicer: MeteringServicer, server: grpc.aio.Server) -> str:
-    metering_pb2_grpc.add_MeteringServiceServicer_to_server(servicer, server)
-    return SERVICE
-
-
-def register_credit_admin(servicer: CreditAdminServicer, server: grpc.aio.Server) -> str:
-    metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["CreditAdminService"].full_name

@@ -79,13 +79,3 @@ def _from_notice(notice: AccountNotice) -> pb.PendingNotice:
         threshold_nanos=notice.threshold_nanos,
         record_time=recorded,
     )
-
-
-def register_outbox(servicer: NoticeOutboxServicer, server: grpc.aio.Server) -> str:
-    notices_pb2_grpc.add_NoticeOutboxServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["NoticeOutboxService"].full_name
-
-
-def register_thresholds(servicer: NoticeThresholdServicer, server: grpc.aio.Server) -> str:
-    notices_pb2_grpc.add_NoticeThresholdServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["NoticeThresholdService"].full_name

@@ -74,8 +74,3 @@ def _reason(given: str, param: str) -> str:
     if not 0 < len(given) <= LONGEST_REASON or not given.isprintable():
         raise invalid(f"A reason has 1 to {LONGEST_REASON} printable characters.", param)
     return given
-
-
-def register_payment_booking(servicer: PaymentBookingServicer, server: grpc.aio.Server) -> str:
-    payment_booking_pb2_grpc.add_PaymentBookingServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["PaymentBookingService"].full_name

@@ -109,8 +109,3 @@ def from_spend(spend: Spend) -> pb.Spend:
         day_end_time=Timestamp(seconds=next_day_us(spend.day_us) // 1_000_000),
         month_end_time=Timestamp(seconds=next_month_us(spend.month_us) // 1_000_000),
     )
-
-
-def register_spend_limits(servicer: SpendLimitServicer, server: grpc.aio.Server) -> str:
-    spend_limits_pb2_grpc.add_SpendLimitServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["SpendLimitService"].full_name

@@ -53,8 +53,3 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
         wait_s = request.max_wait_ms / 1000 if request.max_wait_ms > 0 else None
         progress = await self._audits.audit(account_id, wait_s)
         return statements.from_audit(progress)
-
-
-def register_statements(servicer: StatementServicer, server: grpc.aio.Server) -> str:
-    statements_pb2_grpc.add_StatementServiceServicer_to_server(servicer, server)
-    return pb.DESCRIPTOR.services_by_name["StatementService"].full_name

@@ -13,7 +13,6 @@ from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.server import Registration
 from services.chassis.telemetry.log import Log
 
 if TYPE_CHECKING:
@@ -236,11 +235,3 @@ def _to_timestamp(micros: int) -> Timestamp:
     timestamp = Timestamp()
     timestamp.FromMicroseconds(micros)
     return timestamp
-
-
-def register_grounding_admin(servicer: GroundingAdminServicer) -> Registration:
-    def register(server: grpc.aio.Server) -> str:
-        pb_grpc.add_GroundingAdminServiceServicer_to_server(servicer, server)
-        return pb.DESCRIPTOR.services_by_name["GroundingAdminService"].full_name
-
-    return register

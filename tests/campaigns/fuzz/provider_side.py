@@ -29,7 +29,7 @@ from services.router.providers.base import ProviderEnvironment, ProviderRoute, T
 from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
-from services.router.servicer import RouterServicer, register_router
+from services.router.servicer import RouterServicer
 from tests.campaigns.fuzz.answers import STREAMS, random_body
 from tests.campaigns.fuzz.framing import Framed, random_frame
 from tests.campaigns.fuzz.watch import LoopWatch, MemoryWatch
@@ -248,7 +248,7 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
         clock = SystemClock()
         model_states = ModelStates(routes, provider_pool, clock, log)
         servicer = RouterServicer(Completions(model_states, Targets(model_states, log), clock, log), log)
-        server = RpcServer(f"unix:{folder}/router.sock", [register_router(servicer)], log)
+        server = RpcServer(f"unix:{folder}/router.sock", [servicer], log)
         await server.start()
         try:
             async with connected_router(f"unix:{folder}/router.sock", log) as router:

@@ -78,7 +78,7 @@ def auth(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep
 @pytest.fixture
 async def client(auth: AuthService, log: Log, socket_folder: Path) -> AsyncIterator[AuthClient]:
     address = f"unix:{socket_folder}/auth.sock"
-    server = RpcServer(address, auth.registrations, log)
+    server = RpcServer(address, auth.servicers, log)
     await server.start()
     async with open_channel(address) as channel:
         yield AuthClient(channel)

@@ -32,7 +32,7 @@ async def replicas(
             stack.callback(database.close)
             database.migrate(MIGRATIONS)
             address = f"unix:{socket_folder}/auth-{number}.sock"
-            server = RpcServer(address, AuthService(database, peppers, clock, log, sleep).registrations, log)
+            server = RpcServer(address, AuthService(database, peppers, clock, log, sleep).servicers, log)
             await server.start()
             stack.push_async_callback(server.stop, 0)
             clients.append(AuthClient(await stack.enter_async_context(open_channel(address))))

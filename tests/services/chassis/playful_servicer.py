@@ -1,7 +1,7 @@
 """A service that behaves as its caller asks it to, well or badly."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -56,14 +56,6 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
             await asyncio.Event().wait()
         finally:
             self.cancelled.set()
-
-
-def register(servicer: Servicer) -> Callable[[grpc.aio.Server], str]:
-    def on(server: grpc.aio.Server) -> str:
-        auth_pb2_grpc.add_AuthServiceServicer_to_server(servicer, server)
-        return auth_pb2.DESCRIPTOR.services_by_name["AuthService"].full_name
-
-    return on
 
 
 async def verify(channel: grpc.aio.Channel, api_key: str) -> auth_pb2.VerifyResponse:

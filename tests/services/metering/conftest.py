@@ -1,5 +1,4 @@
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from services.metering.limits import LocalLimiter, RateLimits, UnpaidLimit, Unpa
 from services.metering.servicers.metering import (
     CreditAdminServicer,
     MeteringServicer,
-    register_credit_admin,
-    register_metering,
 )
 from services.metering.store.prices import adopt_prices
 from tests.services.metering.samples import LIFE_S, PRICES
@@ -73,7 +70,7 @@ async def channel(
     metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log, unpaid_prompts=unpaid)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"
-    server = RpcServer(listen, [partial(register_metering, metering), partial(register_credit_admin, admin)], log)
+    server = RpcServer(listen, [metering, admin], log)
     await server.start()
     async with open_channel(listen) as channel:
         # A connection gets 50 ms to come up, which a busy machine may not give it; then a call that did not wait fails.

@@ -1,5 +1,4 @@
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import find_violations
 from services.metering.batch import Writer
-from services.metering.servicers.payments import PaymentBookingServicer, register_payment_booking
+from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
 from services.payments.metering import MeteringClient
@@ -43,7 +42,7 @@ class Metering:
         with self.database.transaction(writes=True) as connection:
             prices = adopt_prices(connection, PRICES)
         self.writer = Writer(self.database, prices, LIFE_S, self._log)
-        registration = partial(register_payment_booking, PaymentBookingServicer(self.database, self.writer))
+        registration = PaymentBookingServicer(self.database, self.writer)
         self._server = RpcServer(self.listen, [registration], self._log, self._certificates)
         await self._server.start()
 

@@ -1,6 +1,5 @@
 """Payments on TCP: the console calls them, and they call metering, each with its own certificate."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.payments.metering import MeteringClient
-from services.payments.servicer import PaymentServicer, register_payments
+from services.payments.servicer import PaymentServicer
 from services.payments.stripe_client import StripeClient
 from tests.services.payments.conftest import ORIGIN, Metering
 from tests.support.certificates import Authority
@@ -37,7 +36,7 @@ async def test_an_event_is_booked_over_mutual_tls_and_nobody_but_payments_may_bo
     await client.start()
     await client.open_account(ACCOUNT)
     servicer = PaymentServicer(StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log), client, ORIGIN, 5, 1_000, log)
-    server = RpcServer("127.0.0.1:0", [partial(register_payments, servicer)], log, own)
+    server = RpcServer("127.0.0.1:0", [servicer], log, own)
     await server.start()
     payment = stripe.new_payment(ACCOUNT, 12_34)
     event = sign(stripe.event("checkout.session.completed", payment))

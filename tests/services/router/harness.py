@@ -16,7 +16,7 @@ from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.channel import open_channel
-from services.chassis.rpc.server import Registration, RpcServer
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
@@ -28,7 +28,7 @@ from services.router.providers.base import ProviderEnvironment, ProviderRoute, T
 from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import Routes, Target
 from services.router.routing.targets import Targets
-from services.router.servicer import RouterServicer, register_router
+from services.router.servicer import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from tests.support.upstreams.openai import Upstream
 
@@ -117,7 +117,7 @@ async def running_router(
     *,
     tells_traces: bool = False,
     most_attempts: int = MOST_ATTEMPTS,
-    also: Callable[[Completions], Registration] | None = None,
+    also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
 ) -> AsyncIterator[Router]:
     provider_pool = ProviderPool(
@@ -135,8 +135,8 @@ async def running_router(
         show_model_states(model_states, registry)
         show_chats(completions, registry)
     servicer = RouterServicer(completions, log, tracer)
-    registrations = [register_router(servicer)] + ([] if also is None else [also(completions)])
-    server = RpcServer(f"unix:{folder}/router.sock", registrations, log)
+    servicers = [servicer, *([] if also is None else [also(completions)])]
+    server = RpcServer(f"unix:{folder}/router.sock", servicers, log)
     await server.start()
     try:
         async with connected_router(f"unix:{folder}/router.sock", log) as router:

@@ -9,7 +9,6 @@ from protos.router.v1 import grounding_pb2_grpc
 from protos.router.v1.grounding_pb2 import RemoveAttachmentResponse
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.router.grounding.servicer import register_grounding_admin
 from tests.cli.grounding_harness import ACCOUNT, GroundingHarness, grounding_harness
 from tests.support.pdfs import make_pdf
 
@@ -71,7 +70,7 @@ class Patient(grounding_pb2_grpc.GroundingAdminServiceServicer):
 
 async def test_removal_is_waited_for_as_long_as_the_largest_document_takes(log: Log) -> None:
     patient = Patient()  # type: ignore[abstract]
-    server = RpcServer("127.0.0.1:0", [register_grounding_admin(patient)], log, insecure_tcp=True)  # type: ignore[arg-type]
+    server = RpcServer("127.0.0.1:0", [patient], log, insecure_tcp=True)
     await server.start()
     removed = await GroundingHarness(f"127.0.0.1:{server.port}").run("attachments", "remove", ACCOUNT, "att_1")
     await server.stop(0)

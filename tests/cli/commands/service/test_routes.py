@@ -121,11 +121,7 @@ class Admin(router_pb2_grpc.RouteAdminServiceServicer):
 
 
 async def serve(admin: Admin, log: Log) -> RpcServer:
-    def register(server: Any) -> str:
-        router_pb2_grpc.add_RouteAdminServiceServicer_to_server(admin, server)
-        return router_pb2.DESCRIPTOR.services_by_name["RouteAdminService"].full_name
-
-    server = RpcServer("127.0.0.1:0", [register], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [admin], log, insecure_tcp=True)
     await server.start()
     return server
 

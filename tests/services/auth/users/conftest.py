@@ -84,7 +84,7 @@ class Console:
 
 async def serve(auth: AuthService, log: Log, folder: Path, role: str) -> tuple[RpcServer, str, str]:
     admin, console = f"unix:{folder}/auth.sock", f"unix:{folder}/auth-console.sock"
-    server = RpcServer(admin, auth.registrations, log, access=auth.access, console_listen=console, console_role=role)
+    server = RpcServer(admin, auth.servicers, log, access=auth.access, console_listen=console, console_role=role)
     await server.start()
     return server, admin, console
 

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import grpc.aio
-
 from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
@@ -91,10 +89,6 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     async def ListModels(self, request: Any, context: Any) -> router.ListModelsResponse:
         return router.ListModelsResponse()
 
-    def register(self, server: grpc.aio.Server) -> str:
-        router_pb2_grpc.add_RouterServiceServicer_to_server(self, server)
-        return "legato.router.v1.RouterService"
-
 
 def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.ChatRequest:
     return router.ChatRequest(
@@ -104,7 +98,7 @@ def opening(model: str = "", pieces: int = 0, piece_bytes: int = 1) -> router.Ch
 
 class Serve:
     def __init__(self, listen: str, talker: Talker, log: Log) -> None:
-        self._make: Callable[[], RpcServer] = lambda: RpcServer(listen, [talker.register], log)
+        self._make: Callable[[], RpcServer] = lambda: RpcServer(listen, [talker], log)
         self._server: RpcServer | None = None
 
     async def start(self) -> None:

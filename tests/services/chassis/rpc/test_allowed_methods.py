@@ -1,6 +1,7 @@
 """Tries out who may ask for what: each method of each service, by each identity, over TCP with certificates."""
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
@@ -242,39 +244,31 @@ async def answer(request: Any, context: Any = None) -> Empty:
     return Empty()
 
 
-async def answer_stream(requests: Any, context: Any) -> AsyncIterator[Empty]:
-    async for _ in requests:
-        yield Empty()
+def anything(service: Any, log: Log) -> object:
+    """A servicer of the service, whose answers are empty; its exchange is a real one."""
 
+    def behaviour(method: Any) -> Any:
+        response = GetMessageClass(method.output_type)
 
-class Anything:
-    """A service with the methods of another, whose answers are empty; its exchange is a real one."""
+        async def answer_call(self: Any, request: Any, context: Any) -> Any:
+            return response()
 
-    def __init__(self, service: Any, log: Log) -> None:
-        self._name = service.full_name
-        items = {name: UnaryMethod(Empty, answer) for name in ITEMS.get(self._name, ())}
-        self._exchange = ExchangeServer(self._name, items, router_pb2.ExchangeResponse, log)
-        self._methods = service.methods
+        async def answer_stream(self: Any, requests: Any, context: Any) -> AsyncIterator[Any]:
+            async for _ in requests:
+                yield response()
 
-    def register(self, server: grpc.aio.Server) -> str:
-        handlers: dict[str, Any] = {}
-        for method in self._methods:
-            if method.name == "Exchange":
-                handlers[method.name] = grpc.stream_stream_rpc_method_handler(
-                    self._exchange.serve,
-                    router_pb2.ExchangeRequest.FromString,
-                    router_pb2.ExchangeResponse.SerializeToString,
-                )
-            elif method.client_streaming:
-                handlers[method.name] = grpc.stream_stream_rpc_method_handler(
-                    answer_stream, Empty.FromString, Empty.SerializeToString
-                )
-            else:
-                handlers[method.name] = grpc.unary_unary_rpc_method_handler(
-                    answer, Empty.FromString, Empty.SerializeToString
-                )
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(self._name, handlers),))
-        return str(self._name)
+        async def exchange(self: Any, requests: Any, context: Any) -> AsyncIterator[Any]:
+            items = {name: UnaryMethod(Empty, answer) for name in ITEMS.get(service.full_name, ())}
+            async for sent in ExchangeServer(service.full_name, items, response, log).serve(requests, context):
+                yield sent
+
+        if method.name == "Exchange":
+            return exchange
+        return answer_stream if method.client_streaming else answer_call
+
+    generated = importlib.import_module(service.file.name.removesuffix(".proto").replace("/", ".") + "_pb2_grpc")
+    methods = {method.name: behaviour(method) for method in service.methods}
+    return type(service.name, (getattr(generated, f"{service.name}Servicer"),), methods)()
 
 
 @pytest.fixture(scope="module")
@@ -285,8 +279,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture
 async def address(authority: Authority, log: Log) -> AsyncIterator[str]:
     """Serves every service there is, in one process."""
-    registrations: list[Callable[[grpc.aio.Server], str]] = [Anything(service, log).register for service in OURS]
-    server = RpcServer("127.0.0.1:0", registrations, log, authority.certificates("auth", log))
+    servicers = [anything(service, log) for service in OURS]
+    server = RpcServer("127.0.0.1:0", servicers, log, authority.certificates("auth", log))
     await server.start()
     async with asyncio.timeout(60):
         yield f"127.0.0.1:{server.port}"
@@ -430,7 +424,7 @@ def test_certificate_says_who_its_holder_is(names: list[str], role: Role | None)
 
 async def test_owner_on_a_unix_socket_may_do_everything(socket_folder: Path, log: Log) -> None:
     address = f"unix:{socket_folder}/all.sock"
-    server = RpcServer(address, [Anything(service, log).register for service in OURS], log)
+    server = RpcServer(address, [anything(service, log) for service in OURS], log)
     await server.start()
     async with asyncio.timeout(60), open_channel(address) as channel:
         for service, methods in EXPECTED.items():

@@ -19,7 +19,7 @@ from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import ChannelHolder, errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from tests.services.chassis.playful_servicer import Servicer, register, verify
+from tests.services.chassis.playful_servicer import Servicer, verify
 from tests.support.certificates import DAYS, Authority
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def authority(tmp_path: Path) -> Authority:
 async def serving(
     certificates: Certificates, log: Log, listen: str = "127.0.0.1:0"
 ) -> AsyncIterator[tuple[str, RpcServer]]:
-    server = RpcServer(listen, [register(Servicer())], log, certificates, health_listen="127.0.0.1:0")
+    server = RpcServer(listen, [Servicer()], log, certificates, health_listen="127.0.0.1:0")
     await server.start()
     try:
         async with asyncio.timeout(60):

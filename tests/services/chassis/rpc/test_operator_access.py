@@ -16,7 +16,7 @@ from services.chassis.rpc.access_rules import RULES, STEP_UP_VALID_US, AccessChe
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from tests.services.chassis.rpc.test_allowed_methods import OURS, Anything
+from tests.services.chassis.rpc.test_allowed_methods import OURS, anything
 from tests.support.certificates import Authority
 
 NOW_US = STEP_UP_VALID_US + 1
@@ -53,7 +53,7 @@ class Consoles:
         socket = f"unix:{self._folder}/{identity}.sock"
         server = RpcServer(
             "127.0.0.1:0",
-            [Anything(service, self._log).register for service in OURS],
+            [anything(service, self._log) for service in OURS],
             self._log,
             self._authority.certificates("auth", self._log),
             access=access,

@@ -18,14 +18,14 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer, stop_asked
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from tests.services.chassis.playful_servicer import CANARY, Servicer, register, verify
+from tests.services.chassis.playful_servicer import CANARY, Servicer, verify
 from tests.support.leftovers import nothing_is_left
 
 
 @asynccontextmanager
 async def serving(folder: Path, log: Log) -> AsyncIterator[tuple[RpcServer, Servicer, grpc.aio.Channel]]:
     servicer = Servicer()
-    server = RpcServer(f"unix:{folder}/auth.sock", [register(servicer)], log)
+    server = RpcServer(f"unix:{folder}/auth.sock", [servicer], log)
     await server.start()
     try:
         async with asyncio.timeout(20), open_channel(f"unix:{folder}/auth.sock") as channel:
@@ -190,23 +190,23 @@ async def test_reflection_lists_the_services(socket_folder: Path, log: Log) -> N
 
 async def test_a_tcp_listener_is_refused_unless_it_is_asked_for(log: Log) -> None:
     with pytest.raises(SettingsError, match="LEGATO_INSECURE_TCP"):
-        RpcServer("127.0.0.1:0", [register(Servicer())], log)
+        RpcServer("127.0.0.1:0", [Servicer()], log)
 
 
 async def test_a_tcp_listener_that_is_asked_for_serves_alone(log: Log) -> None:
-    server = RpcServer("127.0.0.1:0", [register(Servicer())], log, insecure_tcp=True)
+    server = RpcServer("127.0.0.1:0", [Servicer()], log, insecure_tcp=True)
     await server.start()
     address = f"127.0.0.1:{server.port}"
     async with asyncio.timeout(20), open_channel(address) as channel:
         assert (await verify(channel, "good")).epoch == 7
-    second = RpcServer(address, [register(Servicer())], log, insecure_tcp=True)
+    second = RpcServer(address, [Servicer()], log, insecure_tcp=True)
     with pytest.raises(SettingsError, match=address):
         await second.start()
     await server.stop(0)
 
 
 async def test_an_address_that_cannot_be_listened_on_is_named(socket_folder: Path, log: Log) -> None:
-    server = RpcServer(f"unix:{socket_folder}/missing/auth.sock", [register(Servicer())], log)
+    server = RpcServer(f"unix:{socket_folder}/missing/auth.sock", [Servicer()], log)
 
     with pytest.raises(SettingsError, match=r"missing/auth\.sock"):
         await server.start()

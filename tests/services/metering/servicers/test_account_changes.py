@@ -22,9 +22,9 @@ from services.metering.batch import Writer
 from services.metering.ledger.changes import ChangedBy
 from services.metering.ledger.notices import NoticeRules
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.servicers.account_changes import ChangeOutboxServicer, register_change_outbox
-from services.metering.servicers.notices import NoticeThresholdServicer, register_thresholds
-from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
+from services.metering.servicers.account_changes import ChangeOutboxServicer
+from services.metering.servicers.notices import NoticeThresholdServicer
+from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.store.changes import list_pending_changes
 from services.metering.store.notices import set_threshold
 from tests.services.metering.samples import ACCOUNT, KEY, ask, grant
@@ -97,13 +97,13 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
     access = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000, key_id=KEY)
     metadata = ((METADATA_KEY, signer.sign(access)),)
     listen, console = f"unix:{socket_folder}/metering.sock", f"unix:{socket_folder}/console.sock"
-    registrations = [
-        partial(register_spend_limits, SpendLimitServicer(database, writer, log)),
-        partial(register_thresholds, NoticeThresholdServicer(database, NoticeRules())),
-        partial(register_change_outbox, ChangeOutboxServicer(database)),
+    servicers = [
+        SpendLimitServicer(database, writer, log),
+        NoticeThresholdServicer(database, NoticeRules()),
+        ChangeOutboxServicer(database),
     ]
     check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
-    server = RpcServer(listen, registrations, log, access=check, console_listen=console, console_role="console")
+    server = RpcServer(listen, servicers, log, access=check, console_listen=console, console_role="console")
     await server.start()
     async with open_channel(listen) as owner, open_channel(console) as by_console:
         limits: Any = SpendLimitServiceStub(by_console)

@@ -1,7 +1,6 @@
 """Credit that operators book in their console, at a real server on its socket."""
 
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.servicers.metering import CreditAdminServicer, register_credit_admin
+from services.metering.servicers.metering import CreditAdminServicer
 from tests.services.metering.samples import ACCOUNT
 
 SIGNER = AccessTokenSigner("66" * 32)
@@ -27,7 +26,7 @@ async def operators_admin(database: Database, writer: Writer, socket_folder: Pat
     listen = f"unix:{socket_folder}/metering-console.sock"
     server = RpcServer(
         f"unix:{socket_folder}/metering.sock",
-        [partial(register_credit_admin, CreditAdminServicer(database, writer))],
+        [CreditAdminServicer(database, writer)],
         log,
         access=AccessCheck(AccessTokenVerifier(SIGNER.public_key()), lambda: 0),
         console_listen=listen,

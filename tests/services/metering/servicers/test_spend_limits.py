@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.servicers.spend_limits import SpendLimitServicer, register_spend_limits
+from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.store.tables import spends
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, ask, ask_each, grant, reserve, settle
 
@@ -128,7 +127,7 @@ async def test_limits_are_set_and_listed_by_rpc(
     await ask(writer, grant(1_000))
     await chat(writer, 1)
     listen = f"unix:{socket_folder}/limits.sock"
-    server = RpcServer(listen, [partial(register_spend_limits, SpendLimitServicer(database, writer, log))], log)
+    server = RpcServer(listen, [SpendLimitServicer(database, writer, log)], log)
     await server.start()
     async with open_channel(listen) as channel:
         await channel.channel_ready()
@@ -174,8 +173,8 @@ async def test_only_a_key_that_auth_names_in_the_token_is_limited(
     listen, console = f"unix:{socket_folder}/limits.sock", f"unix:{socket_folder}/console.sock"
     signer = AccessTokenSigner("44" * 32)
     check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
-    registrations = [partial(register_spend_limits, SpendLimitServicer(database, writer, log))]
-    server = RpcServer(listen, registrations, log, access=check, console_listen=console, console_role="console")
+    servicers = [SpendLimitServicer(database, writer, log)]
+    server = RpcServer(listen, servicers, log, access=check, console_listen=console, console_role="console")
     await server.start()
     owner = Access("usr_ada", "ses_one", ACCOUNT, AccountRole.OWNER, False, 1, 1_000_000)
 

@@ -23,8 +23,8 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.servicers.metering import CreditAdminServicer, register_credit_admin
-from services.metering.servicers.statements import StatementServicer, register_statements
+from services.metering.servicers.metering import CreditAdminServicer
+from services.metering.servicers.statements import StatementServicer
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, request_id, reserve, settle, void
 from tests.services.metering.test_auditor import unguard
 
@@ -41,12 +41,12 @@ METHODS: dict[str, Any] = {
 @pytest.fixture
 async def channel(database: Database, writer: Writer, socket_folder: Path, log: Log) -> AsyncIterator[grpc.aio.Channel]:
     check = AccessCheck(AccessTokenVerifier(SIGNER.public_key()), lambda: time.time_ns() // 1000)
-    registrations = [
-        partial(register_statements, StatementServicer(database)),
-        partial(register_credit_admin, CreditAdminServicer(database, writer)),
+    servicers = [
+        StatementServicer(database),
+        CreditAdminServicer(database, writer),
     ]
     listen, console = (f"unix:{socket_folder}/{name}.sock" for name in ("metering", "console"))
-    server = RpcServer(listen, registrations, log, access=check, console_listen=console)
+    server = RpcServer(listen, servicers, log, access=check, console_listen=console)
     await server.start()
     async with open_channel(console) as channel:
         await channel.channel_ready()

@@ -23,8 +23,6 @@ from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendL
 from services.metering.servicers.notices import (
     NoticeOutboxServicer,
     NoticeThresholdServicer,
-    register_outbox,
-    register_thresholds,
 )
 from services.metering.store.notices import KEPT_US, acknowledge, list_pending, set_threshold
 from services.metering.store.tables import accounts, notices
@@ -164,11 +162,11 @@ async def test_notices_and_thresholds_by_rpc(database: Database, writer: Writer,
     await ask(writer, grant(1_000))
     await spend(writer, 1, 600)
     listen = f"unix:{socket_folder}/notices.sock"
-    registrations = [
-        partial(register_outbox, NoticeOutboxServicer(database)),
-        partial(register_thresholds, NoticeThresholdServicer(database, RULES)),
+    servicers = [
+        NoticeOutboxServicer(database),
+        NoticeThresholdServicer(database, RULES),
     ]
-    server = RpcServer(listen, registrations, log)
+    server = RpcServer(listen, servicers, log)
     await server.start()
     async with open_channel(listen) as channel:
         await channel.channel_ready()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from services.chassis.database.database import Database
-from services.chassis.rpc.server import Registration
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
@@ -82,7 +81,7 @@ async def running_harness(
     search_timeout_s: float = 5,
     timeouts: Timeouts | None = None,
     tracer: Tracer | None = None,
-    also: Callable[[Completions, Library], Registration] | None = None,
+    also: Callable[[Completions, Library], object] | None = None,
 ) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(migrated_sqlite(folder / "router.db", "router", MIGRATIONS), "router")
     clock, sealer = SystemClock(), Sealer({1: KEY})

@@ -21,11 +21,11 @@ from services.chassis.access_tokens import (
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import AccessCheck
 from services.chassis.rpc.channel import from_rpc_error, open_channel
-from services.chassis.rpc.server import Registration, RpcServer
+from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.completion import Completions, PromptPreview
 from services.router.grounding.grounding import Library
-from services.router.grounding.servicer import GroundingAdminServicer, register_grounding_admin
+from services.router.grounding.servicer import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
 from tests.support.certificates import Authority
@@ -37,9 +37,9 @@ PAGES = ["The Zephyr weighs nine kilos.", "The warranty of the Zephyr lasts for 
 SWITCHES = ("search", "memory", "attachments")
 
 
-def admin_of(completions: Completions, library: Library, log: Log) -> Registration:
+def admin_of(completions: Completions, library: Library, log: Log) -> object:
     config = pb.GroundingConfig(memory=pb.MemoryConfig(notes_most=200))
-    return register_grounding_admin(GroundingAdminServicer(library, None, config, completions.preview, log))
+    return GroundingAdminServicer(library, None, config, completions.preview, log)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ async def test_a_console_previews_for_members_of_the_account_alone(socket_folder
     listen = f"unix:{socket_folder}/router-console.sock"
     server = RpcServer(
         "127.0.0.1:0" if authority else f"unix:{socket_folder}/router.sock",
-        [register_grounding_admin(servicer)],
+        [servicer],
         log,
         authority.certificates("router", log) if authority else None,
         access=AccessCheck(AccessTokenVerifier(SIGNER.public_key()), lambda: NOW_US),
