@@ -3,13 +3,8 @@
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-MODULES = [
-    path
-    for folder in ("cli", "console", "edge", "services")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if "migrations" not in path.parts
-]
+from tests.contracts.product import ROOT, product_modules
+
 # Openings of sentences that have no subject, or that hide it.
 WITHOUT_SUBJECT = frozenset(
     [
@@ -46,14 +41,14 @@ WITHOUT_SUBJECT = frozenset(
 
 def docstrings(path: Path) -> list[str]:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = ast.walk(ast.parse(path.read_text()))
+    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
     return [text for node in nodes if isinstance(node, documented) and (text := ast.get_docstring(node))]
 
 
 def test_docstrings_have_a_subject() -> None:
     wrong = [
-        (str(path.relative_to(ROOT)), text)
-        for path in MODULES
+        (str(path), text)
+        for path in product_modules()
         for text in docstrings(path)
         if text.split()[0].rstrip(":,") in WITHOUT_SUBJECT
     ]

@@ -4,21 +4,20 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("edge", "console", "services", "cli")
+from tests.contracts.product import ROOT, product_modules
+
 # Classes there are called like the schemas of the public API.
-PUBLIC_SCHEMAS = ROOT / "edge" / "api"
+PUBLIC_SCHEMAS = Path("edge/api")
 
 
 def modules_by_class_name() -> dict[str, list[str]]:
     modules = defaultdict(list)
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if path.parent == PUBLIC_SCHEMAS:
-                continue
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    modules[node.name].append(str(path.relative_to(ROOT)))
+    for path in product_modules():
+        if path.parent == PUBLIC_SCHEMAS:
+            continue
+        for node in ast.parse((ROOT / path).read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(str(path))
     return modules
 
 
