@@ -17,13 +17,13 @@ from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, Deadlines
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
-from services.router.answers.upstream import Upstream
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
+from services.router.routing.upstream import Upstream
 from services.router.schema.messages import object_bytes
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
-from services.router.answers.upstream import OPERATION
 from services.router.completion import Completions
+from services.router.routing.call_span import OPERATION
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 

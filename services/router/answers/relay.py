@@ -14,11 +14,12 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.toolcalls import ToolCallFragment, ToolCalls
+from services.router.answers.toolcalls import ToolCalls
 from services.router.compiled import RunningCount
 from services.router.prompts import tokens
 from services.router.providers.base import PackRead, Piece, PieceTaker, ProviderError, ProviderUsage
 from services.router.routing.health import UsageCheck, longest_output_tokens
+from services.router.schema.tools import ToolCallFragment
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.

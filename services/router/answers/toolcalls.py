@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from protos.router.v1.router_pb2 import ToolCallDelta
+from services.router.schema.tools import ToolCallFragment
 
 ID_PREFIX = "call_"
 _NO_ARGUMENTS = "{}"
@@ -19,20 +20,6 @@ _NO_ARGUMENTS = "{}"
 DELTAS_THAT_WAIT_MOST = 32
 # Arguments buffered for a call without a name yet. A call that exceeds this is broken.
 MOST_CHARACTERS_WITHOUT_NAME = 1024 * 1024
-
-
-class ToolCallFragment(msgspec.Struct, gc=False):
-    """A part of a tool call as the provider sent it; any field may be missing."""
-
-    index: int | None = None
-    call_id: str | None = None
-    name: str | None = None
-    # Some providers send the arguments as an object, which is then complete.
-    arguments: str | dict[str, msgspec.Raw] | None = None
-
-    def __repr__(self) -> str:
-        # Content is never printed.
-        return "ToolCallFragment(...)"
 
 
 @dataclass(slots=True, repr=False)

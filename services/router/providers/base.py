@@ -10,10 +10,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.compiled import RunningCount
 from services.router.schema.messages import Messages
-from services.router.schema.tools import Parameters, Tools
+from services.router.schema.tools import Parameters, ToolCallFragment, Tools
 
 
 @dataclass(frozen=True, slots=True)

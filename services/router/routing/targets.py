@@ -13,12 +13,13 @@ from services.chassis.model_classes import CLASSES
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
-from services.router.answers.upstream import Upstream, begin, begin_question, end_question
 from services.router.prompts.prompt import CountedPrompt, Prompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
+from services.router.routing.call_span import begin_span, end_span
 from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
+from services.router.routing.upstream import Upstream, begin
 from services.router.schema.tools import RARELY_TAKEN, Parameters
 from services.router.settings import MOST_ATTEMPTS
 
@@ -278,7 +279,7 @@ class _Opening:
         attempt = model_state.health.start_attempt()
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
-        span = begin_question(target, self._attempts.count, max_tokens)
+        span = begin_span(target, self._attempts.count, max_tokens)
         call = _make_call(prompt, parameters, target, max_tokens, is_whole)
         call.ignored += ignored
         call.taker = taker = PieceTaker()
@@ -292,7 +293,7 @@ class _Opening:
         try:
             first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:
-            end_question(span, error)
+            end_span(span, error)
             if not isinstance(error, ProviderError):
                 raise
             if not ignored and (dropped := dropped_after(error, parameters)):

@@ -1,4 +1,4 @@
-"""Tools and parameters of a request, described and parsed once."""
+"""Tools and parameters of a request, described and parsed once, and the calls that models answer with."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -38,6 +38,20 @@ class _AllowedTools(Struct):
 class _ToolChoice(Struct):
     function: Function | None = None
     allowed_tools: _AllowedTools | None = None
+
+
+class ToolCallFragment(Struct, gc=False):
+    """A part of a tool call as the provider sent it; any field may be missing."""
+
+    index: int | None = None
+    call_id: str | None = None
+    name: str | None = None
+    # Some providers send the arguments as an object, which is then complete.
+    arguments: str | dict[str, Raw] | None = None
+
+    def __repr__(self) -> str:
+        # Content is never printed.
+        return "ToolCallFragment(...)"
 
 
 _tools = msgspec.json.Decoder(list[Tool])

@@ -5,7 +5,6 @@ import re
 import msgspec
 from msgspec import Raw
 
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers import base as counts
 from services.router.providers.base import (
     UNREADABLE,
@@ -16,6 +15,7 @@ from services.router.providers.base import (
     read_text_of_object,
 )
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
+from services.router.schema.tools import ToolCallFragment
 
 # Most of these errors have no code, only a message.
 SIGNS = ErrorPatterns(

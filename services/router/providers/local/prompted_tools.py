@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.base import UNREADABLE
 from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
 from services.router.schema.messages import (
@@ -21,7 +20,7 @@ from services.router.schema.messages import (
     unreadable,
     write_messages,
 )
-from services.router.schema.tools import Function, Mode, Tools
+from services.router.schema.tools import Function, Mode, ToolCallFragment, Tools
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 

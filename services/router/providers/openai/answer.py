@@ -9,7 +9,6 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.compiled import pack_read, read_texts
 from services.router.providers import base as counts
 from services.router.providers.base import (
@@ -22,6 +21,7 @@ from services.router.providers.base import (
     read_text_of_object,
 )
 from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
+from services.router.schema.tools import ToolCallFragment
 
 # OpenAI and llama.cpp have codes for a prompt that is too long; the others have messages. An empty account has a code,
 # unless an intermediary forwards only OpenAI's message.

@@ -16,10 +16,10 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.packed_pieces import unpack_piece
 from services.router.answers.relay import Relay
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.prompts import tokens
 from services.router.prompts.tokens import count
 from services.router.providers.base import LARGEST_PIECE_CHARACTERS, Piece, ProviderUsage
+from services.router.schema.tools import ToolCallFragment
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 

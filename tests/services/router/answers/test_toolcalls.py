@@ -12,9 +12,9 @@ from protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.answers.toolcalls import (
     DELTAS_THAT_WAIT_MOST,
     MOST_CHARACTERS_WITHOUT_NAME,
-    ToolCallFragment,
     ToolCalls,
 )
+from services.router.schema.tools import ToolCallFragment
 
 PARIS, ROME = '{"city": "Paris"}', '{"city": "Rome"}'
 TWO_CALLS = [("weather", PARIS), ("time", ROME)]

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.answers.toolcalls import ToolCallFragment
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
-from services.router.schema.tools import Tools
+from services.router.schema.tools import ToolCallFragment, Tools
 from tests.services.router.schema.reading import parsed
 
 WEATHER = {

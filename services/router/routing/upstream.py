@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
-from services.chassis.telemetry.tracing import Span, SpanKind, current_span
+from services.chassis.telemetry.tracing import Span
 from services.router.prompts.prompt import CountedPrompt
 from services.router.providers.base import CannotDo, Failure, Piece, PieceTaker, Provider, ProviderCall, ProviderError
 from services.router.providers.http.failures import ConnectionRefused
+from services.router.routing.call_span import end_span
 from services.router.routing.health import Attempt, UsageCheck, Violation
 from services.router.routing.model_states import ModelState
-from services.router.routing.routes import Target
 from services.router.routing.saturation import ModelUse
 
 
@@ -58,7 +57,7 @@ class Upstream:
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
-        end_question(self.span, error, self.finished)
+        end_span(self.span, error, self.finished)
         self.model_use.release()
         self.model_state.pooled.release()
 
@@ -94,41 +93,3 @@ async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) 
             return await anext(pieces)
     except TimeoutError:
         raise ProviderError("did not answer in time") from None
-
-
-# A trace span for each call to a model, as a child of the chat's span.
-
-OPERATION: Final = "chat"
-
-
-def begin_question(target: Target, attempt: int, max_tokens: int) -> Span | None:
-    """Starts the span of one call; returns None if the chat is not traced."""
-    chat = current_span()
-    if chat is None:
-        return None
-    span = chat.child(f"{OPERATION} {target.model_name}", SpanKind.CLIENT)
-    span.attributes = {
-        "gen_ai.operation.name": OPERATION,
-        "gen_ai.provider.name": target.provider,
-        "gen_ai.request.model": target.model_name,
-        "gen_ai.request.max_tokens": max_tokens,
-        "legato.attempt": attempt,
-    }
-    return span
-
-
-def end_question(span: Span | None, error: BaseException | None = None, finished: Finished | None = None) -> None:
-    if span is None:
-        return
-    if isinstance(error, ProviderError):
-        # The provider's HTTP status if it sent one.
-        span.attributes["error.type"] = str(error.http_status or error.failure.value)
-    elif isinstance(error, asyncio.CancelledError):
-        span.attributes["error.type"] = "cancelled"
-    elif error is not None:
-        span.attributes["error.type"] = type(error).__name__
-    if finished is not None:
-        span.attributes["gen_ai.response.finish_reasons"] = [finished.finish_reason]
-        span.attributes["gen_ai.usage.input_tokens"] = finished.usage.prompt_tokens
-        span.attributes["gen_ai.usage.output_tokens"] = finished.usage.completion_tokens
-    span.end()

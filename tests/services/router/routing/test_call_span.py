@@ -9,8 +9,8 @@ from protos.router.v1.router_pb2 import Finished
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, work_on
-from services.router.answers.upstream import begin_question, end_question
 from services.router.providers.base import Failure, ProviderError
+from services.router.routing.call_span import begin_span, end_span
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import Reply, Upstream
@@ -35,9 +35,9 @@ async def chat(tracer: Tracer) -> Span:
 
 async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans: list[Span]) -> None:
     work_on(chat)
-    question = begin_question(target("vendor"), attempt=2, max_tokens=50)
+    question = begin_span(target("vendor"), attempt=2, max_tokens=50)
     usage = Usage(prompt_tokens=11, completion_tokens=7)
-    end_question(question, finished=Finished(finish_reason="stop", usage=usage))
+    end_span(question, finished=Finished(finish_reason="stop", usage=usage))
     [span] = spans
     assert (span.name, span.kind, span.parent_id) == ("chat vendor-model", SpanKind.CLIENT, chat.span_id)
     assert span.attributes == {
@@ -65,12 +65,12 @@ async def test_question_that_fails_says_how_in_words_of_ours(
     chat: Span, spans: list[Span], error: BaseException, told: str
 ) -> None:
     work_on(chat)
-    end_question(begin_question(target("vendor"), 1, 50), error)
+    end_span(begin_span(target("vendor"), 1, 50), error)
     assert spans[0].attributes["error.type"] == told
 
 
 async def test_nothing_is_made_where_nothing_is_traced(spans: list[Span]) -> None:
-    end_question(begin_question(target("vendor"), 1, 50))
+    end_span(begin_span(target("vendor"), 1, 50))
     assert spans == []
 
 
