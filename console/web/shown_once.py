@@ -5,7 +5,6 @@ answer the redirect. So auth keeps the result for minutes, sealed with a key tha
 gives it out once: neither auth's database nor the cookie tells anything alone.
 """
 
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -15,12 +14,10 @@ from starlette.responses import Response
 from console.web.visit import Visit
 from protos.auth.v1.users_pb2 import KeepResultRequest, TakeResultRequest
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.sealing import CannotOpen, SingleUseKey
 
 # As long as auth keeps it.
 COOKIE_LIFE_S: Final = 300
-# A key is used for one result.
-NONCE: Final = bytes(12)
-KEY_BYTES: Final = 32
 
 ResultT = TypeVar("ResultT", bound=Message)
 
@@ -29,10 +26,8 @@ async def show(
     visit: Visit, path: str, result: ResultT, render: Callable[[Visit, ResultT], Awaitable[Response]]
 ) -> Response:
     """Leads to `path`, which takes the result. Where auth no longer answers it is shown at once: it would be lost."""
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    key = secrets.token_bytes(KEY_BYTES)
-    sealed = AESGCM(key).encrypt(NONCE, result.SerializeToString(), path.encode())
+    sealer = SingleUseKey()
+    sealed = sealer.seal(result.SerializeToString(), bound_to=path.encode())
     try:
         kept = await visit.services.auth.change(
             lambda stubs: stubs.users.KeepResult, KeepResultRequest(sealed=sealed), visit.token
@@ -40,30 +35,27 @@ async def show(
     except LegatoError as error:
         visit.console.log.warning("result.not_kept", reason=error.reason)
         return await render(visit, result)
-    visit.cookies[_cookie(visit)] = (f"{kept.result_id}.{key.hex()}", COOKIE_LIFE_S)
+    visit.cookies[_cookie(visit)] = (f"{kept.result_id}.{sealer.key.hex()}", COOKIE_LIFE_S)
     return visit.redirect(path)
 
 
 async def take(visit: Visit, empty: ResultT) -> ResultT | None:
     """Fills in the result that this page is to show; None: it was shown before."""
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
     result_id, _dot, encoded = visit.request.cookies.get(_cookie(visit), "").partition(".")
     if not result_id:
         return None
     visit.cookies[_cookie(visit)] = None
     try:
-        key = bytes.fromhex(encoded)
+        sealer = SingleUseKey(bytes.fromhex(encoded))
         taken = await visit.services.auth.change(
             lambda stubs: stubs.users.TakeResult, TakeResultRequest(result_id=result_id), visit.token
         )
-        empty.ParseFromString(AESGCM(key).decrypt(NONCE, taken.sealed, visit.request.url.path.encode()))
+        empty.ParseFromString(sealer.open(taken.sealed, bound_to=visit.request.url.path.encode()))
     except LegatoError as error:
         if error.reason is not Reason.NOT_FOUND:
             raise
         return None
-    except (ValueError, InvalidTag):
+    except (ValueError, CannotOpen):
         return None
     return empty
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.chassis.settings import parse_versioned_secrets
+from services.chassis.versioned_secrets import parse_versioned_secrets
 
 PREFIX: Final = "sk-legato-"
 KEY_ID_PREFIX: Final = "key_"

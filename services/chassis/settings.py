@@ -7,7 +7,6 @@ All mistakes are reported at once, before anything is opened.
 
 import math
 import os
-import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -157,29 +156,3 @@ def _decode(kind: type, value: Any) -> Any:
     if not isinstance(value, str):
         raise TypeError("Expected a path")
     return Path(value)
-
-
-# Parses secrets with versions, as settings give them: `1:HEX,2:HEX`. Rotation adds the new one, then removes the old.
-
-BYTES_LEAST: Final = 32
-_ENTRY: Final = re.compile("(?P<version>[1-9][0-9]{0,8}):(?P<secret>(?:[0-9A-Fa-f]{2})+)")
-
-
-def parse_versioned_secrets(variable: str, given: str) -> dict[int, bytes]:
-    """Returns the secrets by version. Error messages quote nothing of the given text: it is secret."""
-    by_version: dict[int, bytes] = {}
-    mistakes = []
-    for position, entry in enumerate(given.split(","), start=1):
-        shape = _ENTRY.fullmatch(entry.strip())
-        if shape is None:
-            mistakes.append(f"{variable}: entry {position} is not VERSION:HEX, as in 1:0f3a…")
-            continue
-        version, secret = int(shape["version"]), bytes.fromhex(shape["secret"])
-        if version in by_version:
-            mistakes.append(f"{variable}: version {version} is given twice")
-        if len(secret) < BYTES_LEAST:
-            mistakes.append(f"{variable}: version {version} has fewer than {BYTES_LEAST} bytes")
-        by_version[version] = secret
-    if mistakes:
-        raise SettingsError("\n".join(mistakes))
-    return by_version

@@ -1,16 +1,15 @@
-"""Services have one shape: servicers are registered in one place."""
+"""Services have one shape, and say what they share once."""
 
-from pathlib import Path
+from tests.contracts.product import ROOT, product_modules
 
-ROOT = Path(__file__).parents[2]
-MODULES = [
-    path
-    for folder in ("cli", "console", "edge", "services")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    if ".venv" not in path.parts
-]
+
+def modules_with(text: str) -> list[str]:
+    return [str(path) for path in product_modules() if text in (ROOT / path).read_text()]
 
 
 def test_servicers_are_registered_in_one_place() -> None:
-    found = {str(path.relative_to(ROOT)) for path in MODULES if "_to_server" in path.read_text()}
-    assert found == {"services/chassis/rpc/server.py"}
+    assert modules_with("_to_server") == ["services/chassis/rpc/server.py"]
+
+
+def test_content_is_sealed_in_one_place() -> None:
+    assert modules_with("AESGCM") == ["services/chassis/sealing.py"]

@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from services.chassis.settings import parse_versioned_secrets
+from services.chassis.versioned_secrets import parse_versioned_secrets
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESSIV

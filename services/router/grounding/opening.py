@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protos.router.v1 import grounding_pb2 as pb
-from services.chassis.settings import parse_versioned_secrets
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
+from services.chassis.versioned_secrets import parse_versioned_secrets
 from services.router.grounding.servicer import GroundingAdminServicer, Preview
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 

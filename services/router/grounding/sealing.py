@@ -1,32 +1,22 @@
 """Encrypts the texts that owners store, with a searchable index of their words.
 
-Texts are encrypted with AES-256-GCM and bound to their account, kind and row by associated data, so that nobody with
-write access to the database can move one to another account. The index stores words only as keyed digests (HMAC), with
+Texts are bound to their account, kind and row, so that write access to the database is not enough to move one to
+another account. The index stores words only as keyed digests (HMAC), with
 a different key for each account. A stolen database reveals how many texts there are, how long they are, and which of
 them share words, but not which words.
 """
 
 import hmac
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from services.chassis.sealing import CannotOpen, Sealed, VersionedSealer
 
-NONCE_BYTES: Final = 12
 WORD_DIGEST_BYTES: Final = 16
 
 # Limit on the accounts for which a decryption failure was reported.
 TOLD_MOST: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Sealed:
-    key_version: int
-    # The nonce, then the ciphertext with its tag.
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +45,6 @@ def passage_place(account_id: str, passage_id: int) -> SealedLocation:
     return SealedLocation(account_id, "passage", str(passage_id))
 
 
-class KeyMissing(Exception):
-    """A text was encrypted with a key that is no longer in the settings."""
-
-
 class Sealer:
     """Encrypts with the newest version of the key, and decrypts with any version."""
 
@@ -70,31 +56,19 @@ class Sealer:
         self._told: set[str] = set()
         self._newest = max(by_version)
         # Separate keys are derived for the two purposes.
-        self._ciphers = {
-            version: AESGCM(hmac.digest(secret, b"legato grounding texts", "sha256"))
-            for version, secret in by_version.items()
-        }
+        self._texts = VersionedSealer(by_version, b"legato grounding texts")
         self._word_keys = {
             version: hmac.digest(secret, b"legato grounding words", "sha256") for version, secret in by_version.items()
         }
 
     def seal(self, text: str, place: SealedLocation) -> Sealed:
-        nonce = os.urandom(NONCE_BYTES)
-        sealed = self._ciphers[self._newest].encrypt(nonce, text.encode(), place.associated_data)
-        return Sealed(self._newest, nonce + sealed)
-
-    def open(self, sealed: Sealed, place: SealedLocation) -> str:
-        cipher = self._ciphers.get(sealed.key_version)
-        if cipher is None:
-            raise KeyMissing(f"version {sealed.key_version} of LEGATO_GROUNDING_KEY")
-        nonce, data = sealed.data[:NONCE_BYTES], sealed.data[NONCE_BYTES:]
-        return cipher.decrypt(nonce, data, place.associated_data).decode()
+        return self._texts.seal(text.encode(), place.associated_data)
 
     def open_if_possible(self, sealed: Sealed, place: SealedLocation) -> str | None:
         """Decrypts a text; returns None, not an error, if its key is gone or it was modified or moved."""
         try:
-            return self.open(sealed, place)
-        except (KeyMissing, InvalidTag, ValueError):
+            return self._texts.open(sealed, place.associated_data).decode()
+        except CannotOpen:
             if place.account_id not in self._told and len(self._told) < TOLD_MOST:
                 self._told.add(place.account_id)
                 self._on_unopened(place)

@@ -4,13 +4,11 @@ import base64
 import hmac
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, urlencode
 
-from services.chassis.settings import parse_versioned_secrets
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from services.chassis.sealing import CannotOpen, Sealed, VersionedSealer
+from services.chassis.versioned_secrets import parse_versioned_secrets
 
 STEP_US: Final = 30_000_000
 # 160 bits, as long as the hash.
@@ -19,7 +17,6 @@ DIGITS: Final = 6
 # A phone's clock may be half a minute off, in both directions.
 STEPS_OFF: Final = 1
 ISSUER: Final = "Legato"
-_NONCE_BYTES: Final = 12
 
 
 def mint_secret() -> bytes:
@@ -55,34 +52,21 @@ def uri_of(secret: bytes, account: str) -> str:
 
 
 class CredentialCipher:
-    """Encrypts secrets with AES-GCM, each for its user. The newest key encrypts; older ones still decrypt theirs."""
+    """Encrypts secrets, each for its user. The newest key encrypts; older ones still decrypt theirs."""
 
     def __init__(self, by_version: Mapping[int, bytes]) -> None:
-        self._by_version = dict(by_version)
-        self._newest = max(self._by_version)
+        self._sealer = VersionedSealer(by_version, b"legato credentials")
 
     def encrypt(self, secret: bytes, user_id: str) -> bytes:
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        sealed = self._aes(self._newest).encrypt(nonce, secret, _bound_to(user_id))
-        return self._newest.to_bytes(4, "big") + nonce + sealed
+        sealed = self._sealer.seal(secret, _bound_to(user_id))
+        return sealed.key_version.to_bytes(4, "big") + sealed.data
 
     def decrypt(self, sealed: bytes, user_id: str) -> bytes | None:
         """Returns None if the key is gone, or if the secret is not this user's."""
-        from cryptography.exceptions import InvalidTag
-
-        version, sealed = int.from_bytes(sealed[:4], "big"), sealed[4:]
-        if version not in self._by_version:
-            return None
         try:
-            nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-            return self._aes(version).decrypt(nonce, content, _bound_to(user_id))
-        except InvalidTag:
+            return self._sealer.open(Sealed(int.from_bytes(sealed[:4], "big"), sealed[4:]), _bound_to(user_id))
+        except CannotOpen:
             return None
-
-    def _aes(self, version: int) -> "AESGCM":
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        return AESGCM(hmac.digest(self._by_version[version], b"legato credentials", "sha256"))
 
 
 def parse_cipher(setting: str) -> CredentialCipher | None:

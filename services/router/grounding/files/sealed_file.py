@@ -7,24 +7,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Self
 
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from services.router.grounding.sealing import NONCE_BYTES
+from services.chassis.sealing import TAG_BYTES, SingleUseKey
 
 BLOCK_BYTES: Final = 64 * 1024
-TAG_BYTES: Final = 16
 
 
 class SealedFile:
-    """A file without a name, whose key only this object has: nobody can read it once the process has ended, and its
-    space is free then. Blocks are numbered by their nonces, so that none can be exchanged for another."""
+    """A file without a name, whose key only this object has: it cannot be read once the process has ended, and its
+    space is free then. Blocks are numbered, so that none can be exchanged for another."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         # A cancelled task leaves its thread behind, which must not meet a descriptor that was closed and given anew.
         self._lock = threading.Lock()
-        self._cipher = AESGCM(AESGCM.generate_key(128))
+        self._key = SingleUseKey()
         self._pending = bytearray()
         self._blocks = 0
         self.size_bytes = 0
@@ -59,7 +56,7 @@ class SealedFile:
         await asyncio.to_thread(self._write, number, block)
 
     def _write(self, number: int, block: bytes) -> None:
-        sealed = memoryview(self._cipher.encrypt(_nonce(number), block, None))
+        sealed = memoryview(self._key.seal(block, number))
         with self._lock:
             # The system may take less than it is given.
             while sealed and not self._file.closed:
@@ -69,9 +66,4 @@ class SealedFile:
         with self._lock:
             self._file.seek(number * (BLOCK_BYTES + TAG_BYTES))
             sealed = self._file.read(BLOCK_BYTES + TAG_BYTES)
-        return self._cipher.decrypt(_nonce(number), sealed, None)
-
-
-def _nonce(number: int) -> bytes:
-    """Returns the nonce of a block: each is used once, as each file has a key of its own."""
-    return number.to_bytes(NONCE_BYTES, "big")
+        return self._key.open(sealed, number)

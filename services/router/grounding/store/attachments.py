@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.chassis.sealing import Sealed
 from services.router.grounding.records import DocumentKind
-from services.router.grounding.sealing import Sealed
 from services.router.grounding.store.tables import attachments, change_for_good, delete_for_good, passages, postings
 
 # Stand in the place of the account while an attachment's passages are being added, or erased: nothing that reads by

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from services.router.grounding.sealing import Sealed
+from services.chassis.sealing import Sealed
 from services.router.grounding.store.tables import attachments, notes, passages, postings
 
 Connection = sa.Connection

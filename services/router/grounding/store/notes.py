@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from services.router.grounding.sealing import Sealed
+from services.chassis.sealing import Sealed
 from services.router.grounding.store.tables import delete_for_good, notes
 
 
