@@ -6,8 +6,6 @@ BIN := .venv/bin
 # process imports all of them. Who has none left takes tests over from another: docs/decisions/0043-time-of-the-test-suite.md.
 TEST_PROCESSES ?= 4
 CHECK_PROCESSES ?= 4
-# What is measured is in pyproject.toml, and so is the least that is enough, which is asked for when all tests are through.
-MEASURED_PYTEST := PYTEST_PLUGINS=tests.support.coverage.plugin $(BIN)/python -m pytest
 STUBBED := $(shell find protos -name '*.proto')
 COMPILED := $(shell find services -name '*.[ch]')
 # Compiled bytecode is kept in one place, whatever the environment says: every test of the whole service starts
@@ -99,26 +97,29 @@ unit-tests: .venv/dev
 	@$(BIN)/pytest -q -m "unit and not long" -n $(CHECK_PROCESSES) --dist worksteal
 
 .PHONY: test
-test: .venv/dev ## Run lint and all tests, and check the coverage; the tests start their own databases (ten minutes)
+test: .venv/dev ## Run lint and all tests, which start their own databases (ten minutes)
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # Compiles whatever the tests import, before four processes would each do it for themselves.
 .venv/compiled: .venv/dev
 	@echo "Compiling what the tests import ..."
-	@$(MEASURED_PYTEST) -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
+	@$(BIN)/pytest -q --collect-only > .venv/collected.txt || { tail -n 40 .venv/collected.txt; exit 1; }
 	@touch $@
+
+# $(call run_all,OPTIONS,OPTIONS_OF_SECOND_RUN): what fails runs once more, alone.
+run_all = $(BIN)/pytest -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal $(1) || { [ $$? -eq 1 ] && \
+	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
+	  $(BIN)/pytest -q --last-failed --last-failed-no-failures none $(1) $(2); }
 
 .PHONY: all-tests
 all-tests: .venv/compiled
 	@echo "Tests ..."
-	@$(BIN)/coverage erase
-	@$(MEASURED_PYTEST) -q -m "not long" -n $(TEST_PROCESSES) --dist worksteal || { [ $$? -eq 1 ] && \
-	  echo "What failed runs once more, by itself. If it passes now it depends on how busy the machine is: worth a look." && \
-	  $(MEASURED_PYTEST) -q --last-failed --last-failed-no-failures none; }
-	@echo "Coverage ..."
-	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report > .venv/coverage.txt || { cat .venv/coverage.txt; exit 1; }
-	@tail -n 1 .venv/coverage.txt
+	@$(call run_all)
+
+.PHONY: coverage
+coverage: .venv/compiled ## Run all tests with coverage.py, and check that they run enough lines of the product (half an hour on Python 3.11)
+	@$(call run_all,--cov --cov-report= --cov-fail-under=0,--cov-append)
+	@$(BIN)/coverage report --skip-covered
 
 .PHONY: properties
 properties: .venv/dev ## Try the properties that Hypothesis checks on a thousand examples each (ten minutes)

@@ -21,3 +21,8 @@ def test_architecture_names_files_that_exist() -> None:
     named = re.findall(r"`((?:edge|services|cli|protos)/[\w/]+\.py)`", text)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_overview_lists_all_decisions_in_order() -> None:
+    listed = re.findall(r"\]\(decisions/([^)]+)\)", (ROOT / "docs" / "index.md").read_text())
+    assert listed == sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
