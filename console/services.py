@@ -1,9 +1,9 @@
-"""Calls the services on behalf of whoever is signed in."""
+"""Typed clients of the services. They call on behalf of the signed-in user: see `Visit.auth` and its neighbours."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
@@ -19,29 +19,11 @@ from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
-from services.chassis.errors import LegatoError, unavailable
+from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
+from services.chassis.rpc.channel import ChannelHolder, errors_of, from_rpc_error, was_lost
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceAsyncStub, KeyAdminServiceAsyncStub
-    from protos.auth.v1.credentials_pb2_grpc import CredentialServiceAsyncStub, SignInMethodServiceAsyncStub
-    from protos.auth.v1.notices_pb2_grpc import NoticeServiceAsyncStub
-    from protos.auth.v1.users_pb2_grpc import (
-        AccountServiceAsyncStub,
-        SignInServiceAsyncStub,
-        UserAdminServiceAsyncStub,
-        UserServiceAsyncStub,
-    )
-    from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceAsyncStub, MeteringServiceAsyncStub
-    from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceAsyncStub
-    from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceAsyncStub
-    from protos.metering.v1.statements_pb2_grpc import StatementServiceAsyncStub
-    from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
-    from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
-    from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub, RouterServiceAsyncStub
 
 # A page is answered within about a second, whatever does not answer.
 READ_TIMEOUT_S: Final = 1.0
@@ -52,213 +34,186 @@ CHANGE_TIMEOUT_S: Final = 10.0
 # An upload takes as long as its sender; the router limits how long it reads and indexes.
 UPLOAD_TIMEOUT_S: Final = 900.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
+# Methods that change nothing, by their names: where one replica gives no answer, another is asked. Any other method is
+# called once: a change whose answer is lost may have been carried out.
+READS: Final = re.compile(r"(Get|List|Resolve|Identify|Preview)\w+|AuditAccount|CreateKeyAccessToken")
+# Methods that take no access token: they prove in their requests who calls.
+WITHOUT_TOKEN: Final = re.compile(r".*\.(SignInService|SignInMethodService)/\w+|.*/ReceiveEvent")
 
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
-
-
-class AuthStubs:
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.sign_in: SignInServiceAsyncStub = SignInServiceStub(channel)
-        self.users: UserServiceAsyncStub = UserServiceStub(channel)
-        self.methods: SignInMethodServiceAsyncStub = SignInMethodServiceStub(channel)
-        self.credentials: CredentialServiceAsyncStub = CredentialServiceStub(channel)
-        self.notices: NoticeServiceAsyncStub = NoticeServiceStub(channel)
-        self.accounts: AccountServiceAsyncStub = AccountServiceStub(channel)
-        self.account_admin: AccountAdminServiceAsyncStub = AccountAdminServiceStub(channel)
-        self.key_admin: KeyAdminServiceAsyncStub = KeyAdminServiceStub(channel)
-        self.user_admin: UserAdminServiceAsyncStub = UserAdminServiceStub(channel)
+TokenMetadata = tuple[tuple[str, bytes]]
+AnswerT = TypeVar("AnswerT")
+StubT = TypeVar("StubT")
+CallT = TypeVar("CallT", bound=grpc.aio.Call)
 
 
-class MeteringStubs:
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.metering: MeteringServiceAsyncStub = MeteringServiceStub(channel)
-        self.statements: StatementServiceAsyncStub = StatementServiceStub(channel)
-        self.spend_limits: SpendLimitServiceAsyncStub = SpendLimitServiceStub(channel)
-        self.notice_thresholds: NoticeThresholdServiceAsyncStub = NoticeThresholdServiceStub(channel)
-        self.credit_admin: CreditAdminServiceAsyncStub = CreditAdminServiceStub(channel)
+class Caller(Protocol):
+    """The user on whose behalf services are called."""
 
-
-class RouterStubs:
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.router: RouterServiceAsyncStub = RouterServiceStub(channel)
-        self.route_admin: RouteAdminServiceAsyncStub = RouteAdminServiceStub(channel)
-        self.grounding: GroundingAdminServiceAsyncStub = GroundingAdminServiceStub(channel)
-
-
-class PaymentStubs:
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
-        self.payments: PaymentServiceAsyncStub = PaymentServiceStub(channel)
-
-
-class _Stubs(Protocol):
     @property
-    def channel(self) -> grpc.aio.Channel: ...
+    def token(self) -> bytes: ...
+
+    async def recent_token(self) -> bytes: ...
 
 
-StubsT = TypeVar("StubsT", bound=_Stubs)
-
-
-class ServiceReplica(Generic[StubsT]):
-    def __init__(
-        self,
-        address: str,
-        server_name: str,
-        make_stubs: Callable[[grpc.aio.Channel], StubsT],
-        certificates: Certificates | None,
-    ) -> None:
+class ServiceReplica:
+    def __init__(self, address: str, server_name: str, certificates: Certificates | None) -> None:
         self.address = address
-        self._connection = ChannelHolder(address, server_name, make_stubs, certificates)
+        self._connection = ChannelHolder(address, server_name, lambda channel: channel, certificates)
         self.load = 0
 
     @property
-    def stubs(self) -> StubsT:
+    def channel(self) -> grpc.aio.Channel:
         return self._connection.stub
 
     @property
     def usable(self) -> bool:
-        return self.stubs.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        return self.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
 
     @property
     def is_leaving(self) -> bool:
         return False
 
+    def unload(self) -> None:
+        self.load -= 1
+
     async def close(self) -> None:
         await self._connection.close()
 
 
-class ServiceClient(Generic[StubsT]):
+class Service:
     """The replicas of one service."""
 
     def __init__(
-        self,
-        name: str,
-        server_name: str,
-        addresses: str,
-        make_stubs: Callable[[grpc.aio.Channel], StubsT],
-        certificates: Certificates | None,
-        log: Log,
+        self, title: str, server_name: str, addresses: str, certificates: Certificates | None, log: Log
     ) -> None:
-        self._name = name
-        self._replicas: Replicas[ServiceReplica[StubsT]] = Replicas(
-            name, addresses, lambda address: ServiceReplica(address, server_name, make_stubs, certificates), log
+        self.title = title
+        self.replicas: Replicas[ServiceReplica] = Replicas(
+            title, addresses, lambda address: ServiceReplica(address, server_name, certificates), log
         )
 
-    async def start(self) -> None:
-        await self._replicas.start()
 
-    async def close(self) -> None:
-        await self._replicas.close()
+class ServiceCalls:
+    """One service, as one user calls it: the stubs of its gRPC services take it for their channel."""
 
-    def count_usable(self) -> int:
-        return self._replicas.count_usable()
+    def __init__(self, service: Service, caller: Caller, replica: ServiceReplica | None = None) -> None:
+        """Calls the least loaded replica, or this one alone."""
+        self._service = service
+        self._caller = caller
+        self._replica = replica
 
-    async def read(
-        self,
-        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
-        request: RequestT,
-        access_token: bytes = b"",
-        total_timeout_s: float = READ_TIMEOUT_S,
-    ) -> ResponseT:
-        """Makes a call that changes nothing; where one replica gives no answer, another is asked."""
-        replicas = self._replicas.in_order()[:2]
-        timeout_s = total_timeout_s / max(1, len(replicas))
-        for replica in replicas[:-1]:
-            try:
-                return await _call(replica, method, request, access_token, timeout_s)
-            except grpc.RpcError as error:
-                if not was_lost(error):
-                    raise from_rpc_error(error, self._name) from None
-        return await self._ask_one(replicas[-1:], method, request, access_token, timeout_s)
+    def unary_unary(self, path: str, *codec: Any, **options: Any) -> Callable[..., Awaitable[Any]]:
+        async def call(request: Any, *, timeout: float | None = None, metadata: Any = None) -> Any:
+            if metadata is None and not WITHOUT_TOKEN.fullmatch(path):
+                metadata = token_metadata(await self._caller.recent_token())
+            is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
+            replicas = self._replicas()[: 2 if is_read else 1]
+            timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
+            for replica in replicas:
+                method = replica.channel.unary_unary(path, *codec, **options)
+                try:
+                    return await _call(replica, method, request, timeout_s, metadata)
+                except grpc.RpcError as error:
+                    if not was_lost(error):
+                        raise from_rpc_error(error, self._service.title) from None
+            raise unavailable(self._service.title)
 
-    @contextlib.asynccontextmanager
-    async def upload(
-        self,
-        method: "Callable[[StubsT], grpc.aio.StreamStreamMultiCallable[RequestT, ResponseT]]",
-        access_token: bytes,
-    ) -> "AsyncIterator[grpc.aio.StreamStreamCall[RequestT, ResponseT]]":
-        """Opens a call in both directions, which ends with the context."""
-        replicas = self._replicas.in_order()[:1]
+        return call
+
+    def stream_stream(self, path: str, *codec: Any, **options: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            replica = self._replicas()[0]
+            method = replica.channel.stream_stream(path, *codec, **options)
+            opened = method(timeout=UPLOAD_TIMEOUT_S, metadata=token_metadata(self._caller.token))
+            replica.load += 1
+            opened.add_done_callback(lambda _ended: replica.unload())
+            return opened
+
+        return call
+
+    unary_stream = stream_stream
+
+    def _replicas(self) -> list[ServiceReplica]:
+        replicas = self._service.replicas.in_order() if self._replica is None else [self._replica]
         if not replicas:
-            raise unavailable(self._name)
-        replica = replicas[0]
-        replica.load += 1
-        call = method(replica.stubs)(timeout=UPLOAD_TIMEOUT_S, metadata=_metadata(access_token))
-        try:
-            yield call
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self._name) from None
-        finally:
-            call.cancel()
-            replica.load -= 1
-
-    async def change(
-        self,
-        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
-        request: RequestT,
-        access_token: bytes = b"",
-        timeout_s: float = CHANGE_TIMEOUT_S,
-    ) -> ResponseT:
-        """Makes a call once: nobody knows whether one without an answer was carried out."""
-        return await self._ask_one(self._replicas.in_order()[:1], method, request, access_token, timeout_s)
-
-    async def ask_each(
-        self,
-        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
-        request: RequestT,
-        access_token: bytes,
-        timeout_s: float = READ_TIMEOUT_S,
-    ) -> dict[str, ResponseT | LegatoError]:
-        """Makes a call to every replica, at the same time; returns what each answers, by address."""
-        replicas = sorted(self._replicas.in_order(), key=lambda replica: replica.address)
-
-        async def ask(replica: ServiceReplica[StubsT]) -> ResponseT | LegatoError:
-            try:
-                return await self._ask_one([replica], method, request, access_token, timeout_s)
-            except LegatoError as error:
-                return error
-
-        answers = await asyncio.gather(*map(ask, replicas))
-        return dict(zip((replica.address for replica in replicas), answers, strict=True))
-
-    async def _ask_one(
-        self,
-        replicas: list[ServiceReplica[StubsT]],
-        method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
-        request: RequestT,
-        access_token: bytes,
-        timeout_s: float,
-    ) -> ResponseT:
-        for replica in replicas:
-            try:
-                return await _call(replica, method, request, access_token, timeout_s)
-            except grpc.RpcError as error:
-                raise from_rpc_error(error, self._name) from None
-        raise unavailable(self._name)
+            raise unavailable(self._service.title)
+        return replicas
 
 
-async def _call(
-    replica: ServiceReplica[StubsT],
-    method: "Callable[[StubsT], grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT]]",
-    request: RequestT,
-    access_token: bytes,
-    timeout_s: float,
-) -> ResponseT:
-    metadata = _metadata(access_token)
+class Stub(Generic[StubT]):
+    """An attribute of a client: the stub of one gRPC service, made when it is first used."""
+
+    def __init__(self, make: Callable[[grpc.aio.Channel], StubT]) -> None:
+        self._make: Callable[[Any], StubT] = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, client: ServiceCalls, owner: type) -> StubT:
+        made = client.__dict__[self._name] = self._make(client)
+        return made
+
+
+class AuthCalls(ServiceCalls):
+    sign_in = Stub(SignInServiceStub)
+    users = Stub(UserServiceStub)
+    methods = Stub(SignInMethodServiceStub)
+    credentials = Stub(CredentialServiceStub)
+    notices = Stub(NoticeServiceStub)
+    accounts = Stub(AccountServiceStub)
+    account_admin = Stub(AccountAdminServiceStub)
+    key_admin = Stub(KeyAdminServiceStub)
+    user_admin = Stub(UserAdminServiceStub)
+
+
+class MeteringCalls(ServiceCalls):
+    metering = Stub(MeteringServiceStub)
+    statements = Stub(StatementServiceStub)
+    spend_limits = Stub(SpendLimitServiceStub)
+    notice_thresholds = Stub(NoticeThresholdServiceStub)
+    credit_admin = Stub(CreditAdminServiceStub)
+
+
+class RouterCalls(ServiceCalls):
+    router = Stub(RouterServiceStub)
+    route_admin = Stub(RouteAdminServiceStub)
+    grounding = Stub(GroundingAdminServiceStub)
+
+
+class PaymentsCalls(ServiceCalls):
+    payments = Stub(PaymentServiceStub)
+
+
+async def _call(replica: ServiceReplica, method: Any, request: Any, timeout_s: float, metadata: Any) -> Any:
     replica.load += 1
     try:
         # While a service restarts, a call waits for it rather than fail at once.
-        return await method(replica.stubs)(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+        return await method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
     finally:
-        replica.load -= 1
+        replica.unload()
 
 
-def _metadata(access_token: bytes) -> Any:
-    return ((ACCESS_TOKEN_METADATA, access_token),) if access_token else None
+def token_metadata(access_token: bytes) -> TokenMetadata:
+    return ((ACCESS_TOKEN_METADATA, access_token),)
+
+
+@contextmanager
+def open_stream(title: str, call: CallT) -> Iterator[CallT]:
+    """Translates the errors of a call in both directions, which ends with the block."""
+    try:
+        with errors_of(title):
+            yield call
+    finally:
+        call.cancel()
+
+
+async def if_available(answer: Awaitable[AnswerT]) -> AnswerT | None:
+    """Returns the answer of a service; None if the service does not answer."""
+    try:
+        return await answer
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return None
 
 
 class Services:
@@ -270,32 +225,27 @@ class Services:
         payments_address: str = "",
     ) -> None:
         """Takes the `addresses` of a service by its name, and that of payments, if there are any."""
-        self.auth = ServiceClient("Sign-in", "auth", addresses("auth"), AuthStubs, certificates, log)
-        self.metering = ServiceClient("Metering", "metering", addresses("metering"), MeteringStubs, certificates, log)
-        self.router = ServiceClient("The router", "router", addresses("router"), RouterStubs, certificates, log)
-        self.payments: ServiceClient[PaymentStubs] | None = None
-        if payments_address:
-            self.payments = ServiceClient("Payments", "payments", payments_address, PaymentStubs, certificates, log)
+
+        def service(title: str, name: str, address: str) -> Service:
+            return Service(title, name, address, certificates, log)
+
+        self.auth = service("Sign-in", "auth", addresses("auth"))
+        self.metering = service("Metering", "metering", addresses("metering"))
+        self.router = service("The router", "router", addresses("router"))
+        self.payments = service("Payments", "payments", payments_address) if payments_address else None
 
     async def start(self) -> None:
-        await self.auth.start()
-        await self.metering.start()
-        await self.router.start()
-        if self.payments is not None:
-            await self.payments.start()
+        for service in self._all().values():
+            await service.replicas.start()
 
     async def close(self) -> None:
-        await self.auth.close()
-        await self.metering.close()
-        await self.router.close()
-        if self.payments is not None:
-            await self.payments.close()
+        for service in self._all().values():
+            await service.replicas.close()
 
     def usable(self) -> dict[str, int]:
         """Returns the number of usable replicas by service."""
-        return {
-            "auth": self.auth.count_usable(),
-            "metering": self.metering.count_usable(),
-            "router": self.router.count_usable(),
-            **({"payments": self.payments.count_usable()} if self.payments is not None else {}),
-        }
+        return {name: service.replicas.count_usable() for name, service in self._all().items()}
+
+    def _all(self) -> dict[str, Service]:
+        found = {"auth": self.auth, "metering": self.metering, "router": self.router}
+        return {**found, "payments": self.payments} if self.payments is not None else found

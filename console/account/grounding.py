@@ -57,12 +57,12 @@ async def read_account(visit: Visit) -> auth_pb2.Account:
     if visit.who.resolved.HasField("account"):
         return visit.who.resolved.account
     request = users_pb2.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
-    return (await visit.services.auth.read(lambda stubs: stubs.accounts.GetAccount, request, visit.token)).account
+    return (await visit.auth.accounts.GetAccount(request)).account
 
 
 async def _read_config(visit: Visit) -> pb.GroundingConfig:
     request = pb.GetGroundingConfigRequest()
-    response = await visit.services.router.read(lambda stubs: stubs.grounding.GetGroundingConfig, request, visit.token)
+    response = await visit.router.grounding.GetGroundingConfig(request)
     return response.config
 
 

@@ -114,7 +114,7 @@ async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
     """Reads the name of one key."""
     request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
     try:
-        found = await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
+        found = await visit.auth.accounts.IdentifyKey(request)
     except LegatoError as error:
         if error.reason not in (Reason.UNAVAILABLE, Reason.NOT_FOUND, Reason.REQUEST_INVALID):
             raise
@@ -126,9 +126,7 @@ async def _list_keys(
     visit: Visit, request: pb.AccountServiceListKeysRequest
 ) -> pb.AccountServiceListKeysResponse | None:
     try:
-        # A file takes longer to write than a token is good for.
-        token = await visit.recent_token()
-        return await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, token)
+        return await visit.auth.accounts.ListKeys(request)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.display.words import TRANSLATIONS, usd
+from console.services import TokenMetadata, token_metadata
 from console.web.visit import Visit
 from protos.auth.v1.users_pb2 import CreateKeyAccessTokenRequest
 from protos.metering.v1 import spend_limits_pb2 as pb
@@ -108,9 +109,7 @@ async def read_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()
 
 async def require_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()) -> Spends:
     request = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=key_ids)
-    listed = await visit.services.metering.read(
-        lambda stubs: stubs.spend_limits.ListSpendLimits, request, await visit.recent_token()
-    )
+    listed = await visit.metering.spend_limits.ListSpendLimits(request)
     return {spend.key_id: spend for spend in listed.spends}
 
 
@@ -136,9 +135,9 @@ def given_limits(visit: Visit) -> tuple[pb.SpendLimits, dict[str, str], dict[str
 async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> dict[str, str]:
     """Sets limits; returns what metering finds wrong with them."""
     request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
-    token = await _token_for(visit, key_id) if key_id else visit.token
+    metadata = await _metadata_for(visit, key_id) if key_id else None
     try:
-        await visit.services.metering.change(lambda stubs: stubs.spend_limits.SetSpendLimits, request, token)
+        await visit.metering.spend_limits.SetSpendLimits(request, metadata=metadata)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -151,12 +150,12 @@ async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
     request = pb.InheritSpendLimitsRequest(
         account_id=visit.who.account_id, key_id=key_id, replaced_key_id=replaced_key_id
     )
-    token = await _token_for(visit, key_id)
-    await visit.services.metering.change(lambda stubs: stubs.spend_limits.InheritSpendLimits, request, token)
+    metadata = await _metadata_for(visit, key_id)
+    await visit.metering.spend_limits.InheritSpendLimits(request, metadata=metadata)
 
 
-async def _token_for(visit: Visit, key_id: str) -> bytes:
+async def _metadata_for(visit: Visit, key_id: str) -> TokenMetadata:
     """Returns an access token by which metering knows that the key is the account's."""
     request = CreateKeyAccessTokenRequest(account_id=visit.who.account_id, key_id=key_id)
-    made = await visit.services.auth.read(lambda stubs: stubs.accounts.CreateKeyAccessToken, request, visit.token)
-    return made.access_token
+    made = await visit.auth.accounts.CreateKeyAccessToken(request)
+    return token_metadata(made.access_token)

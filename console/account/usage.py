@@ -43,9 +43,7 @@ async def balance(visit: Visit) -> pb.Balance | None:
     """Returns the balance; None if metering does not answer."""
     request = pb.GetBalanceRequest(account_id=visit.who.account_id)
     try:
-        return (
-            await visit.services.metering.read(lambda stubs: stubs.metering.GetBalance, request, visit.token)
-        ).balance
+        return (await visit.metering.metering.GetBalance(request)).balance
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="balance", reason=error.reason)
         return None
@@ -55,7 +53,7 @@ async def read_prices(visit: Visit) -> Prices:
     """Returns the current prices; none if metering does not answer."""
     request = statements_pb2.ListPricesRequest()
     try:
-        listed = await visit.services.metering.read(lambda stubs: stubs.statements.ListPrices, request, visit.token)
+        listed = await visit.metering.statements.ListPrices(request)
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
         return {}
@@ -100,9 +98,7 @@ async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] 
         key_ids=key_ids,
     )
     try:
-        return list(
-            (await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, visit.token)).rows
-        )
+        return list((await visit.metering.metering.ListUsage(request)).rows)
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="usage", reason=error.reason)
         return None

@@ -29,9 +29,7 @@ async def show(
     sealer = SingleUseKey()
     sealed = sealer.seal(result.SerializeToString(), bound_to=path.encode())
     try:
-        kept = await visit.services.auth.change(
-            lambda stubs: stubs.users.KeepResult, KeepResultRequest(sealed=sealed), visit.token
-        )
+        kept = await visit.auth.users.KeepResult(KeepResultRequest(sealed=sealed))
     except LegatoError as error:
         visit.console.log.warning("result.not_kept", reason=error.reason)
         return await render(visit, result)
@@ -47,9 +45,7 @@ async def take(visit: Visit, empty: ResultT) -> ResultT | None:
     visit.cookies[_cookie(visit)] = None
     try:
         sealer = SingleUseKey(bytes.fromhex(encoded))
-        taken = await visit.services.auth.change(
-            lambda stubs: stubs.users.TakeResult, TakeResultRequest(result_id=result_id), visit.token
-        )
+        taken = await visit.auth.users.TakeResult(TakeResultRequest(result_id=result_id))
         empty.ParseFromString(sealer.open(taken.sealed, bound_to=visit.request.url.path.encode()))
     except LegatoError as error:
         if error.reason is not Reason.NOT_FOUND:

@@ -29,7 +29,7 @@ async def mail_code(visit: Visit) -> Response:
     """Sends a code to the user's address, and asks again."""
     request = SendStepUpCodeRequest(client=visit.client)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.credentials.SendStepUpCode, request, visit.token)
+        await visit.auth.credentials.SendStepUpCode(request)
     except LegatoError as error:
         return await _refused(visit, error)
     return await _page(visit, visit.form.get("pending"), done="mailed")
@@ -41,7 +41,7 @@ async def add_first_passkey(visit: Visit) -> Response:
         challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential")
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.users.FinishPasskeyRegistration, request, visit.token)
+        await visit.auth.users.FinishPasskeyRegistration(request)
     except LegatoError as error:
         return await _refused(visit, error)
     await visit.resolve(visit.who.session_token)
@@ -62,7 +62,7 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     else:
         request.sign_in_link_code = typed_code(visit)
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.StepUp, request)
+        answer = await visit.auth.sign_in.StepUp(request)
     except LegatoError as error:
         return await _refused(visit, error)
     visit.sign_in(answer.signed_in.session_token)

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
-from console.services import Services
+from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
 from console.web.notices import Notice, notice_in
 from console.web.protection import Protection
 from console.web.rendering import Pages
@@ -135,6 +135,30 @@ class Visit:
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
     _resolved_at_s: float = 0.0
+    # The services, as whoever visits calls them.
+    auth: AuthCalls = field(init=False, repr=False)
+    metering: MeteringCalls = field(init=False, repr=False)
+    router: RouterCalls = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        services = self.console.services
+        self.auth = AuthCalls(services.auth, self)
+        self.metering = MeteringCalls(services.metering, self)
+        self.router = RouterCalls(services.router, self)
+
+    @property
+    def payments(self) -> PaymentsCalls:
+        """Returns payments, where credit can be bought; elsewhere there is no such page."""
+        if self.console.services.payments is None:
+            raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+        return PaymentsCalls(self.console.services.payments, self)
+
+    @property
+    def routers(self) -> dict[str, RouterCalls]:
+        """Returns each router, by its address."""
+        service = self.console.services.router
+        replicas = sorted(service.replicas.in_order(), key=lambda replica: replica.address)
+        return {replica.address: RouterCalls(service, self, replica) for replica in replicas}
 
     @property
     def who(self) -> Who:
@@ -147,13 +171,9 @@ class Visit:
         return self._who
 
     @property
-    def services(self) -> Services:
-        return self.console.services
-
-    @property
     def may_pay(self) -> bool:
         """Returns whether credit can be bought here, by whoever this is."""
-        return self.services.payments is not None and self.who.is_owner
+        return self.console.services.payments is not None and self.who.is_owner
 
     @property
     def token(self) -> bytes:
@@ -212,7 +232,7 @@ class Visit:
         """Finds out who a session belongs to; the cookie follows where its token was replaced."""
         account_id = self.request.cookies.get(self.account_cookie, "")
         request = pb.ResolveSessionRequest(session_token=token, account_id=account_id)
-        resolved = await self.services.auth.read(lambda stubs: stubs.sign_in.ResolveSession, request)
+        resolved = await self.auth.sign_in.ResolveSession(request)
         if resolved.new_session_token:
             token = resolved.new_session_token
             self.sign_in(token)
@@ -229,9 +249,7 @@ class Visit:
     async def sign_in_methods(self) -> GetSignInMethodsResponse:
         """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
         try:
-            return await self.services.auth.read(
-                lambda stubs: stubs.methods.GetSignInMethods, GetSignInMethodsRequest()
-            )
+            return await self.auth.methods.GetSignInMethods(GetSignInMethodsRequest())
         except LegatoError as error:
             self.console.log.debug("page.incomplete", name="methods", reason=error.reason)
             return GetSignInMethodsResponse()

@@ -115,9 +115,7 @@ async def show(visit: Visit) -> Response:
 async def verify(visit: Visit) -> Response:
     """Audits the account, and shows what was proven; or that it takes longer, and asks for it again."""
     request = pb.AuditAccountRequest(account_id=visit.who.account_id, max_wait_ms=AUDIT_WAIT_MS)
-    audited = await visit.services.metering.read(
-        lambda stubs: stubs.statements.AuditAccount, request, visit.token, AUDIT_TIMEOUT_S
-    )
+    audited = await visit.metering.statements.AuditAccount(request, timeout=AUDIT_TIMEOUT_S)
     return await _page(visit, audited)
 
 
@@ -179,9 +177,7 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
         time_zone=zone.name,
     )
     try:
-        listed = await visit.services.metering.read(
-            lambda stubs: stubs.statements.ListLedgerDays, request, await visit.recent_token()
-        )
+        listed = await visit.metering.statements.ListLedgerDays(request)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
@@ -221,10 +217,7 @@ async def _list_entries(
         page_size=page_size,
         page_token=page_token,
     )
-    token = await visit.recent_token()
-    return await visit.services.metering.read(
-        lambda stubs: stubs.statements.ListLedgerEntries, request, token, timeout_s
-    )
+    return await visit.metering.statements.ListLedgerEntries(request, timeout=timeout_s)
 
 
 async def _file_rows(visit: Visit, first: date | None, last: date | None) -> AsyncIterator[Row]:

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from console.account.grounding import is_not_configured, read_sources, require_role
 from console.display.words import TRANSLATIONS
+from console.services import open_stream
 from console.web.uploads import Upload
 from console.web.visit import Visit, status_of
 from protos.router.v1 import grounding_pb2 as pb
@@ -78,9 +79,7 @@ async def upload(visit: Visit) -> Response:
 async def remove(visit: Visit) -> Response:
     require_role(visit)
     request = pb.RemoveAttachmentRequest(account_id=visit.who.account_id, attachment_id=visit.form.get("attachment_id"))
-    await visit.services.router.change(
-        lambda stubs: stubs.grounding.RemoveAttachment, request, visit.token, REMOVAL_TIMEOUT_S
-    )
+    await visit.router.grounding.RemoveAttachment(request, timeout=REMOVAL_TIMEOUT_S)
     return visit.redirect("/documents", "document-removed")
 
 
@@ -116,7 +115,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     await given.open()
     if not given.name:
         raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
-    async with visit.services.router.upload(lambda stubs: stubs.grounding.AddAttachment, visit.token) as call:
+    with open_stream("The router", visit.router.grounding.AddAttachment()) as call:
         head = pb.AddAttachmentRequest(account_id=visit.who.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)
         # The router says what it has after each piece: the next one is sent then. A write that fails, since the call
@@ -175,7 +174,7 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
 async def _documents(visit: Visit) -> Sequence[pb.Attachment]:
     request = pb.ListAttachmentsRequest(account_id=visit.who.account_id)
     try:
-        listed = await visit.services.router.read(lambda stubs: stubs.grounding.ListAttachments, request, visit.token)
+        listed = await visit.router.grounding.ListAttachments(request)
     except LegatoError as error:
         if not is_not_configured(error):
             raise

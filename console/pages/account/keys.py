@@ -78,7 +78,7 @@ async def show(visit: Visit) -> Response:
         only_active=choice.only_active,
         newest_first=True,
     )
-    listed = await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)
+    listed = await visit.auth.accounts.ListKeys(request)
     key_ids = [each.key.key_id for each in listed.keys]
     spends, costs = await asyncio.gather(_spends(visit, key_ids), usage.usage_by_key(visit, key_ids))
     active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
@@ -140,7 +140,7 @@ async def create(visit: Visit) -> Response:
         if limit:
             setattr(request, name, limit)
     try:
-        made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
+        made = await visit.auth.accounts.CreateKey(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -175,7 +175,7 @@ async def rename(visit: Visit) -> Response:
     if not name or len(name) > LONGEST_NAME:
         return await _one(visit, {"name": _("A name has 1 to 100 characters.")}, 400)
     request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), name=name)
-    await visit.services.auth.change(lambda stubs: stubs.accounts.RenameKey, request, visit.token)
+    await visit.auth.accounts.RenameKey(request)
     return visit.redirect(_path(visit), "key-renamed")
 
 
@@ -188,7 +188,7 @@ async def set_limits(visit: Visit) -> Response:
     for name, limit in limits.items():
         setattr(request, name, limit)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateKey, request, visit.token)
+        await visit.auth.accounts.UpdateKey(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -208,7 +208,7 @@ async def set_classes(visit: Visit) -> Response:
         allow_all_classes=allowed is None,
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateKey, request, visit.token)
+        await visit.auth.accounts.UpdateKey(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -228,7 +228,7 @@ async def rotate(visit: Visit) -> Response:
         expires_after_days=_days(expires),
         form_id=visit.form.get("form_id"),
     )
-    made = await visit.services.auth.change(lambda stubs: stubs.accounts.RotateKey, request, visit.token)
+    made = await visit.auth.accounts.RotateKey(request)
     if made.api_key:
         try:
             await spend_limits.inherit(visit, made.key.key.key_id, _key_id(visit))
@@ -247,7 +247,7 @@ async def revoke(visit: Visit) -> Response:
 
 async def _revoke(visit: Visit, key_id: str) -> None:
     request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    await visit.services.auth.change(lambda stubs: stubs.accounts.RevokeKey, request, visit.token)
+    await visit.auth.accounts.RevokeKey(request)
 
 
 def _not_rotated() -> str:
@@ -267,7 +267,7 @@ async def identify(visit: Visit) -> Response:
         return visit.render("identify.html", 400, problem=_("This is not the public part of a key."))
     request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
     try:
-        await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
+        await visit.auth.accounts.IdentifyKey(request)
     except LegatoError as error:
         if error.reason is not Reason.NOT_FOUND:
             raise
@@ -287,7 +287,7 @@ async def keys_in_use(visit: Visit) -> list[pb.AccountKey] | None:
         account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True
     )
     try:
-        return list((await visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, request, visit.token)).keys)
+        return list((await visit.auth.accounts.ListKeys(request)).keys)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
@@ -307,7 +307,7 @@ async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
 
 async def _find(visit: Visit, key_id: str) -> pb.IdentifyKeyResponse:
     request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    return await visit.services.auth.read(lambda stubs: stubs.accounts.IdentifyKey, request, visit.token)
+    return await visit.auth.accounts.IdentifyKey(request)
 
 
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:

@@ -33,7 +33,7 @@ async def add(visit: Visit) -> Response:
     require_role(visit)
     request = pb.AddNoteRequest(account_id=visit.who.account_id, text=visit.form.get("text"))
     try:
-        await visit.services.router.change(lambda stubs: stubs.grounding.AddNote, request, visit.token)
+        await visit.router.grounding.AddNote(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -50,7 +50,7 @@ async def edit(visit: Visit) -> Response:
     note_id: str = visit.request.path_params["note_id"]
     request = pb.UpdateNoteRequest(account_id=visit.who.account_id, note_id=note_id, text=visit.form.get("text"))
     try:
-        await visit.services.router.change(lambda stubs: stubs.grounding.UpdateNote, request, visit.token)
+        await visit.router.grounding.UpdateNote(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -62,7 +62,7 @@ async def remove(visit: Visit) -> Response:
     require_role(visit)
     note_id: str = visit.request.path_params["note_id"]
     request = pb.RemoveNoteRequest(account_id=visit.who.account_id, note_id=note_id)
-    await visit.services.router.change(lambda stubs: stubs.grounding.RemoveNote, request, visit.token)
+    await visit.router.grounding.RemoveNote(request)
     return visit.redirect("/memory", "note-removed")
 
 
@@ -71,7 +71,7 @@ async def forget_all(visit: Visit) -> Response:
     if visit.form.get("confirmed") != "yes":
         return await _page(visit, unconfirmed=True, status=400)
     request = pb.RemoveAllNotesRequest(account_id=visit.who.account_id)
-    done = await visit.services.router.change(lambda stubs: stubs.grounding.RemoveAllNotes, request, visit.token)
+    done = await visit.router.grounding.RemoveAllNotes(request)
     return visit.redirect("/memory", "notes-forgotten", done.removed)
 
 
@@ -131,7 +131,7 @@ async def _find(visit: Visit) -> pb.Note:
 async def _notes(visit: Visit) -> Sequence[pb.Note]:
     request = pb.ListNotesRequest(account_id=visit.who.account_id)
     try:
-        return (await visit.services.router.read(lambda stubs: stubs.grounding.ListNotes, request, visit.token)).notes
+        return (await visit.router.grounding.ListNotes(request)).notes
     except LegatoError as error:
         if not is_not_configured(error):
             raise

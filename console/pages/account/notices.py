@@ -48,7 +48,7 @@ async def set_low_balance(visit: Visit) -> Response:
         return await _page(visit, {"low_balance": problem}, 400, low_balance=given)
     request = metering_pb.SetLowBalanceRequest(account_id=visit.who.account_id, threshold_nanos=nanos)
     try:
-        await visit.services.metering.change(lambda stubs: stubs.notice_thresholds.SetLowBalance, request, visit.token)
+        await visit.metering.notice_thresholds.SetLowBalance(request)
     except LegatoError as error:
         return await _refused(visit, error, "low_balance", low_balance=given)
     return visit.redirect(PATH, "notices-changed")
@@ -58,14 +58,14 @@ async def set_mail(visit: Visit) -> Response:
     chosen = visit.form.all("kind")
     muted = [kind for kind in KINDS if kind != "test" and kind not in chosen]
     request = pb.SetMutedKindsRequest(account_id=visit.who.account_id, muted_kinds=muted)
-    await visit.services.auth.change(lambda stubs: stubs.notices.SetMutedKinds, request, visit.token)
+    await visit.auth.notices.SetMutedKinds(request)
     return visit.redirect(PATH, "notices-changed")
 
 
 async def set_own_mail(visit: Visit) -> Response:
     request = pb.SetOwnMailRequest(account_id=visit.who.account_id, is_on=visit.form.get("own_mail") == "on")
     try:
-        await visit.services.auth.change(lambda stubs: stubs.notices.SetOwnMail, request, visit.token)
+        await visit.auth.notices.SetOwnMail(request)
     except LegatoError as error:
         return await _refused(visit, error, "own_mail")
     return visit.redirect(PATH, "notices-changed")
@@ -75,7 +75,7 @@ async def add_webhook(visit: Visit) -> Response:
     url = visit.form.get("url")
     request = pb.AddWebhookRequest(account_id=visit.who.account_id, url=url)
     try:
-        made = await visit.services.auth.change(lambda stubs: stubs.notices.AddWebhook, request, visit.token)
+        made = await visit.auth.notices.AddWebhook(request)
     except LegatoError as error:
         return await _refused(visit, error, "url", url=url)
     return await shown_once.show(visit, f"{PATH}/webhooks", made, _webhook_made)
@@ -93,7 +93,7 @@ async def _webhook_made(visit: Visit, made: pb.AddWebhookResponse) -> Response:
 async def remove_webhook(visit: Visit) -> Response:
     request = pb.RemoveWebhookRequest(account_id=visit.who.account_id, webhook_id=visit.form.get("webhook_id"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.notices.RemoveWebhook, request, visit.token)
+        await visit.auth.notices.RemoveWebhook(request)
     except LegatoError as error:
         return await _refused(visit, error, "url")
     return visit.redirect(PATH, "webhook-removed")
@@ -102,7 +102,7 @@ async def remove_webhook(visit: Visit) -> Response:
 async def send_test(visit: Visit) -> Response:
     request = pb.SendTestNoticeRequest(account_id=visit.who.account_id)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.notices.SendTestNotice, request, visit.token)
+        await visit.auth.notices.SendTestNotice(request)
     except LegatoError as error:
         return await _refused(visit, error, "test")
     return visit.redirect(PATH, "notice-test-sent")
@@ -111,7 +111,7 @@ async def send_test(visit: Visit) -> Response:
 async def resend(visit: Visit) -> Response:
     request = pb.ResendNoticeRequest(account_id=visit.who.account_id, delivery_id=visit.form.get("delivery_id"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.notices.ResendNotice, request, visit.token)
+        await visit.auth.notices.ResendNotice(request)
     except LegatoError as error:
         return await _refused(visit, error, "resend")
     return visit.redirect(PATH, "notice-sent-again")
@@ -124,18 +124,12 @@ async def _refused(visit: Visit, error: LegatoError, field: str, **given: str) -
 
 
 async def _page(visit: Visit, problems: dict[str, str] | None = None, status: int = 200, **given: str) -> Response:
-    auth, account_id = visit.services.auth, visit.who.account_id
+    account_id = visit.who.account_id
     only_failed = visit.request.query_params.get("show") == "failed"
     settings, listed, low_balance = await asyncio.gather(
-        auth.read(
-            lambda stubs: stubs.notices.GetNoticeSettings,
-            pb.GetNoticeSettingsRequest(account_id=account_id),
-            visit.token,
-        ),
-        auth.read(
-            lambda stubs: stubs.notices.ListNotices,
-            pb.ListNoticesRequest(account_id=account_id, page_size=LISTED, only_failed=only_failed),
-            visit.token,
+        visit.auth.notices.GetNoticeSettings(pb.GetNoticeSettingsRequest(account_id=account_id)),
+        visit.auth.notices.ListNotices(
+            pb.ListNoticesRequest(account_id=account_id, page_size=LISTED, only_failed=only_failed)
         ),
         _low_balance(visit),
     )
@@ -159,9 +153,7 @@ async def _low_balance(visit: Visit) -> metering_pb.LowBalance | None:
     """Returns the threshold; None: metering does not answer."""
     request = metering_pb.GetLowBalanceRequest(account_id=visit.who.account_id)
     try:
-        found = await visit.services.metering.read(
-            lambda stubs: stubs.notice_thresholds.GetLowBalance, request, visit.token
-        )
+        found = await visit.metering.notice_thresholds.GetLowBalance(request)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise

@@ -42,7 +42,7 @@ async def create_key(visit: Visit) -> Response:
     request = pb.AccountServiceCreateKeyRequest(
         account_id=visit.who.account_id, name=_("First key"), form_id=visit.form.get("form_id")
     )
-    made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreateKey, request, visit.token)
+    made = await visit.auth.accounts.CreateKey(request)
     if not made.api_key:
         return visit.redirect(f"/keys/{made.key.key.key_id}", "shown-before")
     return await shown_once.show(visit, "/first-key", made, page)

@@ -1,16 +1,18 @@
 """Credit by card: the choice of an amount, the way to the payment provider and back, and the provider's events."""
 
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response
 
 from console.display.words import TRANSLATIONS
-from console.services import PaymentStubs, ServiceClient
 from console.web.visit import Visit, read_body
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
+
+if TYPE_CHECKING:
+    from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
 
 _ = TRANSLATIONS.gettext
 
@@ -38,9 +40,7 @@ async def begin(visit: Visit) -> Response:
         request = pb.CreateCheckoutRequest(
             account_id=visit.who.account_id, amount_cents=cents, operation_id=visit.form.get("form_id")
         )
-        created = await payments.change(
-            lambda stubs: stubs.payments.CreateCheckout, request, visit.token, PROVIDER_TIMEOUT_S
-        )
+        created = await payments.CreateCheckout(request, timeout=PROVIDER_TIMEOUT_S)
     except ValueError:
         return await _form(visit, {"other": _("An amount in dollars and cents, such as 25 or 12.50.")}, chosen, other)
     except LegatoError as error:
@@ -62,9 +62,7 @@ async def show_outcome(visit: Visit) -> Response:
     if not request.checkout_id:
         return visit.redirect("/credit")
     try:
-        found = await payments.change(
-            lambda stubs: stubs.payments.GetCheckout, request, visit.token, PROVIDER_TIMEOUT_S
-        )
+        found = await payments.GetCheckout(request, timeout=PROVIDER_TIMEOUT_S)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise
@@ -77,20 +75,15 @@ async def show_outcome(visit: Visit) -> Response:
 
 async def receive_event(visit: Visit) -> Response:
     """Passes an event on, as it is: only payments can tell whether the provider has signed it."""
-    client = visit.services.payments
-    if client is None:
-        raise _no_page()
+    payments = visit.payments.payments
     payload = await read_body(visit.request, LARGEST_EVENT_BYTES)
     request = pb.ReceiveEventRequest(payload=payload, signature=visit.request.headers.get("stripe-signature", ""))
-    received = await client.change(lambda stubs: stubs.payments.ReceiveEvent, request, timeout_s=PROVIDER_TIMEOUT_S)
+    received = await payments.ReceiveEvent(request, timeout=PROVIDER_TIMEOUT_S)
     return JSONResponse({"booked": received.is_booked})
 
 
 async def _form(visit: Visit, problems: dict[str, str], chosen: str, other: str) -> Response:
-    payments = _payments(visit)
-    options = await payments.read(
-        lambda stubs: stubs.payments.GetPaymentOptions, pb.GetPaymentOptionsRequest(), visit.token
-    )
+    options = await _payments(visit).GetPaymentOptions(pb.GetPaymentOptionsRequest())
     least, most = options.least_cents // CENTS_PER_DOLLAR, options.most_cents // CENTS_PER_DOLLAR
     amounts = [amount for amount in AMOUNTS if least <= amount <= most]
     first = CHOSEN_FIRST if CHOSEN_FIRST in amounts else next(iter(amounts), "")
@@ -108,13 +101,11 @@ async def _form(visit: Visit, problems: dict[str, str], chosen: str, other: str)
     )
 
 
-def _payments(visit: Visit) -> ServiceClient[PaymentStubs]:
-    client = visit.services.payments
-    if client is None:
-        raise _no_page()
+def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
+    payments = visit.payments.payments
     if not visit.who.is_owner:
         raise LegatoError(Reason.ROLE_MISSING, _("Only owners of the account add credit."))
-    return client
+    return payments
 
 
 def _cents(given: str) -> int:
@@ -123,7 +114,3 @@ def _cents(given: str) -> int:
     if rest:
         raise ValueError("less than a cent")
     return cents
-
-
-def _no_page() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, "There is no such page.")

@@ -157,7 +157,7 @@ def advice(visit: Visit) -> dict[str, str]:
 
 async def create_token(visit: Visit) -> Response:
     request = pb.CreatePlaygroundTokenRequest(account_id=visit.who.account_id)
-    made = await visit.services.auth.change(lambda stubs: stubs.accounts.CreatePlaygroundToken, request, visit.token)
+    made = await visit.auth.accounts.CreatePlaygroundToken(request)
     valid_s = max(0.0, (time_of(made.expire_time) - visit.now).total_seconds())
     return JSONResponse({"token": made.playground_token, "valid_s": valid_s})
 
@@ -168,7 +168,7 @@ async def read_cost(visit: Visit) -> Response:
     if not REQUEST_ID.fullmatch(request_id):
         raise LegatoError(Reason.REQUEST_INVALID, _("This is not the id of a request."))
     request = metering_pb2.GetRequestRequest(account_id=visit.who.account_id, request_id=request_id)
-    found = await visit.services.metering.read(lambda stubs: stubs.metering.GetRequest, request, visit.token)
+    found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:
         return JSONResponse({})
     return JSONResponse(
@@ -184,9 +184,7 @@ async def read_cost(visit: Visit) -> Response:
 async def _bundled_classes(visit: Visit) -> set[str]:
     """Returns the classes that are answered by the model that comes with Legato; none if the router does not answer."""
     try:
-        listed = await visit.services.router.read(
-            lambda stubs: stubs.router.ListModels, ListModelsRequest(), visit.token
-        )
+        listed = await visit.router.router.ListModels(ListModelsRequest())
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="models", reason=error.reason)
         return set()

@@ -55,7 +55,7 @@ async def preview(visit: Visit) -> Response:
         allowed_classes=account.allowed_classes if account.HasField("allowed_classes") else None,
     )
     try:
-        found = await visit.services.router.read(lambda stubs: stubs.grounding.PreviewGrounding, request, visit.token)
+        found = await visit.router.grounding.PreviewGrounding(request)
     except LegatoError as error:
         if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
             raise

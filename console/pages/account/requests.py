@@ -165,8 +165,7 @@ def _request(
 async def _list_requests(
     visit: Visit, request: pb.ListRequestsRequest, timeout_s: float = READ_TIMEOUT_S
 ) -> pb.ListRequestsResponse:
-    token = await visit.recent_token()
-    return await visit.services.metering.read(lambda stubs: stubs.statements.ListRequests, request, token, timeout_s)
+    return await visit.metering.statements.ListRequests(request, timeout=timeout_s)
 
 
 async def _file_rows(visit: Visit, choice: RequestChoice, own: OwnKeys | None) -> AsyncIterator[Row]:

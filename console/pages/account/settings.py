@@ -64,7 +64,7 @@ async def invite(visit: Visit) -> Response:
         account_id=visit.who.account_id, email=visit.form.get("email"), role=role_named(visit.form.get("role"))
     )
     try:
-        made = await visit.services.auth.change(lambda stubs: stubs.accounts.InviteMember, request, visit.token)
+        made = await visit.auth.accounts.InviteMember(request)
     except LegatoError as error:
         return await _refused(visit, error)
     return await shown_once.show(visit, "/settings/members/invited", made, _invited)
@@ -82,7 +82,7 @@ async def _invited(visit: Visit, made: pb.InviteMemberResponse) -> Response:
 async def cancel_invitation(visit: Visit) -> Response:
     request = pb.CancelInvitationRequest(account_id=visit.who.account_id, invitation_id=visit.form.get("invitation_id"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.CancelInvitation, request, visit.token)
+        await visit.auth.accounts.CancelInvitation(request)
     except LegatoError as error:
         return await _refused(visit, error)
     return visit.redirect("/settings", "invitation-cancelled")
@@ -93,7 +93,7 @@ async def change_role(visit: Visit) -> Response:
         account_id=visit.who.account_id, user_id=visit.form.get("user_id"), role=role_named(visit.form.get("role"))
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.ChangeMemberRole, request, visit.token)
+        await visit.auth.accounts.ChangeMemberRole(request)
     except LegatoError as error:
         return await _refused(visit, error)
     return visit.redirect("/settings", "role-changed")
@@ -105,9 +105,7 @@ async def show_removal(visit: Visit) -> Response:
     listing = pb.AccountServiceListKeysRequest(
         account_id=account_id, created_by=user_id, only_active=True, newest_first=True, page_size=KEYS_SHOWN
     )
-    members, listed = await asyncio.gather(
-        _members(visit), visit.services.auth.read(lambda stubs: stubs.accounts.ListKeys, listing, visit.token)
-    )
+    members, listed = await asyncio.gather(_members(visit), visit.auth.accounts.ListKeys(listing))
     member = next((each for each in members.members if each.user.user_id == user_id), None)
     is_self = user_id == visit.who.user.user_id
     if member is None or not (is_self or visit.who.is_owner):
@@ -128,7 +126,7 @@ async def remove_member(visit: Visit) -> Response:
         kept_key_ids=visit.form.all("kept_key_ids"),
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.RemoveMember, request, visit.token)
+        await visit.auth.accounts.RemoveMember(request)
     except LegatoError as error:
         return await _refused(visit, error)
     is_self = request.user_id == visit.who.user.user_id
@@ -141,7 +139,7 @@ async def show_events(visit: Visit) -> Response:
         page_size=EVENTS_ON_A_PAGE,
         page_token=visit.request.query_params.get("page", ""),
     )
-    events = await visit.services.auth.read(lambda stubs: stubs.accounts.ListAuditEvents, request, visit.token)
+    events = await visit.auth.accounts.ListAuditEvents(request)
     return visit.render(
         "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=True, back="/settings"
     )
@@ -150,7 +148,7 @@ async def show_events(visit: Visit) -> Response:
 async def _update(visit: Visit, request: pb.AccountServiceUpdateAccountRequest) -> Response:
     began_s = visit.console.clock.elapsed_s()
     try:
-        await visit.services.auth.change(lambda stubs: stubs.accounts.UpdateAccount, request, visit.token)
+        await visit.auth.accounts.UpdateAccount(request)
     except LegatoError as error:
         return await _refused(visit, error)
     took_ms = round(1000 * (visit.console.clock.elapsed_s() - began_s))
@@ -184,15 +182,13 @@ async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
 
 async def _members(visit: Visit) -> pb.ListMembersResponse:
     request = pb.ListMembersRequest(account_id=visit.who.account_id)
-    return await visit.services.auth.read(lambda stubs: stubs.accounts.ListMembers, request, visit.token)
+    return await visit.auth.accounts.ListMembers(request)
 
 
 async def _classes(visit: Visit) -> list[str] | None:
     """Returns the classes on offer; None if the router does not answer."""
     try:
-        models = await visit.services.router.read(
-            lambda stubs: stubs.router.ListModels, ListModelsRequest(), visit.token
-        )
+        models = await visit.router.router.ListModels(ListModelsRequest())
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="classes", reason=error.reason)
         return None

@@ -270,8 +270,7 @@ async def _list_usage(
 async def _ask_usage(
     visit: Visit, request: pb.ListUsageRequest, timeout_s: float = READ_TIMEOUT_S
 ) -> pb.ListUsageResponse:
-    token = await visit.recent_token()
-    return await visit.services.metering.read(lambda stubs: stubs.metering.ListUsage, request, token, timeout_s)
+    return await visit.metering.metering.ListUsage(request, timeout=timeout_s)
 
 
 async def _file_rows(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> AsyncIterator[Row]:

@@ -36,9 +36,7 @@ async def create(visit: Visit) -> Response:
     name = visit.form.get("name")
     if not name or len(name) > LONGEST_NAME:
         return await _list(visit, {"name": _("A name has 1 to 100 characters.")}, 400)
-    made = await visit.services.auth.change(
-        lambda stubs: stubs.account_admin.CreateAccount, auth_pb2.CreateAccountRequest(name=name), visit.token
-    )
+    made = await visit.auth.account_admin.CreateAccount(auth_pb2.CreateAccountRequest(name=name))
     return visit.redirect(f"/operator/accounts/{made.account.account_id}", "account-created")
 
 
@@ -47,13 +45,11 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def show_keys(visit: Visit) -> Response:
-    auth, account_id = visit.services.auth, _account_id(visit)
+    account_id = _account_id(visit)
     request = auth_pb2.ListKeysRequest(
         account_id=account_id, page_size=KEYS_ON_A_PAGE, page_token=visit.request.query_params.get("page", "")
     )
-    account, listed = await asyncio.gather(
-        _account(visit), auth.read(lambda stubs: stubs.key_admin.ListKeys, request, visit.token)
-    )
+    account, listed = await asyncio.gather(_account(visit), visit.auth.key_admin.ListKeys(request))
     return visit.render("operator_keys.html", account=account, keys=listed.keys, next_page=listed.next_page_token)
 
 
@@ -66,7 +62,7 @@ async def set_limits(visit: Visit) -> Response:
     for name, limit in limits.items():
         setattr(request, name, limit)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.account_admin.UpdateAccount, request, visit.token)
+        await visit.auth.account_admin.UpdateAccount(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -82,7 +78,7 @@ async def set_classes(visit: Visit) -> Response:
     request = auth_pb2.UpdateAccountRequest(
         account_id=_account_id(visit), allowed_classes=allowed, allow_all_classes=allowed is None
     )
-    await visit.services.auth.change(lambda stubs: stubs.account_admin.UpdateAccount, request, visit.token)
+    await visit.auth.account_admin.UpdateAccount(request)
     return visit.redirect(_path(visit), "account-changed", milliseconds_since(visit, began_s))
 
 
@@ -98,7 +94,7 @@ async def set_spending(visit: Visit) -> Response:
         noted = pb.RecordOperatorActionRequest(
             action=pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id=_account_id(visit), object_id=_account_id(visit)
         )
-        await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
+        await visit.auth.user_admin.RecordOperatorAction(noted)
         problems = await spend_limits.set_limits(visit, _account_id(visit), spend_limits.WHOLE_ACCOUNT, limits)
     if problems:
         return await _spending(visit, problems, typed)
@@ -128,14 +124,14 @@ async def _spending(
 async def suspend(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
     request = auth_pb2.SuspendAccountRequest(account_id=_account_id(visit))
-    await visit.services.auth.change(lambda stubs: stubs.account_admin.SuspendAccount, request, visit.token)
+    await visit.auth.account_admin.SuspendAccount(request)
     return visit.redirect(_path(visit), "account-suspended", milliseconds_since(visit, began_s))
 
 
 async def resume(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
     request = auth_pb2.ResumeAccountRequest(account_id=_account_id(visit))
-    await visit.services.auth.change(lambda stubs: stubs.account_admin.ResumeAccount, request, visit.token)
+    await visit.auth.account_admin.ResumeAccount(request)
     return visit.redirect(_path(visit), "account-resumed", milliseconds_since(visit, began_s))
 
 
@@ -156,7 +152,7 @@ async def book(visit: Visit) -> Response:
         object_id=f"{visit.who.user.user_id}-{operation_id}",
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
+        await visit.auth.user_admin.RecordOperatorAction(noted)
         await _book(visit, is_grant, account_id, operation_id, amount_nanos, given["reason"])
     except LegatoError as error:
         if error.reason is Reason.UNAVAILABLE:
@@ -170,17 +166,16 @@ async def book(visit: Visit) -> Response:
 async def _book(
     visit: Visit, is_grant: bool, account_id: str, operation_id: str, amount_nanos: int, reason: str
 ) -> None:
-    metering = visit.services.metering
     if is_grant:
         grant = metering_pb2.GrantCreditsRequest(
             operation_id=operation_id, account_id=account_id, amount_nanos=amount_nanos
         )
-        await metering.change(lambda stubs: stubs.credit_admin.GrantCredits, grant, visit.token)
+        await visit.metering.credit_admin.GrantCredits(grant)
         return
     adjustment = metering_pb2.AdjustCreditsRequest(
         operation_id=operation_id, account_id=account_id, amount_nanos=amount_nanos, reason=reason
     )
-    await metering.change(lambda stubs: stubs.credit_admin.AdjustCredits, adjustment, visit.token)
+    await visit.metering.credit_admin.AdjustCredits(adjustment)
 
 
 def _unknown_outcome() -> str:
@@ -218,7 +213,7 @@ async def _list(visit: Visit, problems: dict[str, str] | None = None, status: in
     request = auth_pb2.ListAccountsRequest(
         page_size=ACCOUNTS_ON_A_PAGE, page_token=visit.request.query_params.get("page", ""), query=wanted
     )
-    listed = await visit.services.auth.read(lambda stubs: stubs.account_admin.ListAccounts, request, visit.token)
+    listed = await visit.auth.account_admin.ListAccounts(request)
     balances = await _balances(visit, [account.account_id for account in listed.accounts])
     return visit.render(
         "operator_accounts.html",
@@ -239,7 +234,7 @@ async def _one(
     account, balances, members = await asyncio.gather(
         _account(visit),
         _balances(visit, [_account_id(visit)]),
-        visit.services.auth.read(lambda stubs: stubs.user_admin.ListUsers, members_request, visit.token),
+        visit.auth.user_admin.ListUsers(members_request),
     )
     roles = {
         held.user_id: held.membership.role
@@ -265,7 +260,7 @@ async def _one(
 
 async def _account(visit: Visit) -> auth_pb2.Account:
     request = auth_pb2.GetAccountRequest(account_id=_account_id(visit))
-    found = await visit.services.auth.read(lambda stubs: stubs.account_admin.GetAccount, request, visit.token)
+    found = await visit.auth.account_admin.GetAccount(request)
     return found.account
 
 
@@ -273,7 +268,7 @@ async def _balances(visit: Visit, account_ids: list[str]) -> dict[str, metering_
     """Returns balances by account; None if metering does not answer."""
     request = metering_pb2.ListBalancesRequest(account_ids=account_ids)
     try:
-        found = await visit.services.metering.read(lambda stubs: stubs.credit_admin.ListBalances, request, visit.token)
+        found = await visit.metering.credit_admin.ListBalances(request)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise

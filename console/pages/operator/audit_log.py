@@ -24,11 +24,8 @@ async def show(visit: Visit) -> Response:
 
 async def verify(visit: Visit) -> Response:
     try:
-        verified = await visit.services.auth.change(
-            lambda stubs: stubs.user_admin.VerifyAuditEvents,
-            pb.VerifyAuditEventsRequest(),
-            visit.token,
-            VERIFY_TIMEOUT_S,
+        verified = await visit.auth.user_admin.VerifyAuditEvents(
+            pb.VerifyAuditEventsRequest(), timeout=VERIFY_TIMEOUT_S
         )
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
@@ -49,7 +46,7 @@ async def _page(
         user_id=filters["user"],
         action=filters["action"],
     )
-    listed = await visit.services.auth.read(lambda stubs: stubs.user_admin.ListAuditEvents, request, visit.token)
+    listed = await visit.auth.user_admin.ListAuditEvents(request)
     return visit.render(
         "operator_audit_log.html",
         503 if is_unknown else 200,

@@ -8,5 +8,5 @@ from protos.auth.v1 import notices_pb2 as pb
 
 async def show(visit: Visit) -> Response:
     request = pb.ListDeadLettersRequest()
-    found = await visit.services.auth.read(lambda stubs: stubs.notices.ListDeadLetters, request, visit.token)
+    found = await visit.auth.notices.ListDeadLetters(request)
     return visit.render("operator_dead_letters.html", found=found.dead_letters)

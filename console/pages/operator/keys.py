@@ -37,13 +37,13 @@ async def show_one(visit: Visit) -> Response:
 async def revoke(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
     request = auth_pb2.RevokeKeyRequest(key_id=_key_id(visit))
-    await visit.services.auth.change(lambda stubs: stubs.key_admin.RevokeKey, request, visit.token)
+    await visit.auth.key_admin.RevokeKey(request)
     return visit.redirect(f"/operator/keys/{_key_id(visit)}", "key-revoked", milliseconds_since(visit, began_s))
 
 
 async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
     request = auth_pb2.GetKeyRequest(key_id=key_id)
-    return await visit.services.auth.read(lambda stubs: stubs.key_admin.GetKey, request, visit.token)
+    return await visit.auth.key_admin.GetKey(request)
 
 
 def _key_id(visit: Visit) -> str:

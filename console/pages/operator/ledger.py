@@ -49,12 +49,10 @@ async def show(visit: Visit) -> Response:
 
 async def run(visit: Visit) -> Response:
     noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
-    await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
+    await visit.auth.user_admin.RecordOperatorAction(noted)
     began_s = visit.console.clock.elapsed_s()
     try:
-        found = await visit.services.metering.change(
-            lambda stubs: stubs.credit_admin.Audit, metering_pb2.AuditRequest(), visit.token, AUDIT_TIMEOUT_S
-        )
+        found = await visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:
             raise

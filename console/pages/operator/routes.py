@@ -1,5 +1,7 @@
 """Routes and the health of providers: what each router knows of the models it asks."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -7,6 +9,7 @@ from typing import Final
 from starlette.responses import Response
 
 from console.display.words import TRANSLATIONS
+from console.services import RouterCalls
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2
 from protos.router.v1 import router_pb2 as pb
@@ -14,7 +17,6 @@ from services.chassis.errors import LegatoError
 
 _ = TRANSLATIONS.gettext
 
-RELOAD_TIMEOUT_S: Final = 10.0
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
     pb.BREAKER_STATE_CLOSED: (_("Healthy"), "good"),
     pb.BREAKER_STATE_HALF_OPEN: (_("Recovering"), "warn"),
@@ -37,23 +39,27 @@ class RouterRoutes:
 
 
 async def show(visit: Visit) -> Response:
-    answers = await visit.services.router.ask_each(
-        lambda stubs: stubs.route_admin.ListTargets, pb.ListTargetsRequest(compares_file=True), visit.token
-    )
-    return _page(visit, [_routes_of(address, answer) for address, answer in answers.items()])
+    request = pb.ListTargetsRequest(compares_file=True)
+
+    async def ask(address: str, router: RouterCalls) -> RouterRoutes:
+        answer = await router.route_admin.ListTargets(request)
+        changes, mistakes = tuple(answer.changes), tuple(answer.file_mistakes)
+        return RouterRoutes(address, _by_class(answer.targets), changes=changes, mistakes=mistakes)
+
+    return _page(visit, await _ask_each(visit, ask))
 
 
 async def reload(visit: Visit) -> Response:
     """Has every router read its file again. One whose file has a mistake says which, and goes on as before."""
     visit.require_step_up()
     noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_RELOAD_ROUTES)
-    await visit.services.auth.change(lambda stubs: stubs.user_admin.RecordOperatorAction, noted, visit.token)
-    answers = await visit.services.router.ask_each(
-        lambda stubs: stubs.route_admin.ReloadRoutes, pb.ReloadRoutesRequest(), visit.token, RELOAD_TIMEOUT_S
-    )
-    reloaded = [
-        _routes_of(address, answer, _("Reloaded. New chats use these routes.")) for address, answer in answers.items()
-    ]
+    await visit.auth.user_admin.RecordOperatorAction(noted)
+
+    async def ask(address: str, router: RouterCalls) -> RouterRoutes:
+        answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest())
+        return RouterRoutes(address, _by_class(answer.targets), outcome=_("Reloaded. New chats use these routes."))
+
+    reloaded = await _ask_each(visit, ask)
     return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
 
 
@@ -61,13 +67,18 @@ def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200) -> Respo
     return visit.render("operator_routes.html", status, routers=routers, breakers=BREAKERS)
 
 
-def _routes_of(
-    address: str, answer: pb.ListTargetsResponse | pb.ReloadRoutesResponse | LegatoError, outcome: str = ""
-) -> RouterRoutes:
-    name = address.rpartition("/")[2].removesuffix("-console.sock")
-    if isinstance(answer, LegatoError):
-        return RouterRoutes(name, [], answer.message)
-    classes = [(name, list(targets)) for name, targets in groupby(answer.targets, lambda target: target.class_id)]
-    if isinstance(answer, pb.ReloadRoutesResponse):
-        return RouterRoutes(name, classes, outcome=outcome)
-    return RouterRoutes(name, classes, changes=tuple(answer.changes), mistakes=tuple(answer.file_mistakes))
+async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[RouterRoutes]]) -> list[RouterRoutes]:
+    """Asks all routers at once; one that refuses or does not answer is listed with the reason."""
+
+    async def ask_one(address: str, router: RouterCalls) -> RouterRoutes:
+        name = address.rpartition("/")[2].removesuffix("-console.sock")
+        try:
+            return await ask(name, router)
+        except LegatoError as error:
+            return RouterRoutes(name, [], error.message)
+
+    return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
+
+
+def _by_class(targets: Iterable[pb.Target]) -> list[tuple[str, list[pb.Target]]]:
+    return [(name, list(found)) for name, found in groupby(targets, lambda target: target.class_id)]

@@ -28,7 +28,7 @@ async def create(visit: Visit) -> Response:
     if account_id:
         request.role = role_named(form.get("role"))
     try:
-        made = await visit.services.auth.change(lambda stubs: stubs.user_admin.CreateUser, request, visit.token)
+        made = await visit.auth.user_admin.CreateUser(request)
     except LegatoError as error:
         if error.reason not in (Reason.REQUEST_INVALID, Reason.NOT_FOUND):
             raise
@@ -44,7 +44,7 @@ async def show_one(visit: Visit) -> Response:
 async def create_link(visit: Visit) -> Response:
     request = pb.CreateSignInLinkRequest(user_id=_user_id(visit))
     try:
-        made = await visit.services.auth.change(lambda stubs: stubs.user_admin.CreateSignInLink, request, visit.token)
+        made = await visit.auth.user_admin.CreateSignInLink(request)
     except LegatoError as error:
         return await _refused(visit, error)
     user, _memberships = await _find(visit)
@@ -78,7 +78,7 @@ async def set_operator(visit: Visit) -> Response:
     is_operator = visit.form.get("is_operator") == "yes"
     request = pb.SetOperatorRequest(user_id=_user_id(visit), is_operator=is_operator)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.user_admin.SetOperator, request, visit.token)
+        await visit.auth.user_admin.SetOperator(request)
     except LegatoError as error:
         return await _refused(visit, error)
     if not is_operator and request.user_id == visit.who.user.user_id:
@@ -88,7 +88,7 @@ async def set_operator(visit: Visit) -> Response:
 
 async def _set_disabled(visit: Visit, request: pb.DisableUserRequest, notice: str) -> Response:
     try:
-        await visit.services.auth.change(lambda stubs: stubs.user_admin.DisableUser, request, visit.token)
+        await visit.auth.user_admin.DisableUser(request)
     except LegatoError as error:
         return await _refused(visit, error)
     return visit.redirect(_path(visit), notice)
@@ -106,7 +106,7 @@ async def _list(visit: Visit, problems: dict[str, str] | None = None, status: in
     request = pb.ListUsersRequest(
         page_size=USERS_ON_A_PAGE, page_token=query.get("page", ""), query=wanted, account_id=account_id
     )
-    listed = await visit.services.auth.read(lambda stubs: stubs.user_admin.ListUsers, request, visit.token)
+    listed = await visit.auth.user_admin.ListUsers(request)
     accounts: dict[str, list[pb.Membership]] = {}
     for held in listed.memberships:
         accounts.setdefault(held.user_id, []).append(held.membership)
@@ -132,7 +132,7 @@ async def _one(visit: Visit, problem: str = "", status: int = 200) -> Response:
 
 async def _find(visit: Visit) -> tuple[pb.User, list[pb.Membership]]:
     request = pb.ListUsersRequest(user_id=_user_id(visit), page_size=1)
-    found = await visit.services.auth.read(lambda stubs: stubs.user_admin.ListUsers, request, visit.token)
+    found = await visit.auth.user_admin.ListUsers(request)
     if not found.users:
         raise LegatoError(Reason.NOT_FOUND, _("There is no such user."))
     return found.users[0], [held.membership for held in found.memberships]

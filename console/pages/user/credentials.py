@@ -23,7 +23,7 @@ async def set_password(visit: Visit) -> Response:
         if visit.form.get("password") != visit.form.get("repeated_password"):
             raise LegatoError(Reason.REQUEST_INVALID, _("The two passwords are not the same."), param="password")
         request = pb.SetPasswordRequest(password=visit.form.get("password"), email=email)
-        await visit.services.auth.change(lambda stubs: stubs.credentials.SetPassword, request, visit.token)
+        await visit.auth.credentials.SetPassword(request)
     except LegatoError as error:
         if error.reason not in (Reason.REQUEST_INVALID, Reason.TOO_MANY_SIGN_INS):
             raise
@@ -36,7 +36,7 @@ async def set_password(visit: Visit) -> Response:
 async def remove_password(visit: Visit) -> Response:
     request = pb.RemovePasswordRequest()
     try:
-        await visit.services.auth.change(lambda stubs: stubs.credentials.RemovePassword, request, visit.token)
+        await visit.auth.credentials.RemovePassword(request)
     except LegatoError as error:
         return await refused(visit, error)
     return visit.redirect("/security", "password-removed")
@@ -49,7 +49,7 @@ async def show_totp(visit: Visit) -> Response:
 async def set_totp(visit: Visit) -> Response:
     request = pb.SetTotpRequest(challenge_id=visit.form.get("challenge"), code=visit.form.get("code"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.credentials.SetTotp, request, visit.token)
+        await visit.auth.credentials.SetTotp(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -60,7 +60,7 @@ async def set_totp(visit: Visit) -> Response:
 async def remove_identity(visit: Visit) -> Response:
     request = pb.RemoveOidcIdentityRequest(identity_id=visit.form.get("identity_id"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.credentials.RemoveOidcIdentity, request, visit.token)
+        await visit.auth.credentials.RemoveOidcIdentity(request)
     except LegatoError as error:
         return await refused(visit, error)
     return visit.redirect("/security", "identity-removed")
@@ -69,9 +69,7 @@ async def remove_identity(visit: Visit) -> Response:
 async def _totp_page(visit: Visit, problem: LegatoError | None = None) -> Response:
     """Shows the secret of this session until a code confirms it, so that nobody scans twice; no secret is in a form."""
     _require_step_up(visit)
-    started = await visit.services.auth.change(
-        lambda stubs: stubs.credentials.StartTotp, pb.StartTotpRequest(), visit.token
-    )
+    started = await visit.auth.credentials.StartTotp(pb.StartTotpRequest())
     secret = " ".join(started.secret[start : start + 4] for start in range(0, len(started.secret), 4))
     return visit.render(
         "authenticator.html",

@@ -31,7 +31,7 @@ async def show_new_passkey(visit: Visit) -> Response:
 
 async def start_passkey(visit: Visit) -> Response:
     request = pb.StartPasskeyRegistrationRequest(origin=visit.origin)
-    answer = await visit.services.auth.change(lambda stubs: stubs.users.StartPasskeyRegistration, request, visit.token)
+    answer = await visit.auth.users.StartPasskeyRegistration(request)
     return challenge(answer.challenge_id, answer.options_json)
 
 
@@ -42,7 +42,7 @@ async def add_passkey(visit: Visit) -> Response:
         name=visit.form.get("name")[:LONGEST_NAME],
     )
     try:
-        await visit.services.auth.change(lambda stubs: stubs.users.FinishPasskeyRegistration, request, visit.token)
+        await visit.auth.users.FinishPasskeyRegistration(request)
     except LegatoError as error:
         if error.reason is not Reason.REQUEST_INVALID:
             raise
@@ -53,7 +53,7 @@ async def add_passkey(visit: Visit) -> Response:
 async def rename_passkey(visit: Visit) -> Response:
     request = pb.RenamePasskeyRequest(passkey_id=visit.form.get("passkey_id"), name=visit.form.get("name"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.users.RenamePasskey, request, visit.token)
+        await visit.auth.users.RenamePasskey(request)
     except LegatoError as error:
         return await refused(visit, error)
     return visit.redirect("/security", "passkey-renamed")
@@ -62,7 +62,7 @@ async def rename_passkey(visit: Visit) -> Response:
 async def remove_passkey(visit: Visit) -> Response:
     request = pb.RemovePasskeyRequest(passkey_id=visit.form.get("passkey_id"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.users.RemovePasskey, request, visit.token)
+        await visit.auth.users.RemovePasskey(request)
     except LegatoError as error:
         return await refused(visit, error)
     return visit.redirect("/security", "passkey-removed")
@@ -70,7 +70,7 @@ async def remove_passkey(visit: Visit) -> Response:
 
 async def make_recovery_codes(visit: Visit) -> Response:
     request = pb.GenerateRecoveryCodesRequest()
-    made = await visit.services.auth.change(lambda stubs: stubs.users.GenerateRecoveryCodes, request, visit.token)
+    made = await visit.auth.users.GenerateRecoveryCodes(request)
     return await shown_once.show(visit, "/security/recovery-codes", made, _recovery_codes)
 
 
@@ -86,14 +86,14 @@ async def _recovery_codes(visit: Visit, made: pb.GenerateRecoveryCodesResponse) 
 async def end_sessions(visit: Visit) -> Response:
     session_id = visit.form.get("session_id")
     request = pb.EndSessionsRequest(session_ids=[session_id] if session_id else [])
-    ended = await visit.services.auth.change(lambda stubs: stubs.users.EndSessions, request, visit.token)
+    ended = await visit.auth.users.EndSessions(request)
     return visit.redirect("/security", "sessions-ended", ended.ended)
 
 
 async def rename_user(visit: Visit) -> Response:
     request = pb.UpdateUserRequest(name=visit.form.get("name"))
     try:
-        await visit.services.auth.change(lambda stubs: stubs.users.UpdateUser, request, visit.token)
+        await visit.auth.users.UpdateUser(request)
     except LegatoError as error:
         return await refused(visit, error)
     return visit.redirect("/security", "name-changed")
@@ -104,7 +104,7 @@ async def show_events(visit: Visit) -> Response:
     request = pb.ListMyAuditEventsRequest(
         page_size=EVENTS_ON_A_PAGE, page_token=visit.request.query_params.get("page", "")
     )
-    events = await visit.services.auth.read(lambda stubs: stubs.users.ListMyAuditEvents, request, visit.token)
+    events = await visit.auth.users.ListMyAuditEvents(request)
     return visit.render(
         "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=False, back="/security"
     )
@@ -117,13 +117,10 @@ async def refused(visit: Visit, error: LegatoError) -> Response:
 
 
 async def page(visit: Visit, problem: str = "", status: int = 200) -> Response:
-    auth, token = visit.services.auth, visit.token
     credentials, sessions, events = await asyncio.gather(
-        auth.read(lambda stubs: stubs.credentials.GetCredentials, GetCredentialsRequest(), token),
-        auth.read(lambda stubs: stubs.users.ListSessions, pb.ListSessionsRequest(), token),
-        auth.read(
-            lambda stubs: stubs.users.ListMyAuditEvents, pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN), token
-        ),
+        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.users.ListSessions(pb.ListSessionsRequest()),
+        visit.auth.users.ListMyAuditEvents(pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN)),
     )
     return visit.render(
         "security.html",

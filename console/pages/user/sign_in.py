@@ -27,7 +27,7 @@ async def with_link(visit: Visit) -> Response:
         return await page(visit, code=code)
     request = pb.SignInWithLinkRequest(code=code, client=visit.client)
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithLink, request)
+        answer = await visit.auth.sign_in.SignInWithLink(request)
     except LegatoError as error:
         return await refused(visit, error, "code")
     return await _signed_in(visit, answer.signed_in)
@@ -36,7 +36,7 @@ async def with_link(visit: Visit) -> Response:
 async def with_recovery_code(visit: Visit) -> Response:
     request = pb.SignInWithRecoveryCodeRequest(code=visit.form.get("code"), client=visit.client)
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.SignInWithRecoveryCode, request)
+        answer = await visit.auth.sign_in.SignInWithRecoveryCode(request)
     except LegatoError as error:
         return await refused(visit, error, "recovery")
     return await _signed_in(visit, answer.signed_in)
@@ -45,7 +45,7 @@ async def with_recovery_code(visit: Visit) -> Response:
 async def start_passkey(visit: Visit) -> Response:
     """Returns a challenge for the browser, at sign-in and at a step-up."""
     request = pb.StartPasskeySignInRequest(origin=visit.origin, client=visit.client)
-    answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.StartPasskeySignIn, request)
+    answer = await visit.auth.sign_in.StartPasskeySignIn(request)
     return challenge(answer.challenge_id, answer.options_json)
 
 
@@ -54,7 +54,7 @@ async def with_passkey(visit: Visit) -> Response:
         challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential"), client=visit.client
     )
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.FinishPasskeySignIn, request)
+        answer = await visit.auth.sign_in.FinishPasskeySignIn(request)
     except LegatoError as error:
         return await refused(visit, error, "passkey")
     return await _signed_in(visit, answer.signed_in)
@@ -68,7 +68,7 @@ async def with_password(visit: Visit) -> Response:
         client=visit.client,
     )
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.methods.SignInWithPassword, request)
+        answer = await visit.auth.methods.SignInWithPassword(request)
     except LegatoError as error:
         return await refused(visit, error, "password")
     return await _signed_in(visit, answer.signed_in)
@@ -78,7 +78,7 @@ async def send_link(visit: Visit) -> Response:
     """Sends a link by mail; the page says the same whether anybody has the address."""
     request = SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client)
     try:
-        await visit.services.auth.change(lambda stubs: stubs.methods.SendSignInLink, request)
+        await visit.auth.methods.SendSignInLink(request)
     except LegatoError as error:
         return await refused(visit, error, "mail")
     return visit.redirect("/sign-in", "link-sent")
@@ -86,7 +86,7 @@ async def send_link(visit: Visit) -> Response:
 
 async def sign_out(visit: Visit) -> Response:
     request = pb.SignOutRequest(session_token=visit.session_token)
-    await visit.services.auth.change(lambda stubs: stubs.sign_in.SignOut, request)
+    await visit.auth.sign_in.SignOut(request)
     visit.sign_out()
     response = visit.redirect("/sign-in", "signed-out")
     response.headers["clear-site-data"] = '"storage"'
@@ -109,7 +109,7 @@ async def view_invitation(visit: Visit) -> Response:
     code = visit.form.get("code")
     request = pb.GetInvitationRequest(code=code, client=visit.client)
     try:
-        invitation = await visit.services.auth.read(lambda stubs: stubs.sign_in.GetInvitation, request)
+        invitation = await visit.auth.sign_in.GetInvitation(request)
     except LegatoError as error:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
@@ -126,7 +126,7 @@ async def accept_invitation(visit: Visit) -> Response:
     if visit.known is not None and not visit.form.get("as_new"):
         request.session_token = visit.known.session_token
     try:
-        answer = await visit.services.auth.change(lambda stubs: stubs.sign_in.AcceptInvitation, request)
+        answer = await visit.auth.sign_in.AcceptInvitation(request)
     except LegatoError as error:
         if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
             raise
@@ -155,7 +155,7 @@ async def become(visit: Visit, signed_in: pb.SignedIn) -> None:
     if visit.known is not None:
         request = pb.SignOutRequest(session_token=visit.known.session_token)
         with contextlib.suppress(LegatoError):
-            await visit.services.auth.change(lambda stubs: stubs.sign_in.SignOut, request)
+            await visit.auth.sign_in.SignOut(request)
 
 
 async def refused(visit: Visit, error: LegatoError, form: str) -> Response:

@@ -19,7 +19,7 @@ async def start(visit: Visit) -> Response:
     again = visit.request.query_params.get("again") == "1"
     request = StartOidcSignInRequest(origin=visit.origin, client=visit.client, again=again)
     try:
-        started = await visit.services.auth.change(lambda stubs: stubs.methods.StartOidcSignIn, request)
+        started = await visit.auth.methods.StartOidcSignIn(request)
     except LegatoError as error:
         return await refused(visit, error, "sso")
     _remember(visit, started.browser_token, next_path(visit))
@@ -31,7 +31,7 @@ async def accept_invitation(visit: Visit) -> Response:
         origin=visit.origin, client=visit.client, invitation_code=visit.form.get("code"), again=False
     )
     try:
-        started = await visit.services.auth.change(lambda stubs: stubs.methods.StartOidcSignIn, request)
+        started = await visit.auth.methods.StartOidcSignIn(request)
     except LegatoError as error:
         return await refused(visit, error, "sso")
     _remember(visit, started.browser_token, "/")
@@ -41,7 +41,7 @@ async def accept_invitation(visit: Visit) -> Response:
 async def link(visit: Visit) -> Response:
     """Begins to link an identity to the user; the page that follows has a link, for the same reason as above."""
     request = StartOidcLinkRequest(origin=visit.origin)
-    started = await visit.services.auth.change(lambda stubs: stubs.credentials.StartOidcLink, request, visit.token)
+    started = await visit.auth.credentials.StartOidcLink(request)
     _remember(visit, started.browser_token, "/security")
     return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/security")
 
@@ -63,7 +63,7 @@ async def finish(visit: Visit) -> Response:
     try:
         if not request.code or not browser_token:
             raise LegatoError(Reason.SIGN_IN_FAILED, "That did not work. Begin again on this page.")
-        finished = await visit.services.auth.change(lambda stubs: stubs.methods.FinishOidcSignIn, request)
+        finished = await visit.auth.methods.FinishOidcSignIn(request)
     except LegatoError as error:
         return await refused(visit, error, "sso")
     if not finished.HasField("signed_in"):

@@ -62,8 +62,8 @@ def patient_console() -> Iterator[None]:
     """Lets services take as long as the browser may: on a busy machine a page would say that they do not answer."""
     ask = services._call
 
-    async def ask_patiently(replica: Any, method: Any, request: Any, access_token: bytes, timeout_s: float) -> Any:
-        return await ask(replica, method, request, access_token, max(timeout_s, PATIENCE_MS / 1000))
+    async def ask_patiently(replica: Any, method: Any, request: Any, timeout_s: float, metadata: Any) -> Any:
+        return await ask(replica, method, request, max(timeout_s, PATIENCE_MS / 1000), metadata)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(services, "_call", ask_patiently)
