@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 
-from services.auth.keys import parse_peppers
+from services.auth.audit.retention import AuditRetention
 from services.auth.metrics import show_auth
 from services.auth.notices.metering_outbox import MeteringOutbox
+from services.auth.peppers import parse_peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
-from services.auth.users.audit_retention import AuditRetention
 from services.chassis.database.clock import DatabaseClock
 from services.chassis.database.database import open_database
 from services.chassis.process import memory

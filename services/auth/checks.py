@@ -1,14 +1,15 @@
 """Validates administrative requests. Each check returns the value to store, or raises an error that names the field."""
 
-import base64
-import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from services.auth.records import ClassAllowance, Position, Scope, to_micros
+from services.auth.records.accounts import ClassAllowance
+from services.auth.records.keys import Scope
+from services.auth.records.times import to_micros
+from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.model_classes import CLASSES
@@ -16,13 +17,12 @@ from services.chassis.model_classes import CLASSES
 EXPIRY_DAYS: Final = (30, 90, 365)
 
 NAME_LENGTH_MOST: Final = 100
+EMAIL_LENGTH_MOST: Final = 254
 MESSAGE_LENGTH_MOST: Final = 500
 RETRY_AFTER_DEFAULT_S: Final = 60
 RETRY_AFTER_MOST_S: Final = 86_400
 KEYS_AT_ONCE_MOST: Final = 1_000
 LONGEST_SEARCH: Final = 100
-PAGE_SIZE_DEFAULT: Final = 100
-PAGE_SIZE_MOST: Final = 1_000
 
 # Control characters, and the two Unicode separators that break lines.
 _UNPRINTABLE: Final = frozenset({"Cc", "Zl", "Zp"})
@@ -48,9 +48,9 @@ def not_found(what: str) -> LegatoError:
 def name(given: str) -> str:
     trimmed = given.strip()
     if not 1 <= len(trimmed) <= NAME_LENGTH_MOST:
-        raise _refusal("name", f"A name must have 1 to {NAME_LENGTH_MOST} characters.")
+        raise refusal("name", f"A name must have 1 to {NAME_LENGTH_MOST} characters.")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise _refusal("name", "A name must not contain control characters.")
+        raise refusal("name", "A name must not contain control characters.")
     return trimmed
 
 
@@ -58,7 +58,7 @@ def query(given: str) -> str:
     """Validates what is searched for; empty finds everything."""
     trimmed = given.strip()
     if len(trimmed) > NAME_LENGTH_MOST or "\0" in trimmed:
-        raise _refusal("query", f"A search has at most {NAME_LENGTH_MOST} characters.")
+        raise refusal("query", f"A search has at most {NAME_LENGTH_MOST} characters.")
     return trimmed
 
 
@@ -70,21 +70,21 @@ def key_name(given: str) -> str:
 def maintenance_message(given: str) -> str:
     trimmed = given.strip()
     if not 1 <= len(trimmed) <= MESSAGE_LENGTH_MOST:
-        raise _refusal("message", f"A message must have 1 to {MESSAGE_LENGTH_MOST} characters.")
+        raise refusal("message", f"A message must have 1 to {MESSAGE_LENGTH_MOST} characters.")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise _refusal("message", "A message must be one line, without control characters.")
+        raise refusal("message", "A message must be one line, without control characters.")
     return trimmed
 
 
 def retry_after_s(given: int) -> int:
     if not 0 <= given <= RETRY_AFTER_MOST_S:
-        raise _refusal("retry_after_s", f"The retry delay must be from 1 to {RETRY_AFTER_MOST_S:,} seconds.")
+        raise refusal("retry_after_s", f"The retry delay must be from 1 to {RETRY_AFTER_MOST_S:,} seconds.")
     return given or RETRY_AFTER_DEFAULT_S
 
 
 def preferred_class(given: str) -> str:
     if given not in CLASSES:
-        raise _refusal("preferred_class", f"The preferred class must be one of: {', '.join(CLASSES)}.")
+        raise refusal("preferred_class", f"The preferred class must be one of: {', '.join(CLASSES)}.")
     return given
 
 
@@ -92,7 +92,7 @@ def allowed_classes(given: Iterable[str]) -> ClassAllowance:
     """Validates the classes that an account or a key may use."""
     chosen = set(given)
     if not chosen or not chosen <= set(CLASSES):
-        raise _refusal("allowed_classes", f"Allow at least one class, of: {', '.join(CLASSES)}.")
+        raise refusal("allowed_classes", f"Allow at least one class, of: {', '.join(CLASSES)}.")
     return ClassAllowance(tuple(class_id for class_id in CLASSES if class_id in chosen))
 
 
@@ -100,13 +100,13 @@ def require_classes_within(of_key: ClassAllowance, of_account: ClassAllowance) -
     """Raises if a key would be given a class that its account may not use."""
     beyond = [class_id for class_id in of_key.class_ids or () if class_id not in of_account]
     if beyond:
-        raise _refusal("allowed_classes", f"The account may not use {', '.join(beyond)}, so its keys may not either.")
+        raise refusal("allowed_classes", f"The account may not use {', '.join(beyond)}, so its keys may not either.")
 
 
 def limit(param: str, given: int) -> int | None:
     """Validates a limit; 0 removes it: a key then inherits from its account, an account from the service."""
     if not 0 <= given <= LARGEST_LIMITS[param]:
-        raise _refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
+        raise refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
     return given or None
 
 
@@ -115,7 +115,7 @@ def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:
     all."""
     kept = set(given)
     if None in kept:
-        raise _refusal("scopes", f"A scope must be one of: {', '.join(Scope)}.")
+        raise refusal("scopes", f"A scope must be one of: {', '.join(Scope)}.")
     return tuple(scope for scope in Scope if scope in kept)
 
 
@@ -123,7 +123,7 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
     if after_days is None:
         return None
     if after_days not in EXPIRY_DAYS:
-        raise _refusal(
+        raise refusal(
             "expires_after_days", f"A key can expire after {', '.join(map(str, EXPIRY_DAYS))} days, or never."
         )
     return to_micros(created + timedelta(days=after_days))
@@ -131,43 +131,29 @@ def expires_at_us(created: datetime, after_days: int | None) -> int | None:
 
 def search(given: str) -> str:
     if len(given) > LONGEST_SEARCH:
-        raise _refusal("search", f"At most {LONGEST_SEARCH} characters are searched for.")
+        raise refusal("search", f"At most {LONGEST_SEARCH} characters are searched for.")
     return given
 
 
 def key_ids(given: Sequence[str], param: str = "key_ids") -> list[str]:
     if len(given) > KEYS_AT_ONCE_MOST:
-        raise _refusal(param, f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
+        raise refusal(param, f"At most {KEYS_AT_ONCE_MOST:,} keys can be looked up at once.")
     return list(dict.fromkeys(given))
 
 
-def page_size(given: int) -> int:
-    if given < 0:
-        raise _refusal("page_size", "The page size must not be negative.")
-    return min(given, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT
+def email(given: str) -> str:
+    trimmed = given.strip()
+    is_plausible = len(trimmed) <= EMAIL_LENGTH_MOST and trimmed.isprintable() and trimmed.count("@") == 1
+    if trimmed and not (is_plausible and " " not in trimmed and all(trimmed.split("@"))):
+        raise refusal("email", "This is not an email address.")
+    return trimmed.lower()
 
 
-def page_token(given: str) -> Position | None:
-    if not given:
-        return None
-    try:
-        created_at_us, _, last_id = base64.b64decode(given, altchars=b"-_", validate=True).decode().partition(" ")
-        position = Position(int(created_at_us), last_id)
-    except (binascii.Error, ValueError):
-        raise _bad_page_token() from None
-    # Only the exact encoding that we produce is accepted.
-    if to_page_token(position) != given or not _ID.fullmatch(last_id) or not 0 <= position.created_at_us < 2**63:
-        raise _bad_page_token()
-    return position
+def role(given: int) -> AccountRole:
+    if given not in (AccountRole.VIEWER, AccountRole.MEMBER, AccountRole.OWNER):
+        raise refusal("role", "A role must be owner, member or viewer.")
+    return AccountRole(given)
 
 
-def to_page_token(position: Position) -> str:
-    return base64.urlsafe_b64encode(f"{position.created_at_us} {position.id}".encode()).decode()
-
-
-def _bad_page_token() -> LegatoError:
-    return _refusal("page_token", "The page token must be the one that the previous page returned.")
-
-
-def _refusal(param: str, message: str) -> LegatoError:
+def refusal(param: str, message: str) -> LegatoError:
     return LegatoError(Reason.REQUEST_INVALID, message, param=param)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from services.auth import checks
-from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S, Sleep
-from services.auth.records import MaintenanceNotice, to_micros
+from services.auth.audit.log import AuditLog
+from services.auth.changes import HOLDS_EVERYWHERE_AFTER_S, Sleep
+from services.auth.records.keys import MaintenanceNotice
+from services.auth.records.times import to_micros
+from services.auth.store import Connection
 from services.auth.store import maintenance as stored
-from services.auth.users.audit import AuditLog
-from services.auth.users.store import Connection
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log

@@ -1,7 +1,7 @@
 """Auth's metrics for Prometheus."""
 
+from services.auth.audit.retention import AuditRetention
 from services.auth.service import AuthService
-from services.auth.users.audit_retention import AuditRetention
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge, gauges
 
 

@@ -4,8 +4,16 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.auth.admin import AccountAdmin, KeyAdmin, Sleep
-from services.auth.keys import Peppers
+from services.auth.accounts.accounts import AccountAdmin
+from services.auth.accounts.members import Members
+from services.auth.audit.log import AuditLog
+from services.auth.changes import Sleep
+from services.auth.keys.account_keys import AccountKeys
+from services.auth.keys.key_admin import KeyAdmin
+from services.auth.keys.last_uses import KeyUses
+from services.auth.keys.playground import PlaygroundTokens
+from services.auth.keys.verifier import Verifier
+from services.auth.keys.watch import Watches
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.loop import NoticeLoop
@@ -15,37 +23,33 @@ from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.service import Notices
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
-from services.auth.records import NO_LIMITS, Changes, KeyLimits, to_micros
+from services.auth.peppers import Peppers
+from services.auth.records.accounts import NO_LIMITS, KeyLimits
+from services.auth.records.keys import Changes
+from services.auth.records.times import to_micros
 from services.auth.servicers.accounts import AccountServicer
 from services.auth.servicers.auth import AccountAdminServicer, AuthServicer, KeyAdminServicer
 from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
 from services.auth.servicers.maintenance import MaintenanceAdminServicer
 from services.auth.servicers.notices import NoticeServicer
 from services.auth.servicers.users import SignInServicer, UserAdminServicer, UserServicer
+from services.auth.sign_in.oidc import OidcClient, OidcIssuer
+from services.auth.sign_in.oidc_sign_in import OidcSignIn
+from services.auth.sign_in.own_user import OwnUser
+from services.auth.sign_in.passkeys import Passkeys
+from services.auth.sign_in.password_sign_in import PasswordSignIn
+from services.auth.sign_in.sign_in import SignIn
+from services.auth.sign_in.totp import parse_cipher
+from services.auth.store import Connection
+from services.auth.store.encrypted import encrypt_anew, use_cipher
+from services.auth.store.encryption import EmailCipher, parse_encryption_key
 from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
-from services.auth.users.account_keys import AccountKeys
-from services.auth.users.audit import AuditLog
-from services.auth.users.encryption import EmailCipher, parse_encryption_key
+from services.auth.store.notice_tables import notices, webhooks
+from services.auth.store.user_tables import invitations, users
 from services.auth.users.mail import Mail
-from services.auth.users.members import Members
-from services.auth.users.playground import PlaygroundTokens
 from services.auth.users.sessions import Sessions
-from services.auth.users.sign_in.oidc import OidcClient, OidcIssuer
-from services.auth.users.sign_in.oidc_sign_in import OidcSignIn
-from services.auth.users.sign_in.own_user import OwnUser
-from services.auth.users.sign_in.passkeys import Passkeys
-from services.auth.users.sign_in.password_sign_in import PasswordSignIn
-from services.auth.users.sign_in.sign_in import SignIn
-from services.auth.users.sign_in.totp import parse_cipher
 from services.auth.users.smtp import MailSender
-from services.auth.users.store import Connection
-from services.auth.users.store.encrypted import encrypt_anew, use_cipher
-from services.auth.users.store.notice_tables import notices, webhooks
-from services.auth.users.store.tables import invitations, users
-from services.auth.users.user_admin import UserAdmin
-from services.auth.uses import KeyUses
-from services.auth.verifier import Verifier
-from services.auth.watch import Watches
+from services.auth.users.users import UserAdmin
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_rules import AccessCheck

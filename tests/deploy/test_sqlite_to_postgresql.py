@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
-from services.auth.keys import Peppers
+from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.auth.service import AuthService
 from services.chassis.database.database import Database, open_database

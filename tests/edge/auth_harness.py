@@ -17,7 +17,7 @@ from protos.auth.v1.auth_pb2_grpc import (
     KeyAdminServiceStub,
     MaintenanceAdminServiceStub,
 )
-from services.auth.keys import Peppers
+from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

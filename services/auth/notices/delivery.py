@@ -11,15 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from services.auth.notices.records import MINUTE_US, Channel, Delivery, DeliveryState, OwnerNotice
 from services.auth.notices.webhook_client import CONNECTIONS_MOST, WebhookClient, WebhookFailure
 from services.auth.notices.words import SUBJECTS, advise
+from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
+from services.auth.records.times import MINUTE_US
+from services.auth.store import Connection
+from services.auth.store import notices as stored
 from services.auth.store.accounts import find_account
+from services.auth.store.due_deliveries import Claimed, claim_due, note_outcome
+from services.auth.store.users import find_user
 from services.auth.users.mail import Mail
-from services.auth.users.store import Connection
-from services.auth.users.store import notices as stored
-from services.auth.users.store.due_deliveries import Claimed, claim_due, note_outcome
-from services.auth.users.store.users import find_user
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log

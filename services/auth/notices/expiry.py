@@ -4,10 +4,11 @@ from datetime import datetime
 from typing import Final
 
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import DAY_US, Kind, id_of, make_notice
-from services.auth.records import from_micros
-from services.auth.users.store import Connection
-from services.auth.users.store.notices import expiring_keys, note_expiry
+from services.auth.notices.words import id_of, make_notice
+from services.auth.records.notices import Kind
+from services.auth.records.times import DAY_US, from_micros
+from services.auth.store import Connection
+from services.auth.store.notices import expiring_keys, note_expiry
 
 # Before the expiry. Whoever is told a day before is not told again of the seven.
 DAYS: Final = (1, 7)

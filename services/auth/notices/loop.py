@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from services.auth.audit.log import AuditLog
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.expiry import note_expiring_keys
 from services.auth.notices.metering_outbox import MeteringOutbox, take_over, take_over_changes
 from services.auth.notices.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import DAY_US, MINUTE_US, DeliveryState
-from services.auth.users.audit import AuditLog
-from services.auth.users.store import Connection
-from services.auth.users.store import notices as stored
-from services.auth.users.store.audit import forget_changes
-from services.auth.users.store.key_networks import forget_networks
+from services.auth.records.notices import DeliveryState
+from services.auth.records.times import DAY_US, MINUTE_US
+from services.auth.store import Connection
+from services.auth.store import notices as stored
+from services.auth.store.audit import forget_changes
+from services.auth.store.key_networks import forget_networks
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log

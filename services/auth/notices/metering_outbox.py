@@ -12,13 +12,14 @@ from protos.metering.v1 import account_changes_pb2 as changes_pb
 from protos.metering.v1 import notices_pb2 as pb
 from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceStub
 from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceStub
+from services.auth.audit.log import AuditLog
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import Kind, OwnerNotice, make_notice
-from services.auth.users.audit import AuditLog
-from services.auth.users.store import Connection
-from services.auth.users.store import audit as stored_audit
-from services.auth.users.store.notices import key_names
-from services.auth.users.store.sessions import session_by_id
+from services.auth.notices.words import make_notice
+from services.auth.records.notices import Kind, OwnerNotice
+from services.auth.store import Connection
+from services.auth.store import audit as stored_audit
+from services.auth.store.notices import key_names
+from services.auth.store.sessions import session_by_id
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
 from services.chassis.money import format_usd

@@ -13,12 +13,13 @@ from itertools import islice
 from typing import Final
 
 from services.auth.checks import is_id
-from services.auth.keys import Peppers
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import DAY_US, Kind, OwnerNotice, id_of, make_notice
-from services.auth.records import to_micros
-from services.auth.users.store import Connection
-from services.auth.users.store import key_networks as stored
+from services.auth.notices.words import id_of, make_notice
+from services.auth.peppers import Peppers
+from services.auth.records.notices import Kind, OwnerNotice
+from services.auth.records.times import DAY_US, to_micros
+from services.auth.store import Connection
+from services.auth.store import key_networks as stored
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from services.auth.notices.records import Channel, Delivery, Kind, OwnerNotice
+from services.auth.records.notices import Channel, Delivery, Kind, OwnerNotice
+from services.auth.store import Connection
+from services.auth.store import notices as stored
 from services.auth.users import codes
-from services.auth.users.store import Connection
-from services.auth.users.store import notices as stored
 
 OWNERS_MOST: Final = 20
 

@@ -8,15 +8,16 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from services.auth import checks
+from services.auth.audit.log import AuditLog
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.records import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook, make_notice
 from services.auth.notices.webhook_client import WebhookClient, checked_url
+from services.auth.notices.words import make_notice
+from services.auth.records.notices import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook
+from services.auth.store import Connection, rate_limits
+from services.auth.store import notices as stored
 from services.auth.store.accounts import find_account, lock_account
+from services.auth.store.users import names_of
 from services.auth.users import codes
-from services.auth.users.audit import AuditLog
-from services.auth.users.store import Connection, rate_limits
-from services.auth.users.store import notices as stored
-from services.auth.users.store.users import names_of
 from services.chassis.access_tokens import Access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

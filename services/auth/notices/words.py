@@ -1,6 +1,12 @@
 """The words of notices: one sentence each. They name keys and figures, never anything that was said in a chat."""
 
+import hashlib
 from typing import Any, Final
+
+import msgspec
+
+from services.auth.records.notices import Kind, OwnerNotice
+from services.auth.records.times import from_micros
 
 _PERIODS: Final = {"day": "daily", "month": "monthly", "total": "total"}
 SUBJECTS: Final = {
@@ -11,6 +17,27 @@ SUBJECTS: Final = {
     "key.new_network": "A key of {account} was used from a new network",
     "test": "A test notice of {account}",
 }
+
+
+def id_of(*subject: str) -> str:
+    """Returns the id of a notice that comes once for each subject."""
+    return "ntc_" + hashlib.sha256("\n".join(subject).encode()).hexdigest()[:32]
+
+
+def make_notice(
+    notice_id: str, account_id: str, kind: Kind, key_id: str, key_name: str, data: dict[str, Any], now_us: int
+) -> OwnerNotice:
+    body = {
+        "id": notice_id,
+        "kind": kind,
+        "created_at": from_micros(now_us).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "account_id": account_id,
+        "key_id": key_id or None,
+        "key_name": key_name or None,
+        "summary": summarise(kind, key_name or key_id, data),
+        "data": data,
+    }
+    return OwnerNotice(notice_id, account_id, kind, key_id, msgspec.json.encode(body).decode(), now_us)
 
 
 def summarise(kind: str, key_name: str, data: dict[str, Any]) -> str:

@@ -8,8 +8,13 @@ import grpc.aio
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
-from services.auth.admin import AccountAdmin, GivenLimits
-from services.auth.records import to_micros
+from services.auth.accounts.accounts import AccountAdmin
+from services.auth.accounts.members import Members
+from services.auth.changes import GivenLimits
+from services.auth.keys.account_keys import AccountKeys, ShownKey
+from services.auth.keys.playground import PlaygroundTokens
+from services.auth.records.times import to_micros
+from services.auth.records.users import Invitation, Member
 from services.auth.servicers.auth import (
     classes_of_new_key,
     given_classes,
@@ -20,12 +25,8 @@ from services.auth.servicers.auth import (
 )
 from services.auth.servicers.users import to_events, to_role, to_timestamp, to_user
 from services.auth.store.keys import KeyChoice
-from services.auth.users.account_keys import AccountKeys, ShownKey
-from services.auth.users.members import Members
-from services.auth.users.playground import PlaygroundTokens
-from services.auth.users.records import Invitation, Member
 from services.auth.users.sessions import Sessions
-from services.auth.users.user_admin import UserAdmin, required_access
+from services.auth.users.users import UserAdmin, required_access
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.timing.deadlines import Clock
 

@@ -12,11 +12,15 @@ from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from protos.auth.v1 import users_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance as ClassAllowanceMessage
 from services.auth import checks
-from services.auth.admin import AccountAdmin, GivenLimits, KeyAdmin
-from services.auth.records import ALL_CLASSES, Account, ClassAllowance, Key, KeyState, Scope, to_micros
+from services.auth.accounts.accounts import AccountAdmin
+from services.auth.changes import GivenLimits
+from services.auth.keys.key_admin import KeyAdmin
+from services.auth.keys.verifier import Verified, Verifier
+from services.auth.keys.watch import Heartbeat, Ping, Watches
+from services.auth.records.accounts import ALL_CLASSES, Account, ClassAllowance
+from services.auth.records.keys import Key, KeyState, Scope
+from services.auth.records.times import to_micros
 from services.auth.servicers.maintenance import to_maintenance
-from services.auth.verifier import Verified, Verifier
-from services.auth.watch import Heartbeat, Ping, Watches
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Clock
 

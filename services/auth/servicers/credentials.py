@@ -7,12 +7,12 @@ import grpc.aio
 from protos.auth.v1 import credentials_pb2 as pb
 from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from services.auth.servicers.users import to_client, to_passkey, to_signed_in, to_timestamp
-from services.auth.users.sign_in import totp
-from services.auth.users.sign_in.oidc import host_of
-from services.auth.users.sign_in.oidc_sign_in import OidcSignIn
-from services.auth.users.sign_in.password_sign_in import PasswordSignIn
-from services.auth.users.sign_in.sign_in import SignIn
-from services.auth.users.user_admin import required_access
+from services.auth.sign_in import totp
+from services.auth.sign_in.oidc import host_of
+from services.auth.sign_in.oidc_sign_in import OidcSignIn
+from services.auth.sign_in.password_sign_in import PasswordSignIn
+from services.auth.sign_in.sign_in import SignIn
+from services.auth.users.users import required_access
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

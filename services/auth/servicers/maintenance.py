@@ -7,7 +7,7 @@ import grpc.aio
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
-from services.auth.records import MaintenanceNotice
+from services.auth.records.keys import MaintenanceNotice
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

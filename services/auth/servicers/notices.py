@@ -7,8 +7,8 @@ import grpc.aio
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
-from services.auth.notices.records import KINDS, DeadLetters, Delivery, DeliveryState, Webhook
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
+from services.auth.records.notices import KINDS, DeadLetters, Delivery, DeliveryState, Webhook
 from services.auth.servicers.users import to_timestamp
 from services.chassis.access_tokens import current_access
 

@@ -8,24 +8,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from protos.type.v1 import access_token_pb2
-from services.auth.admin import Page
+from services.auth.paging import Page
+from services.auth.records.audit import AuditEvent, Outcome
+from services.auth.records.times import hour_of
+from services.auth.records.users import Client, Membership, Passkey, SignInMethod, User, UserSession, UserSummary
 from services.auth.servicers.auth import to_account
-from services.auth.users.records import (
-    AuditEvent,
-    Client,
-    Membership,
-    Outcome,
-    Passkey,
-    SignInMethod,
-    User,
-    UserSession,
-    UserSummary,
-)
+from services.auth.sign_in.own_user import OwnUser
+from services.auth.sign_in.password_sign_in import PasswordSignIn
+from services.auth.sign_in.sign_in import SignIn
 from services.auth.users.sessions import Sessions, SignedIn, expires_at_us
-from services.auth.users.sign_in.own_user import OwnUser
-from services.auth.users.sign_in.password_sign_in import PasswordSignIn
-from services.auth.users.sign_in.sign_in import SignIn
-from services.auth.users.user_admin import UserAdmin, required_access
+from services.auth.users.users import UserAdmin, required_access
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_rules import STEP_UP_VALID_US
@@ -42,7 +34,6 @@ _METHOD_TO_PROTO = {
     SignInMethod.OIDC: pb.SIGN_IN_METHOD_OIDC,
 }
 _OUTCOME_TO_PROTO = {Outcome.DONE: pb.AUDIT_OUTCOME_DONE, Outcome.REFUSED: pb.AUDIT_OUTCOME_REFUSED}
-_HOUR_US = 3_600_000_000
 # Noted before they are done: a booking that fails was requested all the same.
 _ACTION_NAMES: dict[int, str] = {
     pb.OPERATOR_ACTION_GRANT_CREDIT: "credit.grant_requested",
@@ -335,7 +326,7 @@ def _to_session(session: UserSession, user: User) -> pb.Session:
         session_id=session.session_id,
         create_time=to_timestamp(session.created_at_us),
         authenticate_time=to_timestamp(session.authenticated_at_us),
-        last_seen_time=to_timestamp(session.last_seen_us // _HOUR_US * _HOUR_US),
+        last_seen_time=to_timestamp(hour_of(session.last_seen_us)),
         expire_time=to_timestamp(expires_at_us(session, user)),
         network=session.network,
         browser=session.browser,

@@ -1,0 +1,1 @@
+from sqlalchemy import Connection as Connection

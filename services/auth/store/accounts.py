@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records import Account, ClassAllowance, GroundingPolicy, KeyLimits, Position
+from services.auth.paging import Position
+from services.auth.records.accounts import Account, ClassAllowance, GroundingPolicy, KeyLimits
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys, playground_tokens
 from services.chassis.database.compiled_query import CompiledQuery

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.keys import Peppers
-from services.auth.records import Changes, MaintenanceNotice
+from services.auth.peppers import Peppers
+from services.auth.records.keys import Changes, MaintenanceNotice
 from services.auth.store.tables import accounts, epoch, key_changes, keys, playground_tokens
 
 # How many epochs the list of changes covers. Callers ask five times a second: a thousand is minutes of silence on the

@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.auth.keys import StoredDigest
-from services.auth.records import GroundingPolicy, Holder, Key, KeyLimits, PepperUse, Position, Scope
+from services.auth.paging import Position
+from services.auth.peppers import StoredDigest
+from services.auth.records.accounts import GroundingPolicy, KeyLimits
+from services.auth.records.keys import Holder, Key, PepperUse, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from services.auth.records import MaintenanceNotice
+from services.auth.records.keys import MaintenanceNotice
 from services.auth.store.epochs import MAINTENANCE, raise_epoch, to_maintenance
 from services.auth.store.tables import epoch
 

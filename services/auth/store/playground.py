@@ -6,8 +6,8 @@ that changed, and an unknown id is refused.
 
 import sqlalchemy as sa
 
-from services.auth.keys import StoredDigest
-from services.auth.records import Key
+from services.auth.peppers import StoredDigest
+from services.auth.records.keys import Key
 from services.auth.store import epochs
 from services.auth.store.keys import add_key, to_key
 from services.auth.store.tables import keys, playground_tokens

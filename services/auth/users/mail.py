@@ -9,14 +9,14 @@ import html
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from services.auth.keys import Peppers
+from services.auth.audit.log import AuditLog
+from services.auth.peppers import Peppers
+from services.auth.records.users import Challenge, ChallengeKind, User
+from services.auth.store import Connection
+from services.auth.store import codes as stored_codes
+from services.auth.store import users as stored_users
 from services.auth.users import codes
-from services.auth.users.audit import AuditLog
-from services.auth.users.records import Challenge, ChallengeKind, User
 from services.auth.users.smtp import MailSender
-from services.auth.users.store import Connection
-from services.auth.users.store import codes as stored_codes
-from services.auth.users.store import users as stored_users
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 

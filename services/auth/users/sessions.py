@@ -3,24 +3,16 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from services.auth.keys import Peppers
-from services.auth.records import Account, to_micros
+from services.auth.audit.log import AuditLog
+from services.auth.peppers import Peppers
+from services.auth.records.accounts import Account
+from services.auth.records.times import DAY_US, HOUR_US, hour_of, to_micros
+from services.auth.records.users import Client, Membership, SignInMethod, User, UserSession, UserSummary
+from services.auth.store import Connection
+from services.auth.store import sessions as stored
+from services.auth.store import users as stored_users
 from services.auth.store.accounts import find_account
 from services.auth.users import codes
-from services.auth.users.audit import AuditLog
-from services.auth.users.records import (
-    DAY_US,
-    HOUR_US,
-    Client,
-    Membership,
-    SignInMethod,
-    User,
-    UserSession,
-    UserSummary,
-)
-from services.auth.users.store import Connection
-from services.auth.users.store import sessions as stored
-from services.auth.users.store import users as stored_users
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
@@ -116,7 +108,7 @@ class Sessions:
         )
         digest = self._peppers.digest_code(codes.SESSION, token)
         stored.add_session(connection, session, digest, now_us - LIFE_US)
-        stored_users.note_seen(connection, user.user_id, now_us // HOUR_US * HOUR_US)
+        stored_users.note_seen(connection, user.user_id, hour_of(now_us))
         [summary] = stored_users.summarise(connection, [user])
         return SignedIn(token, session, summary)
 
@@ -180,7 +172,7 @@ class Sessions:
 
         def note(connection: Connection) -> bool:
             stored.change_session(connection, session.session_id, last_seen_us=now_us)
-            stored_users.note_seen(connection, session.user_id, now_us // HOUR_US * HOUR_US)
+            stored_users.note_seen(connection, session.user_id, hour_of(now_us))
             digest = self._peppers.digest_code(codes.SESSION, new_token)
             return bool(new_token) and stored.replace_token(
                 connection, session.session_id, self._digests(token), digest, now_us + PREVIOUS_VALID_US

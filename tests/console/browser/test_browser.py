@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from console.web.assets import Assets
-from services.auth.keys import ApiKey
+from services.auth.key_format import ApiKey
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage, sizes_of_responses
 from tests.console.fakes.keys import SECRET
 from tests.console.fakes.services import CODE, INVITATION

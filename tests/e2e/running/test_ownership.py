@@ -40,7 +40,7 @@ from services.chassis.rpc.channel import from_rpc_error
 from tests.cli.service import Up
 from tests.e2e.running.test_console import SESSION
 from tests.e2e.running.test_operator_console import PatientVisitor
-from tests.services.auth.users.authenticator import Authenticator
+from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer
 from tests.support.service import make_data_folder
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from edge.backends.auth import Scope
-from services.auth.keys import Peppers
+from services.auth.keys.playground import IssuedToken
+from services.auth.peppers import Peppers
+from services.auth.records.users import Client, SignInMethod
 from services.auth.service import AuthService
-from services.auth.users.playground import IssuedToken
-from services.auth.users.records import Client, SignInMethod
+from services.auth.store import Connection
 from services.auth.users.sessions import SignedIn
-from services.auth.users.store import Connection
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

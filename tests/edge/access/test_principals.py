@@ -8,7 +8,7 @@ import pytest
 from edge.access.known_keys import LEASE_S
 from edge.backends.auth import NAME, AuthClient, AuthReplica, Scope
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.keys import Peppers
+from services.auth.peppers import Peppers
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

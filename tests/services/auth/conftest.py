@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.auth.keys import Peppers
+from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
 from services.chassis.rpc.channel import open_channel

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.admin import HOLDS_EVERYWHERE_AFTER_S
+from services.auth.audit.log import AuditLog
+from services.auth.changes import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.checks import MESSAGE_LENGTH_MOST
-from services.auth.keys import Peppers
 from services.auth.maintenance import MaintenanceAdmin
+from services.auth.peppers import Peppers
 from services.auth.service import AuthService
-from services.auth.users.audit import AuditLog
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of

@@ -13,14 +13,14 @@ from protos.metering.v1 import notices_pb2 as metering_pb
 from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US, PAUSES_US
 from services.auth.notices.loop import KEPT_US, NoticeLoop
 from services.auth.notices.metering_outbox import take_over
-from services.auth.notices.records import DeliveryState
+from services.auth.records.notices import DeliveryState
 from services.auth.service import AuthService
-from services.auth.users.store.due_deliveries import claim_due
-from services.auth.users.store.notice_tables import notice_deliveries, notices, webhooks
+from services.auth.store.due_deliveries import claim_due
+from services.auth.store.notice_tables import notice_deliveries, notices, webhooks
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
+from tests.services.auth.console import EMAIL, Console
 from tests.services.auth.notices.receiver import Receiver
-from tests.services.auth.users.conftest import EMAIL, Console
 from tests.services.auth.users.test_mail import MailBox, text_of
 from tests.support.fakes import FakeClock
 

@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US
-from services.auth.notices.records import Kind, make_notice
 from services.auth.notices.webhook_client import WebhookClient
+from services.auth.notices.words import make_notice
+from services.auth.records.notices import Kind
 from services.auth.service import AuthService
-from services.auth.users.store import Connection
-from services.auth.users.store.due_deliveries import claim_due
+from services.auth.store import Connection
+from services.auth.store.due_deliveries import claim_due
 from services.chassis.database.database import Database
+from tests.services.auth.console import Console
 from tests.services.auth.notices.receiver import Receiver
 from tests.services.auth.notices.test_delivery import DELIVERED, Owner
-from tests.services.auth.users.conftest import Console
 from tests.support.waiting import until
 
 SILENT_WEBHOOKS = 5

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth import keys
-from services.auth.keys import ApiKey
+from services.auth import key_format
+from services.auth.key_format import ApiKey
 from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.client import DAY_S, AuthClient, refusal_of
 from tests.services.auth.conftest import FakeSleep
@@ -80,13 +80,13 @@ async def test_unknown_malformed_guessed_revoked_and_expired_keys_are_answered_a
     await client.revoke_key(revoked.key.key_id)
     expired = await client.create_key(account.account_id, expires_after_days=30)
     clock.advance(30 * DAY_S)
-    guessed = ApiKey(good.key.key_id.removeprefix("key_"), keys.mint().secret).reveal()
+    guessed = ApiKey(good.key.key_id.removeprefix("key_"), key_format.mint().secret).reveal()
     bad = [
         "",
         "Bearer",
         good.api_key[:-1],
         "sk-legato-\0",
-        keys.mint().reveal(),
+        key_format.mint().reveal(),
         guessed,
         revoked.api_key,
         expired.api_key,
@@ -148,7 +148,7 @@ async def test_suspension_is_told_to_nobody_but_the_holder_of_a_good_key(client:
     clock.advance(30 * DAY_S)
     await client.revoke_key(revoked.key.key_id)
     await client.suspend(account.account_id)
-    guessed = ApiKey(good.key.key_id.removeprefix("key_"), keys.mint().secret).reveal()
+    guessed = ApiKey(good.key.key_id.removeprefix("key_"), key_format.mint().secret).reveal()
     for api_key in (guessed, revoked.api_key, expired.api_key):
         assert (await refusal_of(client, api_key)).reason is Reason.KEY_INVALID
     assert (await refusal_of(client, good.api_key)).reason is Reason.ACCOUNT_SUSPENDED

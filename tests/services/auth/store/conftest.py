@@ -4,6 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
+from tests.services.auth.console import auth, console, console_role  # noqa: F401
 
 
 @pytest.fixture

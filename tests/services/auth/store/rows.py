@@ -6,9 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.auth import keys
-from services.auth.keys import Peppers
-from services.auth.records import Account, Key, Scope
+from services.auth import key_format
+from services.auth.peppers import Peppers
+from services.auth.records.accounts import Account
+from services.auth.records.keys import Key, Scope
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored_keys
 
@@ -27,7 +28,7 @@ def add_key(
     at_us: int = 2_000,
     **others: Any,
 ) -> Key:
-    secret = keys.mint()
+    secret = key_format.mint()
     key = Key(
         secret.key_id, account_id, "laptop", (Scope.INFERENCE, Scope.MODELS), at_us, at_us + 10, None, pepper_version=1
     )

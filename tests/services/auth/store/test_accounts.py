@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from services.auth.records import KeyLimits, Position
+from services.auth.paging import Position
+from services.auth.records.accounts import KeyLimits
 from services.auth.store import accounts as stored_accounts
 from tests.services.auth.store.rows import ACCOUNT, add_account, epoch_of
 

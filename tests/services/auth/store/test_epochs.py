@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from services.auth.keys import Peppers
-from services.auth.records import Changes, Key, KeyLimits
+from services.auth.peppers import Peppers
+from services.auth.records.accounts import KeyLimits
+from services.auth.records.keys import Changes, Key
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys

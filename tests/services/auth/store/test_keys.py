@@ -4,9 +4,11 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from services.auth import keys
-from services.auth.keys import Peppers
-from services.auth.records import Changes, Key, KeyLimits, PepperUse, Position, Scope
+from services.auth import key_format
+from services.auth.paging import Position
+from services.auth.peppers import Peppers
+from services.auth.records.accounts import KeyLimits
+from services.auth.records.keys import Changes, Key, PepperUse, Scope
 from services.auth.store import epochs
 from services.auth.store import keys as stored_keys
 from services.auth.store.keys import KeyChoice
@@ -16,7 +18,7 @@ from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_
 
 def test_holder_has_the_key_its_digest_and_what_its_account_decided(writing: sa.Connection, peppers: Peppers) -> None:
     add_account(writing, replace(ACCOUNT, preferred_class="mezzo", limits=KeyLimits(7, 8, None)))
-    secret = keys.mint()
+    secret = key_format.mint()
     key = Key(secret.key_id, ACCOUNT.account_id, "laptop", (Scope.USAGE,), 5, None, None, pepper_version=1)
     stored_keys.add_key(writing, key, peppers.digest(secret))
     holder, epoch = stored_keys.find_holder(writing, key.key_id)
@@ -31,7 +33,7 @@ def test_unknown_key_has_no_holder_but_an_epoch(writing: sa.Connection) -> None:
 
 
 def test_key_of_an_unknown_account_is_not_added(writing: sa.Connection, peppers: Peppers) -> None:
-    secret = keys.mint()
+    secret = key_format.mint()
     key = Key(secret.key_id, "acct_other", "laptop", (), 5, None, None, pepper_version=1)
     assert not stored_keys.add_key(writing, key, peppers.digest(secret))
     assert stored_keys.find_holder(writing, key.key_id)[0] is None

@@ -17,7 +17,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from protos.auth.v1 import credentials_pb2 as cred
 from protos.auth.v1 import users_pb2 as pb
-from services.auth.keys import Peppers
+from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.users.mail import Mail
 from services.auth.users.smtp import MailSender, MailServer, parse_mail_server
@@ -26,7 +26,7 @@ from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.users.conftest import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console
+from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console
 from tests.support.fakes import FakeClock
 
 SENDER = "Legato <no-reply@example.ca>"

@@ -1,0 +1,100 @@
+"""Writes the audit log: who did what to which object, never a name, an address, a key or content.
+
+Each event is authenticated together with the code of the one before, under a pepper that the database never sees, and
+so is the number of the last event that was pruned. So nobody who only has the database can change, add or remove an
+event unnoticed, other than the newest by putting back an older copy: the number of events tells.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from services.auth.peppers import Peppers
+from services.auth.records.audit import AuditEvent, AuditStart, Outcome
+from services.auth.records.times import to_micros
+from services.auth.store import Connection
+from services.auth.store import audit as stored
+from services.auth.store.sessions import session_by_id
+from services.chassis.access_tokens import Access
+from services.chassis.timing.deadlines import Clock
+
+BROKEN_TOLD_MOST: Final = 100
+
+
+class AuditLog:
+    def __init__(self, peppers: Peppers, clock: Clock) -> None:
+        self._peppers = peppers
+        self._clock = clock
+
+    def append(
+        self,
+        connection: Connection,
+        action: str,
+        by: Access | None = None,
+        *,
+        account_id: str = "",
+        object_id: str = "",
+        user_id: str = "",
+        session_id: str = "",
+        network: str = "",
+        outcome: Outcome = Outcome.DONE,
+        occurred_at_us: int | None = None,
+    ) -> None:
+        """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
+        None: the command line, or `user_id` by signing in, or elsewhere. Unless it says when, it occurred now."""
+        if by is not None:
+            session = session_by_id(connection, by.session_id)
+            user_id, session_id = by.user_id, by.session_id
+            network = session.network if session else ""
+        now_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
+
+        def event_after(last_no: int) -> AuditEvent:
+            return AuditEvent(last_no + 1, now_us, action, user_id, account_id, object_id, session_id, network, outcome)
+
+        version = self._peppers.newest
+        stored.append_event(connection, event_after, self._code_under(version), version)
+
+    def prune_until(self, connection: Connection, event_no: int) -> None:
+        """Has the log start after an event. Those before are deleted afterwards, in portions."""
+        version = self._peppers.newest
+        stored.move_start(connection, AuditStart(event_no, version, self._start_code(version, event_no)))
+
+    def verify(self, connection: Connection) -> tuple[int, list[int]]:
+        """Recomputes the chain; returns how many events there are, and those at which it is broken. Call it on one
+        snapshot."""
+        events, broken = 0, []
+        start = stored.read_start(connection)
+        if not self._is_genuine(start):
+            broken.append(start.pruned_no)
+        last_no, last_code = start.pruned_no, b""
+        for event, version, previous, code in stored.read_chain(connection):
+            if events:
+                follows = event.event_no == last_no + 1 and previous == last_code
+            else:
+                # Of the pruned ones, some may not be deleted yet.
+                follows = event.event_no <= start.pruned_no + 1
+            is_whole = self._peppers.has(version) and self._code_under(version)(previous, event) == code
+            if not (follows and is_whole):
+                broken.append(event.event_no)
+            events, last_no, last_code = events + 1, event.event_no, code
+        head_no, head_code = stored.read_head(connection)
+        if head_no != last_no or (events and head_code != last_code):
+            # The newest were removed.
+            broken.append(last_no + 1)
+        return events, broken[:BROKEN_TOLD_MOST]
+
+    def _is_genuine(self, start: AuditStart) -> bool:
+        if not start.pruned_no:
+            return True
+        version = start.pepper_version
+        return self._peppers.has(version) and self._start_code(version, start.pruned_no) == start.code
+
+    def _start_code(self, version: int, pruned_no: int) -> bytes:
+        return self._peppers.authenticate(version, "start of the audit log", str(pruned_no).encode())
+
+    def _code_under(self, version: int) -> Callable[[bytes, AuditEvent], bytes]:
+        def code_of(previous: bytes, event: AuditEvent) -> bytes:
+            return self._peppers.authenticate(version, "audit log", previous + msgspec.json.encode(event))
+
+        return code_of

@@ -1,0 +1,104 @@
+"""Creates playground tokens: what a signed-in user's browser calls the edge with.
+
+A token is good for chats and the list of models, for fifteen minutes, and no longer than its session: whatever ends
+that, or takes the user's role, ends the token on every edge, as if a key were revoked. All tokens of one member in one
+account are counted under one key, which has no secret.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from services.auth import checks, key_format
+from services.auth.audit.log import AuditLog
+from services.auth.key_format import ApiKey
+from services.auth.peppers import Peppers
+from services.auth.records.keys import Key, Scope
+from services.auth.records.times import DAY_US
+from services.auth.store import Connection
+from services.auth.store import playground as stored
+from services.auth.store import sessions as stored_sessions
+from services.auth.store import users as stored_users
+from services.auth.store.accounts import lock_account
+from services.auth.users.sessions import Sessions, expires_at_us, is_live, session_ended
+from services.chassis.access_tokens import Access, AccountRole
+from services.chassis.database.database import Database
+from services.chassis.rpc.access_rules import role_missing
+
+TOKEN_VALID_US: Final = 15 * 60 * 1_000_000
+KEY_NAME: Final = "Playground"
+# The least that a playground needs.
+SCOPES: Final = (Scope.INFERENCE, Scope.MODELS)
+# More than all tabs of a browser need; whoever asks for more loses the oldest.
+TOKENS_PER_SESSION_MOST: Final = 100
+# Longer than any answer runs.
+FORGOTTEN_AFTER_US: Final = DAY_US
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    secret: ApiKey = field(repr=False)
+    expires_at_us: int
+    key_id: str
+
+
+class PlaygroundTokens:
+    def __init__(self, database: Database, peppers: Peppers, sessions: Sessions, audit: AuditLog) -> None:
+        self._database = database
+        self._peppers = peppers
+        self._sessions = sessions
+        self._audit = audit
+
+    async def create(self, by: Access) -> IssuedToken:
+        secret = key_format.mint(is_token=True)
+        return await self._database.write(lambda connection: self._create(connection, by, secret))
+
+    def _create(self, connection: Connection, by: Access, secret: ApiKey) -> IssuedToken:
+        """Creates a token. With the account and the session locked, whatever would end it comes before, and is seen
+        here, or after, and sees it."""
+        now_us = self._sessions.now_us()
+        if lock_account(connection, by.account_id) is None:
+            raise checks.not_found("account")
+        session = stored_sessions.session_by_id(connection, by.session_id, locks=True)
+        user = stored_users.find_user(connection, by.user_id)
+        if session is None or user is None or not is_live(session, user, now_us):
+            raise session_ended()
+        if stored_users.role_in(connection, by.account_id, by.user_id) < AccountRole.MEMBER:
+            raise role_missing()
+        key = self._key(connection, by, now_us)
+        stored.forget_expired(connection, key.key_id, now_us - FORGOTTEN_AFTER_US)
+        is_first = not stored.has_tokens(connection, key.key_id, session.session_id)
+        expires = min(now_us + TOKEN_VALID_US, expires_at_us(session, user))
+        stored.add_token(
+            connection,
+            secret.key_id,
+            self._peppers.digest(secret),
+            key_id=key.key_id,
+            session_id=session.session_id,
+            created_at_us=now_us,
+            expires_at_us=expires,
+        )
+        stored.end_all_but_newest(connection, session.session_id, TOKENS_PER_SESSION_MOST)
+        if is_first:
+            # Not each token: a page that stays open gets another every few minutes.
+            self._audit.append(connection, "playground.opened", by, account_id=by.account_id, object_id=key.key_id)
+        return IssuedToken(secret, expires, key.key_id)
+
+    def _key(self, connection: Connection, by: Access, now_us: int) -> Key:
+        """Returns what the member's requests are counted under."""
+        found = stored.find_playground_key(connection, by.account_id, by.user_id)
+        if found is not None:
+            return found
+        key = Key(
+            key_id=key_format.mint().key_id,
+            account_id=by.account_id,
+            name=KEY_NAME,
+            scopes=SCOPES,
+            created_at_us=now_us,
+            expires_at_us=None,
+            revoked_at_us=None,
+            pepper_version=stored.NO_DIGEST.pepper_version,
+            created_by=by.user_id,
+            playground_user_id=by.user_id,
+        )
+        stored.add_playground_key(connection, key)
+        return key

@@ -1,0 +1,171 @@
+"""Stores the audit log: a chain in which each event has the code of the one before it."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.auth.records.audit import AuditEvent, AuditStart, Outcome
+from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
+from services.chassis.database.insert import insert_into
+
+_BATCH: Final = 1_000
+# Above every number of an event.
+_NO_END: Final = 2**63 - 1
+
+
+def append_event(
+    connection: sa.Connection,
+    event_after: Callable[[int], AuditEvent],
+    code_of: Callable[[bytes, AuditEvent], bytes],
+    pepper_version: int,
+) -> AuditEvent:
+    """Appends an event. Call it last in a transaction: it locks the end of the chain until the commit."""
+    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code).with_for_update()).one()
+    event = event_after(head.event_no)
+    code = code_of(head.code, event)
+    connection.execute(
+        audit_events.insert().values(
+            event_no=event.event_no,
+            occurred_at_us=event.occurred_at_us,
+            action=event.action,
+            user_id=event.user_id,
+            account_id=event.account_id,
+            object_id=event.object_id,
+            session_id=event.session_id,
+            network=event.network,
+            outcome=event.outcome.value,
+            pepper_version=pepper_version,
+            previous_code=head.code,
+            code=code,
+        )
+    )
+    connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
+    return event
+
+
+def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
+    """Notes that the log has a change of another service; False if it has it already."""
+    statement = insert_into(connection, recorded_changes).values(change_id=change_id, recorded_at_us=now_us)
+    added = statement.on_conflict_do_nothing().returning(recorded_changes.c.change_id)
+    return connection.execute(added).first() is not None
+
+
+def forget_changes(connection: sa.Connection, recorded_before_us: int) -> None:
+    """Forgets changes that nobody offers again."""
+    connection.execute(recorded_changes.delete().where(recorded_changes.c.recorded_at_us < recorded_before_us))
+
+
+def lock_head(connection: sa.Connection) -> None:
+    """Makes transactions that append an event wait from here on. Call it after every other lock."""
+    connection.execute(sa.select(audit_head.c.row_no).with_for_update())
+
+
+def find_last_before(connection: sa.Connection, time_us: int) -> int:
+    """Returns the number of the last event that is, like all before it, older than a time; 0: none."""
+    oldest = connection.scalar(sa.select(sa.func.min(audit_events.c.event_no)))
+    is_newer = audit_events.c.occurred_at_us >= time_us
+    first_kept = connection.scalar(
+        sa.select(audit_events.c.event_no).where(is_newer).order_by(audit_events.c.event_no).limit(1)
+    )
+    last = read_head(connection)[0] if first_kept is None else first_kept - 1
+    return last if oldest is not None and oldest <= last else 0
+
+
+def read_start(connection: sa.Connection) -> AuditStart:
+    """Reads where the log starts."""
+    row = connection.execute(
+        sa.select(audit_head.c.pruned_no, audit_head.c.pruned_pepper_version, audit_head.c.pruned_code)
+    ).one()
+    return AuditStart(*row)
+
+
+def move_start(connection: sa.Connection, start: AuditStart) -> None:
+    """Has the log start after an event, never before one that it started after already."""
+    connection.execute(
+        audit_head.update()
+        .where(audit_head.c.pruned_no < start.pruned_no)
+        .values(pruned_no=start.pruned_no, pruned_pepper_version=start.pepper_version, pruned_code=start.code)
+    )
+
+
+def delete_pruned(connection: sa.Connection, most: int) -> int:
+    """Deletes the oldest events before the start; returns how many."""
+    pruned_no = connection.scalar(sa.select(audit_head.c.pruned_no))
+    some = sa.select(audit_events.c.event_no).where(audit_events.c.event_no <= pruned_no)
+    some = some.order_by(audit_events.c.event_no).limit(most)
+    deleted: sa.CursorResult[Any] = connection.execute(
+        audit_events.delete().where(audit_events.c.event_no.in_(some.scalar_subquery()))
+    )
+    return deleted.rowcount
+
+
+def list_events(
+    connection: sa.Connection,
+    before: int | None,
+    limit: int,
+    *,
+    account_id: str = "",
+    user_id: str = "",
+    action: str = "",
+) -> list[AuditEvent]:
+    """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
+    may be the part before the dot."""
+    query = _events_query(of_account=bool(account_id), of_user=bool(user_id), of_action=bool(action))
+    values = {
+        "before": _NO_END if before is None else before,
+        "most": limit,
+        "account": account_id,
+        "user": user_id,
+        "action": action,
+        "kind": f"{action}.",
+    }
+    return [_to_event(row) for row in connection.execute(query, values)]
+
+
+# To build one takes longer than to run it.
+@cache
+def _events_query(*, of_account: bool, of_user: bool, of_action: bool) -> sa.Select[Any]:
+    columns = audit_events.c
+    query = sa.select(audit_events).where(columns.event_no < sa.bindparam("before"))
+    if of_account:
+        query = query.where(columns.account_id == sa.bindparam("account"))
+    if of_user:
+        query = query.where(columns.user_id == sa.bindparam("user"))
+    if of_action:
+        is_kind = sa.func.substr(columns.action, 1, sa.func.length(sa.bindparam("kind"))) == sa.bindparam("kind")
+        query = query.where(sa.or_(columns.action == sa.bindparam("action"), is_kind))
+    return query.order_by(columns.event_no.desc()).limit(sa.bindparam("most"))
+
+
+def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:
+    """Reads all events with the version of their pepper, the code before and their own, the oldest first."""
+    last_no = 0
+    while True:
+        query = sa.select(audit_events).where(audit_events.c.event_no > last_no)
+        rows = connection.execute(query.order_by(audit_events.c.event_no).limit(_BATCH)).all()
+        for row in rows:
+            yield _to_event(row), row.pepper_version, row.previous_code, row.code
+        if len(rows) < _BATCH:
+            return
+        last_no = rows[-1].event_no
+
+
+def read_head(connection: sa.Connection) -> tuple[int, bytes]:
+    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code)).one()
+    return head.event_no, head.code
+
+
+def _to_event(row: sa.Row[Any]) -> AuditEvent:
+    return AuditEvent(
+        event_no=row.event_no,
+        occurred_at_us=row.occurred_at_us,
+        action=row.action,
+        user_id=row.user_id,
+        account_id=row.account_id,
+        object_id=row.object_id,
+        session_id=row.session_id,
+        network=row.network,
+        outcome=Outcome(row.outcome),
+    )

@@ -1,0 +1,82 @@
+"""Stores passwords, authenticator apps and identities of OpenID Connect issuers."""
+
+from dataclasses import asdict
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.auth.records.users import OidcIdentity, Password, Totp
+from services.auth.store.user_tables import oidc_identities, passwords, totp
+from services.chassis.database.compiled_query import CompiledQuery
+
+_USER_ID: Final[sa.BindParameter[str]] = sa.bindparam("user_id")
+_PASSWORD: Final = CompiledQuery(sa.select(passwords).where(passwords.c.user_id == _USER_ID))
+_TOTP: Final = CompiledQuery(sa.select(totp).where(totp.c.user_id == _USER_ID))
+_IDENTITIES: Final = CompiledQuery(
+    sa.select(oidc_identities)
+    .where(oidc_identities.c.user_id == _USER_ID)
+    .order_by(oidc_identities.c.created_at_us, oidc_identities.c.identity_id)
+)
+
+
+def put_password(connection: sa.Connection, password: Password) -> None:
+    """Replaces a user's password. Call it with the user locked, as all that changes something here."""
+    connection.execute(passwords.delete().where(passwords.c.user_id == password.user_id))
+    connection.execute(passwords.insert().values(**asdict(password)))
+
+
+def find_password(connection: sa.Connection, user_id: str) -> Password | None:
+    row = _PASSWORD.first(connection, user_id=user_id)
+    return None if row is None else Password(**row._asdict())
+
+
+def remove_password(connection: sa.Connection, user_id: str) -> bool:
+    """Removes the password and the authenticator app; returns whether there was either."""
+    removed = [
+        connection.execute(table.delete().where(table.c.user_id == user_id)).rowcount for table in (passwords, totp)
+    ]
+    return any(removed)
+
+
+def put_totp(connection: sa.Connection, app: Totp) -> None:
+    connection.execute(totp.delete().where(totp.c.user_id == app.user_id))
+    connection.execute(totp.insert().values(**asdict(app)))
+
+
+def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
+    row = _TOTP.first(connection, user_id=user_id)
+    return None if row is None else Totp(**row._asdict())
+
+
+def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
+    """Notes the use of a code; False if it, or a later one, was used before."""
+    is_news = sa.and_(totp.c.user_id == user_id, totp.c.last_step < step)
+    return connection.execute(totp.update().where(is_news).values(last_step=step)).rowcount == 1
+
+
+def add_identity(connection: sa.Connection, identity: OidcIdentity) -> None:
+    connection.execute(oidc_identities.insert().values(**asdict(identity)))
+
+
+def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcIdentity | None:
+    is_it = sa.and_(oidc_identities.c.issuer == issuer, oidc_identities.c.subject == subject)
+    row = connection.execute(sa.select(oidc_identities).where(is_it)).one_or_none()
+    return None if row is None else _to_identity(row)
+
+
+def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentity]:
+    return [OidcIdentity(**row._asdict()) for row in _IDENTITIES.all(connection, user_id=user_id)]
+
+
+def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:
+    is_it = oidc_identities.c.identity_id == identity_id
+    connection.execute(oidc_identities.update().where(is_it).values(last_used_hour_us=hour_us))
+
+
+def remove_identity(connection: sa.Connection, user_id: str, identity_id: str) -> bool:
+    is_it = sa.and_(oidc_identities.c.user_id == user_id, oidc_identities.c.identity_id == identity_id)
+    return connection.execute(oidc_identities.delete().where(is_it)).rowcount == 1
+
+
+def _to_identity(row: sa.Row[Any]) -> OidcIdentity:
+    return OidcIdentity(**row._mapping)

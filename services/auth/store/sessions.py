@@ -1,0 +1,124 @@
+"""Stores sessions, by the digests of their tokens."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.auth.records.users import SignInMethod, UserSession
+from services.auth.store.playground import end_tokens
+from services.auth.store.tables import playground_tokens
+from services.auth.store.user_tables import sessions
+from services.chassis.database.compiled_query import CompiledQuery
+
+
+def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
+    """Adds a session, and removes those of before `oldest_us`, which have all ended."""
+    old = sessions.c.created_at_us < oldest_us
+    end_tokens(connection, playground_tokens.c.session_id.in_(sa.select(sessions.c.session_id).where(old)))
+    connection.execute(sessions.delete().where(old))
+    connection.execute(
+        sessions.insert().values(
+            session_id=session.session_id,
+            digest=digest,
+            replace_due=session.replace_due,
+            user_id=session.user_id,
+            created_at_us=session.created_at_us,
+            authenticated_at_us=session.authenticated_at_us,
+            last_seen_us=session.last_seen_us,
+            network=session.network,
+            browser=session.browser,
+            method=session.method.value,
+        )
+    )
+
+
+# Every page of a console runs them.
+_DIGEST: Final[sa.BindParameter[Any]] = sa.bindparam("digest", type_=sa.LargeBinary)
+_BY_DIGEST: Final = sa.select(sessions).where(
+    sa.or_(
+        sessions.c.digest == _DIGEST,
+        sa.and_(sessions.c.previous_digest == _DIGEST, sessions.c.previous_until_us > sa.bindparam("now_us")),
+    )
+)
+_BY_ID: Final = sa.select(sessions).where(sessions.c.session_id == sa.bindparam("session_id"))
+_FIND_BY_DIGEST: Final = CompiledQuery(_BY_DIGEST)
+_FIND_BY_ID: Final = CompiledQuery(_BY_ID)
+_LIST: Final = CompiledQuery(
+    sa.select(sessions).where(sessions.c.user_id == sa.bindparam("user_id")).order_by(sessions.c.created_at_us.desc())
+)
+
+
+def find_session(
+    connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
+) -> UserSession | None:
+    """Finds a session by the digests of its token, or of the one that was just replaced."""
+    for digest in digests:
+        values = {"digest": digest, "now_us": now_us}
+        if locks:
+            row = connection.execute(_BY_DIGEST.with_for_update(), values).one_or_none()
+        else:
+            row = _FIND_BY_DIGEST.first(connection, **values)
+        if row is not None:
+            return _to_session(row)
+    return None
+
+
+def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
+    if locks:
+        row = connection.execute(_BY_ID.with_for_update(), {"session_id": session_id}).one_or_none()
+    else:
+        row = _FIND_BY_ID.first(connection, session_id=session_id)
+    return None if row is None else _to_session(row)
+
+
+def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
+    return [_to_session(row) for row in _LIST.all(connection, user_id=user_id)]
+
+
+def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:
+    connection.execute(sessions.update().where(sessions.c.session_id == session_id).values(**values))
+
+
+def replace_token(
+    connection: sa.Connection, session_id: str, before: Sequence[bytes], digest: bytes, previous_until_us: int
+) -> bool:
+    """Replaces a token whose replacement is due; False if another call has just done it."""
+    is_it = sa.and_(sessions.c.session_id == session_id, sessions.c.digest.in_(before), sessions.c.replace_due)
+    values = {"previous_digest": sessions.c.digest, "previous_until_us": previous_until_us}
+    changed = connection.execute(
+        sessions.update().where(is_it).values(digest=digest, replace_due=False, **values).returning(sessions.c.user_id)
+    )
+    return changed.first() is not None
+
+
+def request_new_tokens(connection: sa.Connection, user_id: str) -> None:
+    connection.execute(sessions.update().where(sessions.c.user_id == user_id).values(replace_due=True))
+
+
+def end_sessions(
+    connection: sa.Connection, user_id: str, session_ids: Sequence[str] | None = None, *, other_than: str = ""
+) -> list[str]:
+    """Ends sessions of a user, and their playground tokens; None: all of them."""
+    query = sa.select(sessions.c.session_id).where(sessions.c.user_id == user_id, sessions.c.session_id != other_than)
+    if session_ids is not None:
+        query = query.where(sessions.c.session_id.in_(session_ids))
+    # Locked before their tokens are read: one that is being created is seen then, or not created.
+    ended = list(connection.execute(query.order_by(sessions.c.session_id).with_for_update()).scalars())
+    end_tokens(connection, playground_tokens.c.session_id.in_(ended))
+    connection.execute(sessions.delete().where(sessions.c.session_id.in_(ended)))
+    return ended
+
+
+def _to_session(row: sa.Row[Any]) -> UserSession:
+    return UserSession(
+        session_id=row.session_id,
+        user_id=row.user_id,
+        created_at_us=row.created_at_us,
+        authenticated_at_us=row.authenticated_at_us,
+        last_seen_us=row.last_seen_us,
+        network=row.network,
+        browser=row.browser,
+        method=SignInMethod(row.method),
+        replace_due=row.replace_due,
+    )

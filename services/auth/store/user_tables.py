@@ -1,0 +1,218 @@
+"""The tables of users, the same in SQLite and PostgreSQL. Times are microseconds since 1970.
+
+Of tokens and codes only digests are stored, like those of keys: see services/auth/peppers.py.
+"""
+
+import sqlalchemy as sa
+
+from services.auth.store.encrypted import EncryptedEmail
+from services.auth.store.tables import metadata
+
+users = sa.Table(
+    "users",
+    metadata,
+    sa.Column("user_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    # Empty: not known.
+    sa.Column("email", EncryptedEmail, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("is_operator", sa.Boolean, nullable=False),
+    sa.Column("disabled_at_us", sa.BigInteger),
+    sa.Column("last_seen_hour_us", sa.BigInteger),
+    sa.Index("users_by_age", "created_at_us", "user_id"),
+    sa.Index("users_by_email", "email"),
+)
+
+memberships = sa.Table(
+    "memberships",
+    metadata,
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), primary_key=True),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    # A number of AccountRole.
+    sa.Column("role", sa.Integer, nullable=False),
+    sa.Column("joined_at_us", sa.BigInteger, nullable=False),
+    # Whether an owner gets notices by mail.
+    sa.Column("is_mailed", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Index("memberships_by_user", "user_id", "joined_at_us"),
+)
+
+passkeys = sa.Table(
+    "passkeys",
+    metadata,
+    sa.Column("passkey_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("credential_id", sa.LargeBinary, nullable=False),
+    # The attested credential data: the public key, and what made it.
+    sa.Column("credential", sa.LargeBinary, nullable=False),
+    sa.Column("sign_count", sa.BigInteger, nullable=False),
+    sa.Column("rp_id", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("is_backed_up", sa.Boolean, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("last_used_hour_us", sa.BigInteger),
+    sa.Index("passkeys_by_credential", "credential_id", unique=True),
+    sa.Index("passkeys_by_user", "user_id", "created_at_us"),
+)
+
+# A used code is no longer here.
+recovery_codes = sa.Table(
+    "recovery_codes",
+    metadata,
+    sa.Column("digest", sa.LargeBinary, primary_key=True),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Index("recovery_codes_by_user", "user_id"),
+)
+
+# argon2id. Signs nobody in without a row in `totp`.
+passwords = sa.Table(
+    "passwords",
+    metadata,
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("hash", sa.Text, nullable=False),
+    sa.Column("set_at_us", sa.BigInteger, nullable=False),
+)
+
+# Secrets of authenticator apps, encrypted.
+totp = sa.Table(
+    "totp",
+    metadata,
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("secret", sa.LargeBinary, nullable=False),
+    # The 30 seconds since 1970 of the last code that was used: none of them works again.
+    sa.Column("last_step", sa.BigInteger, nullable=False),
+    sa.Column("set_at_us", sa.BigInteger, nullable=False),
+)
+
+# Who a user is to an issuer of OpenID Connect.
+oidc_identities = sa.Table(
+    "oidc_identities",
+    metadata,
+    sa.Column("identity_id", sa.Text, primary_key=True),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("issuer", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("last_used_hour_us", sa.BigInteger),
+    sa.Index("oidc_identities_by_subject", "issuer", "subject", unique=True),
+    sa.Index("oidc_identities_by_user", "user_id", "created_at_us"),
+)
+
+# A used link is no longer here. A user has one at most.
+sign_in_links = sa.Table(
+    "sign_in_links",
+    metadata,
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    sa.Index("sign_in_links_by_digest", "digest", unique=True),
+)
+
+# A used invitation is no longer here.
+invitations = sa.Table(
+    "invitations",
+    metadata,
+    sa.Column("invitation_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
+    sa.Column("email", EncryptedEmail, nullable=False),
+    sa.Column("role", sa.Integer, nullable=False),
+    # A user.
+    sa.Column("invited_by", sa.Text, nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    sa.Index("invitations_by_digest", "digest", unique=True),
+    sa.Index("invitations_by_account", "account_id", "created_at_us"),
+    sa.Index("invitations_by_email", "email", "created_at_us"),
+)
+
+# An ended session is no longer here.
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("session_id", sa.Text, primary_key=True),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    # The token before, which is accepted a little longer.
+    sa.Column("previous_digest", sa.LargeBinary),
+    sa.Column("previous_until_us", sa.BigInteger),
+    # The next use gets a new token.
+    sa.Column("replace_due", sa.Boolean, nullable=False),
+    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    sa.Column("authenticated_at_us", sa.BigInteger, nullable=False),
+    sa.Column("last_seen_us", sa.BigInteger, nullable=False),
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("browser", sa.Text, nullable=False),
+    sa.Column("method", sa.Text, nullable=False),
+    sa.Index("sessions_by_digest", "digest", unique=True),
+    sa.Index("sessions_by_previous_digest", "previous_digest"),
+    sa.Index("sessions_by_user", "user_id", "created_at_us"),
+    sa.Index("sessions_by_age", "created_at_us"),
+)
+
+# What a passkey is to sign, and what else is good once and for minutes. A used challenge is no longer here.
+challenges = sa.Table(
+    "challenges",
+    metadata,
+    sa.Column("challenge_id", sa.Text, primary_key=True),
+    # None: whoever proves something with it.
+    sa.Column("user_id", sa.Text),
+    sa.Column("challenge", sa.LargeBinary, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    # A ChallengeKind: one of a kind never passes for another.
+    sa.Column("kind", sa.Text, nullable=False, server_default="passkey"),
+    sa.Index("challenges_by_expiry", "expires_at_us"),
+)
+
+# Buckets of GCRA (services/chassis/load/gcra.py). A full bucket is not here.
+sign_in_rate_limits = sa.Table(
+    "sign_in_rate_limits",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("full_at_ns", sa.BigInteger, nullable=False),
+    sa.Index("sign_in_rate_limits_by_time", "full_at_ns"),
+)
+
+# Rows are added, and pruned when they are old, but never changed. Each has the code of the one before it.
+audit_events = sa.Table(
+    "audit_events",
+    metadata,
+    sa.Column("event_no", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("occurred_at_us", sa.BigInteger, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    # Empty: the command line.
+    sa.Column("user_id", sa.Text, nullable=False),
+    sa.Column("account_id", sa.Text, nullable=False),
+    sa.Column("object_id", sa.Text, nullable=False),
+    sa.Column("session_id", sa.Text, nullable=False),
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("pepper_version", sa.Integer, nullable=False),
+    sa.Column("previous_code", sa.LargeBinary, nullable=False),
+    sa.Column("code", sa.LargeBinary, nullable=False),
+    sa.Index("audit_events_by_account", "account_id", "event_no"),
+    sa.Index("audit_events_by_user", "user_id", "event_no"),
+    sa.Index("audit_events_by_time", "occurred_at_us"),
+)
+
+# One row: the end of the chain, and the last event that was pruned.
+audit_head = sa.Table(
+    "audit_head",
+    metadata,
+    sa.Column("row_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("event_no", sa.BigInteger, nullable=False),
+    sa.Column("code", sa.LargeBinary, nullable=False),
+    sa.Column("pruned_no", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("pruned_pepper_version", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("pruned_code", sa.LargeBinary),
+)
+
+# Changes of other services that the log has, so that it has each once.
+recorded_changes = sa.Table(
+    "recorded_changes",
+    metadata,
+    sa.Column("change_id", sa.Text, primary_key=True),
+    sa.Column("recorded_at_us", sa.BigInteger, nullable=False),
+    sa.Index("recorded_changes_by_time", "recorded_at_us"),
+)

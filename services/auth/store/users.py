@@ -1,0 +1,231 @@
+"""Stores users, and which accounts they belong to."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from services.auth.paging import Position
+from services.auth.records.users import Member, Membership, User, UserSummary
+from services.auth.store.accounts import behind
+from services.auth.store.tables import accounts
+from services.auth.store.user_tables import (
+    memberships,
+    oidc_identities,
+    passkeys,
+    passwords,
+    recovery_codes,
+    totp,
+    users,
+)
+from services.chassis.access_tokens import AccountRole
+from services.chassis.database.compiled_query import CompiledQuery
+
+# Of UserSummary, in its order. A password counts with its authenticator app.
+_WAYS: Final = (
+    passkeys,
+    recovery_codes,
+    sa.select(passwords.c.user_id).join(totp, totp.c.user_id == passwords.c.user_id).subquery(),
+    oidc_identities,
+)
+
+# Built once: every page of a console runs them, and to build them takes longer than to run them.
+_ONE: Final[sa.BindParameter[Any]] = sa.bindparam("user_id")
+_USER: Final = sa.select(users).where(users.c.user_id == _ONE)
+_FIND_USER: Final = CompiledQuery(_USER)
+_COUNT_WAYS_OF_ONE: Final = CompiledQuery(
+    sa.select(
+        *(
+            sa.select(sa.func.count()).where(way.c.user_id == _ONE).scalar_subquery().label(f"way_{number}")
+            for number, way in enumerate(_WAYS)
+        )
+    )
+)
+_FIND_ROLE: Final = CompiledQuery(
+    sa.select(memberships.c.role).where(
+        memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
+    )
+)
+_MEMBERS: Final = CompiledQuery(
+    sa.select(users, memberships.c.role, memberships.c.joined_at_us)
+    .join(memberships, memberships.c.user_id == users.c.user_id)
+    .where(memberships.c.account_id == sa.bindparam("account_id"))
+    .order_by(memberships.c.joined_at_us, users.c.user_id)
+    .limit(sa.bindparam("limit"))
+)
+_SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
+_NAMES: Final = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(_SOME))
+_COUNT_WAYS: Final = sa.union_all(
+    *(
+        sa.select(sa.literal(number), way.c.user_id, sa.func.count())
+        .where(way.c.user_id.in_(_SOME))
+        .group_by(way.c.user_id)
+        for number, way in enumerate(_WAYS)
+    )
+)
+_MEMBERSHIPS: Final = (
+    sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
+    .join(accounts, accounts.c.account_id == memberships.c.account_id)
+    .order_by(memberships.c.joined_at_us, memberships.c.account_id)
+)
+_MEMBERSHIPS_OF_SOME: Final = _MEMBERSHIPS.where(memberships.c.user_id.in_(_SOME))
+_MEMBERSHIPS_OF_ONE: Final = CompiledQuery(_MEMBERSHIPS.where(memberships.c.user_id == _ONE))
+
+
+def add_user(connection: sa.Connection, user: User) -> None:
+    connection.execute(
+        users.insert().values(
+            user_id=user.user_id,
+            name=user.name,
+            email=user.email,
+            created_at_us=user.created_at_us,
+            is_operator=user.is_operator,
+        )
+    )
+
+
+def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
+    if locks:
+        row = connection.execute(_USER.with_for_update(), {"user_id": user_id}).one_or_none()
+    else:
+        row = _FIND_USER.first(connection, user_id=user_id)
+    return None if row is None else to_user(row)
+
+
+def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[User]:
+    """Finds those with this address, the oldest first. Nobody has verified it."""
+    query = sa.select(users).where(users.c.email == email, users.c.email != "")
+    return [to_user(row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
+
+
+def has_email(connection: sa.Connection, email: str) -> bool:
+    return connection.execute(sa.select(users.c.user_id).where(users.c.email == email).limit(1)).first() is not None
+
+
+def change_user(connection: sa.Connection, user_id: str, **values: Any) -> None:
+    connection.execute(users.update().where(users.c.user_id == user_id).values(**values))
+
+
+def note_seen(connection: sa.Connection, user_id: str, hour_us: int) -> None:
+    is_news = sa.or_(users.c.last_seen_hour_us.is_(None), users.c.last_seen_hour_us < hour_us)
+    connection.execute(users.update().where(users.c.user_id == user_id, is_news).values(last_seen_hour_us=hour_us))
+
+
+def list_users(
+    connection: sa.Connection,
+    after: Position | None,
+    limit: int,
+    wanted: str = "",
+    *,
+    account_id: str = "",
+    user_id: str = "",
+) -> list[User]:
+    """Lists users in the order of creation: all, those with `wanted` in the name, as the whole address or as the
+    beginning of the id, the members of an account, or one. Addresses are encrypted, so a part of one finds nobody."""
+    query = sa.select(users).order_by(users.c.created_at_us, users.c.user_id).limit(limit)
+    if wanted:
+        is_named = users.c.name.icontains(wanted, autoescape=True)
+        has_id = users.c.user_id.istartswith(wanted, autoescape=True)
+        query = query.where(sa.or_(is_named, has_id, users.c.email == wanted.lower()))
+    if account_id:
+        members = sa.select(memberships.c.user_id).where(memberships.c.account_id == account_id)
+        query = query.where(users.c.user_id.in_(members))
+    if user_id:
+        query = query.where(users.c.user_id == user_id)
+    if after is not None:
+        query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
+    return [to_user(row) for row in connection.execute(query)]
+
+
+def lock_operators(connection: sa.Connection) -> list[str]:
+    """Returns the operators who can sign in, and locks them: none of them can stop being one meanwhile."""
+    query = sa.select(users.c.user_id).where(users.c.is_operator, users.c.disabled_at_us.is_(None))
+    return list(connection.execute(query.order_by(users.c.user_id).with_for_update()).scalars())
+
+
+def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
+    """Counts how each of them can sign in."""
+    if len(found) == 1:
+        return [UserSummary(found[0], *_COUNT_WAYS_OF_ONE.all(connection, user_id=found[0].user_id)[0])]
+    user_ids = [user.user_id for user in found]
+    counts = {(row[0], row[1]): row[2] for row in connection.execute(_COUNT_WAYS, {"user_ids": user_ids})}
+    return [
+        UserSummary(user, *(counts.get((number, user.user_id), 0) for number in range(len(_WAYS)))) for user in found
+    ]
+
+
+def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
+    # Empty: the command line.
+    wanted = set(user_ids) - {""}
+    rows: Iterable[Any] = []
+    if len(wanted) == 1:
+        rows = _FIND_USER.all(connection, user_id=wanted.pop())
+    elif wanted:
+        rows = connection.execute(_NAMES, {"user_ids": list(wanted)})
+    return {row.user_id: row.name for row in rows}
+
+
+def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
+    """Lists the accounts of users, the oldest membership first."""
+    rows: Iterable[Any]
+    if len(user_ids) == 1:
+        rows = _MEMBERSHIPS_OF_ONE.all(connection, user_id=user_ids[0])
+    else:
+        rows = connection.execute(_MEMBERSHIPS_OF_SOME, {"user_ids": user_ids})
+    return [
+        Membership(
+            account_id=row.account_id,
+            account_name=row.name,
+            user_id=row.user_id,
+            role=AccountRole(row.role),
+            joined_at_us=row.joined_at_us,
+            is_suspended=row.suspended_at_us is not None,
+        )
+        for row in rows
+    ]
+
+
+def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
+    row = _FIND_ROLE.first(connection, account_id=account_id, user_id=user_id)
+    return AccountRole.NONE if row is None else AccountRole(row.role)
+
+
+def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
+    rows = _MEMBERS.all(connection, account_id=account_id, limit=limit)
+    summaries = summarise(connection, [to_user(row) for row in rows])
+    return [
+        Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)
+    ]
+
+
+def count_members(connection: sa.Connection, account_id: str, role: AccountRole = AccountRole.NONE) -> int:
+    """Counts those with at least this role; call it with the account locked."""
+    query = sa.select(sa.func.count()).where(memberships.c.account_id == account_id, memberships.c.role >= role)
+    return int(connection.execute(query).scalar_one())
+
+
+def add_member(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole, now_us: int) -> None:
+    values = {"account_id": account_id, "user_id": user_id, "role": int(role), "joined_at_us": now_us}
+    connection.execute(memberships.insert().values(**values))
+
+
+def change_role(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole) -> None:
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.update().where(is_it).values(role=int(role)))
+
+
+def remove_member(connection: sa.Connection, account_id: str, user_id: str) -> None:
+    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
+    connection.execute(memberships.delete().where(is_it))
+
+
+def to_user(row: sa.Row[Any]) -> User:
+    return User(
+        user_id=row.user_id,
+        name=row.name,
+        email=row.email,
+        created_at_us=row.created_at_us,
+        is_operator=row.is_operator,
+        disabled_at_us=row.disabled_at_us,
+        last_seen_hour_us=row.last_seen_hour_us,
+    )

@@ -1,1 +1,0 @@
-from sqlalchemy import Connection as Connection

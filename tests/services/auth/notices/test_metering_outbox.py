@@ -1,0 +1,93 @@
+"""Changes that metering recorded arrive in the audit log, once, with who made them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
+from protos.metering.v1 import account_changes_pb2 as changes_pb
+from services.auth.notices.metering_outbox import take_over_changes
+from services.auth.service import AuthService
+from services.chassis.database.database import Database
+from tests.services.auth.console import Console
+from tests.support.fakes import FakeClock
+
+
+class ChangeOutbox:
+    """Metering's outbox, which loses acknowledgements when it is told to."""
+
+    def __init__(self, *pending: changes_pb.PendingChange) -> None:
+        self.pending = {change.change_id: change for change in pending}
+        self.loses_acknowledgements = False
+
+    async def list_changes(self) -> Sequence[changes_pb.PendingChange]:
+        return list(self.pending.values())
+
+    async def acknowledge_changes(self, change_ids: Sequence[str]) -> None:
+        if self.loses_acknowledgements:
+            raise ConnectionError
+        for change_id in change_ids:
+            self.pending.pop(change_id, None)
+
+
+async def events_of(console: Console, account_id: str, token: bytes) -> list[pb.AuditEvent]:
+    request = pb.AccountServiceListAuditEventsRequest(account_id=account_id)
+    return list((await console.call(console.account.ListAuditEvents, request, token)).events)
+
+
+async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is_lost(
+    auth: AuthService, console: Console, clock: FakeClock, database: Database
+) -> None:
+    account_id = await console.create_account()
+    signed_in, token = await console.signed_in(account_id)
+    user_id = signed_in.user.user_id
+    listing = pb.ListSessionsRequest()
+    [session] = (await console.call(console.user.ListSessions, listing, token)).sessions
+    occurred = Timestamp()
+    occurred.FromDatetime(clock.now())
+    clock.advance(30)
+    shared: dict[str, Any] = {"account_id": account_id, "record_time": occurred}
+    outbox: Any = ChangeOutbox(
+        changes_pb.PendingChange(
+            change_id="chg_1",
+            action="spend_limits.changed",
+            key_id="key_one",
+            user_id=user_id,
+            session_id=session.session_id,
+            **shared,
+        ),
+        changes_pb.PendingChange(change_id="chg_2", action="low_balance.changed", **shared),
+    )
+    outbox.loses_acknowledgements = True
+    now_us = auth.sessions.now_us()
+    for _ in range(2):
+        # As if this process ended before it could acknowledge.
+        with pytest.raises(ConnectionError):
+            await take_over_changes(database, outbox, auth.audit, now_us)
+    outbox.loses_acknowledgements = False
+    await take_over_changes(database, outbox, auth.audit, now_us)
+    assert not outbox.pending
+    by_command_line, by_owner, *_ = await events_of(console, account_id, token)
+    assert (by_owner.action, by_owner.object_id) == ("spend_limits.changed", "key_one")
+    assert (by_owner.user_id, by_owner.user_name, by_owner.network) == (user_id, "Ada", "192.0.2.0/24")
+    assert by_owner.time == occurred
+    assert (by_command_line.action, by_command_line.object_id) == ("low_balance.changed", account_id)
+    assert by_command_line.user_id == ""
+    actions = [event.action for event in await events_of(console, account_id, token)]
+    assert actions.count("spend_limits.changed") == actions.count("low_balance.changed") == 1
+    whole = await console.call(console.admin.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    assert not whole.broken_event_nos
+
+
+async def test_maintenance_is_in_the_audit_log(console: Console) -> None:
+    maintenance: Any = MaintenanceAdminServiceStub(console.admin_channel)
+    for _ in range(2):
+        await console.call(maintenance.StartMaintenance, auth_pb2.StartMaintenanceRequest(message="Back at noon."))
+    await console.call(maintenance.EndMaintenance, auth_pb2.EndMaintenanceRequest())
+    listing = pb.UserAdminServiceListAuditEventsRequest(action="maintenance")
+    events = (await console.call(console.admin.ListAuditEvents, listing)).events
+    assert [event.action for event in events] == ["maintenance.ended", "maintenance.started"]

@@ -1,0 +1,246 @@
+"""Signs users in and out, as a console does."""
+
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from protos.auth.v1 import users_pb2 as pb
+from services.auth.peppers import Peppers
+from services.auth.records.users import Client
+from services.auth.service import AuthService
+from services.chassis.database.database import Database
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.telemetry.log import Log
+from tests.services.auth.conftest import FakeSleep
+from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console
+from tests.services.auth.sign_in.authenticator import Authenticator
+from tests.support.fakes import FakeClock
+
+WRONG = "0000-0000-0000-0000-0000"
+HOUR_S = 3600
+
+
+async def add_passkey(console: Console, token: bytes, passkey: Authenticator) -> pb.Passkey:
+    request = pb.StartPasskeyRegistrationRequest(origin=ORIGIN)
+    started = await console.call(console.user.StartPasskeyRegistration, request, token)
+    answer = passkey.register(started.options_json)
+    finish = pb.FinishPasskeyRegistrationRequest(challenge_id=started.challenge_id, credential_json=answer)
+    return (await console.call(console.user.FinishPasskeyRegistration, finish, token)).passkey  # type: ignore[no-any-return]
+
+
+async def start(console: Console) -> pb.StartPasskeySignInResponse:
+    request = pb.StartPasskeySignInRequest(origin=ORIGIN, client=CLIENT)
+    return await console.call(console.sign_in.StartPasskeySignIn, request)  # type: ignore[no-any-return]
+
+
+def finish(started: pb.StartPasskeySignInResponse, answer: str) -> pb.FinishPasskeySignInRequest:
+    return pb.FinishPasskeySignInRequest(challenge_id=started.challenge_id, credential_json=answer, client=CLIENT)
+
+
+async def test_a_link_signs_its_user_in_once(console: Console) -> None:
+    account_id = await console.create_account()
+    made = await console.create_user(account_id)
+    signed_in = await console.use_link(made.code.lower().replace("-", " "))
+
+    resolved = await console.resolve(signed_in.session_token)
+    assert (resolved.user.user_id, resolved.account_id) == (made.user.user_id, account_id)
+    assert [held.role for held in resolved.memberships] == [OWNER]
+    request = pb.SignInWithLinkRequest(code=made.code, client=CLIENT)
+    assert await console.reason(console.sign_in.SignInWithLink, request) is Reason.SIGN_IN_FAILED
+
+
+def _client(number: int) -> Client:
+    return Client(f"198.51.100.{number}")
+
+
+async def test_a_link_expires_and_is_replaced_by_a_newer_one(console: Console, clock: FakeClock) -> None:
+    made = await console.create_user()
+    request = pb.CreateSignInLinkRequest(user_id=made.user.user_id)
+    newer = await console.call(console.admin.CreateSignInLink, request)
+    for code in (made.code, newer.code):
+        clock.advance(600)
+        failed = await console.reason(console.sign_in.SignInWithLink, pb.SignInWithLinkRequest(code=code))
+        assert failed is Reason.SIGN_IN_FAILED
+
+
+async def test_wrong_codes_are_limited_by_address_and_other_addresses_are_not(
+    console: Console, clock: FakeClock
+) -> None:
+    made = await console.create_user()
+    request = pb.SignInWithLinkRequest(code=WRONG, client=CLIENT)
+    reasons = [await console.reason(console.sign_in.SignInWithLink, request) for _ in range(12)]
+    assert reasons == [Reason.SIGN_IN_FAILED] * 10 + [Reason.TOO_MANY_SIGN_INS] * 2
+
+    right = pb.SignInWithLinkRequest(code=made.code, client=CLIENT)
+    assert await console.reason(console.sign_in.SignInWithLink, right) is Reason.TOO_MANY_SIGN_INS
+    await console.use_link(made.code, pb.Client(address="203.0.113.9"))
+    clock.advance(60)
+    assert await console.reason(console.sign_in.SignInWithLink, request) is Reason.SIGN_IN_FAILED
+
+
+async def test_successes_are_not_counted(console: Console) -> None:
+    for _ in range(15):
+        await console.use_link((await console.create_user()).code)
+
+
+async def test_a_passkey_signs_in_and_works_for_a_step_up(console: Console) -> None:
+    signed_in, token = await console.signed_in(await console.create_account())
+    passkey = Authenticator(ORIGIN)
+    await add_passkey(console, token, passkey)
+
+    started = await start(console)
+    again = await console.call(
+        console.sign_in.FinishPasskeySignIn, finish(started, passkey.sign_in(started.options_json))
+    )
+    assert again.signed_in.user.user_id == signed_in.user.user_id
+    # The other session goes on.
+    await console.resolve(signed_in.session_token)
+
+    started = await start(console)
+    proof = pb.PasskeyProof(challenge_id=started.challenge_id, credential_json=passkey.sign_in(started.options_json))
+    request = pb.StepUpRequest(session_token=signed_in.session_token, passkey=proof, client=CLIENT)
+    renewed = await console.call(console.sign_in.StepUp, request)
+    assert renewed.signed_in.session.session_id == signed_in.session.session_id
+    await console.resolve(renewed.signed_in.session_token)
+    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
+
+
+async def test_an_answer_of_a_passkey_is_good_once_on_its_own_origin_and_with_user_verification(
+    console: Console,
+) -> None:
+    _, token = await console.signed_in(await console.create_account())
+    passkey = Authenticator(ORIGIN)
+    await add_passkey(console, token, passkey)
+    started = await start(console)
+    request = finish(started, passkey.sign_in(started.options_json))
+    await console.call(console.sign_in.FinishPasskeySignIn, request)
+    assert await console.reason(console.sign_in.FinishPasskeySignIn, request) is Reason.SIGN_IN_FAILED
+
+    passkey.origin = "http://localhost:9999"
+    started = await start(console)
+    elsewhere = finish(started, passkey.sign_in(started.options_json))
+    assert await console.reason(console.sign_in.FinishPasskeySignIn, elsewhere) is Reason.SIGN_IN_FAILED
+
+    passkey.origin, passkey.count = ORIGIN, 0
+    started = await start(console)
+    copied = finish(started, passkey.sign_in(started.options_json))
+    assert await console.reason(console.sign_in.FinishPasskeySignIn, copied) is Reason.SIGN_IN_FAILED
+
+    careless, request_start = Authenticator(ORIGIN, verifies_user=False), pb.StartPasskeyRegistrationRequest()
+    request_start.origin = ORIGIN
+    begun = await console.call(console.user.StartPasskeyRegistration, request_start, token)
+    made = pb.FinishPasskeyRegistrationRequest(
+        challenge_id=begun.challenge_id, credential_json=careless.register(begun.options_json)
+    )
+    assert await console.reason(console.user.FinishPasskeyRegistration, made, token) is Reason.SIGN_IN_FAILED
+
+
+async def test_a_recovery_code_works_once_and_ends_other_sessions(console: Console) -> None:
+    signed_in, token = await console.signed_in(await console.create_account())
+    made = await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
+    assert len(set(made.codes)) == 10
+    request = pb.SignInWithRecoveryCodeRequest(code=made.codes[0], client=CLIENT)
+    recovered = (await console.call(console.sign_in.SignInWithRecoveryCode, request)).signed_in
+    assert recovered.user.recovery_codes == 9
+    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
+    assert await console.reason(console.sign_in.SignInWithRecoveryCode, request) is Reason.SIGN_IN_FAILED
+
+
+async def test_a_session_ends_with_sign_out_at_once(console: Console) -> None:
+    signed_in, token = await console.signed_in(await console.create_account())
+    await console.call(console.sign_in.SignOut, pb.SignOutRequest(session_token=signed_in.session_token))
+    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
+    # Nor does the access token work any longer, though its minute is not over.
+    assert await console.reason(console.user.ListSessions, pb.ListSessionsRequest(), token) is Reason.SESSION_ENDED
+
+
+async def test_a_session_ends_when_it_is_idle_or_old(console: Console, clock: FakeClock) -> None:
+    signed_in, _ = await console.signed_in(await console.create_account())
+    request = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    for _ in range(30):
+        clock.advance(11 * HOUR_S)
+        assert await console.reason(console.sign_in.ResolveSession, request) is None
+    clock.advance(11 * HOUR_S)
+    assert await console.reason(console.sign_in.ResolveSession, request) is Reason.SESSION_ENDED
+
+    signed_in, _ = await console.signed_in(await console.create_account())
+    clock.advance(12 * HOUR_S)
+    idle = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    assert await console.reason(console.sign_in.ResolveSession, idle) is Reason.SESSION_ENDED
+
+
+async def test_an_operators_session_is_shorter(console: Console, clock: FakeClock) -> None:
+    signed_in, _ = await console.signed_in(await console.create_account())
+    request = pb.SetOperatorRequest(user_id=signed_in.user.user_id, is_operator=True)
+    await console.call(console.admin.SetOperator, request)
+    resolved = await console.resolve(signed_in.session_token)
+    # Whoever gets more rights gets a new token too, and the one before works a little longer.
+    assert resolved.new_session_token
+    await console.resolve(signed_in.session_token)
+    clock.advance(60)
+    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
+    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
+    clock.advance(HOUR_S)
+    idle = pb.ResolveSessionRequest(session_token=resolved.new_session_token)
+    assert await console.reason(console.sign_in.ResolveSession, idle) is Reason.SESSION_ENDED
+
+
+async def test_a_disabled_user_is_out_at_once_and_cannot_come_back(console: Console) -> None:
+    signed_in, token = await console.signed_in(await console.create_account())
+    user_id = signed_in.user.user_id
+    await console.call(console.admin.DisableUser, pb.DisableUserRequest(user_id=user_id))
+    assert await console.reason(console.user.ListSessions, pb.ListSessionsRequest(), token) is Reason.SESSION_ENDED
+    link = pb.CreateSignInLinkRequest(user_id=user_id)
+    assert await console.reason(console.admin.CreateSignInLink, link) is Reason.REQUEST_INVALID
+
+
+async def test_without_a_signing_key_nobody_can_sign_in(
+    database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
+) -> None:
+    auth = AuthService(database, peppers, clock, log, sleep)
+    _, code, _ = await auth.users.create("Ada", "", "", 0)
+    with pytest.raises(LegatoError) as caught:
+        await auth.sign_in.with_link(code, _client(1))
+    assert caught.value.reason is Reason.ENDPOINT_NOT_OFFERED
+
+
+async def test_neither_log_nor_audit_event_nor_row_has_a_token_a_code_or_an_address(
+    console: Console, database: Database, log_text: Callable[[], str]
+) -> None:
+    account_id = await console.create_account()
+    made = await console.create_user(account_id, email=EMAIL)
+    signed_in = await console.use_link(made.code)
+    token = (await console.resolve(signed_in.session_token)).access_token
+    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="laptop")
+    key = await console.call(console.account.CreateKey, request, token)
+    codes = (await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)).codes
+    invite = pb.InviteMemberRequest(account_id=account_id, email="grace@example.ca", role=OWNER)
+    invited = await console.call(console.account.InviteMember, invite, token)
+
+    with database.transaction(writes=False) as connection:
+        audit = str(connection.execute(sa.text("SELECT * FROM audit_events")).all())
+        tables = sa.inspect(connection).get_table_names()
+        rows = "".join(str(connection.execute(sa.text(f'SELECT * FROM "{table}"')).all()) for table in tables)
+    for secret in (made.code, signed_in.session_token, key.api_key, codes[0], invited.code):
+        assert secret not in log_text() + rows
+        assert secret.replace("-", "") not in log_text() + rows
+    assert "@example.ca" not in log_text() + audit
+    assert CLIENT.address not in log_text() + rows
+    assert "192.0.2.0/24" in audit
+
+
+async def test_attempts_beyond_the_limit_write_nothing_so_that_revocations_do_not_wait(
+    auth: AuthService, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(10):
+        with pytest.raises(LegatoError):
+            await auth.sign_in.with_link(WRONG, _client(1))
+    monkeypatch.setattr(database, "write", None)
+    for _ in range(100):
+        with pytest.raises(LegatoError) as caught:
+            await auth.sign_in.with_link(WRONG, _client(1))
+        assert caught.value.reason is Reason.TOO_MANY_SIGN_INS
