@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from services.chassis.rpc.allowed_methods import ALLOWED, Role, role_of, uri_of
+from services.chassis.rpc.callers import Role, role_of, uri_of
 
 AUTHORITY = "ca"
 SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING, Role.PAYMENTS)
@@ -81,7 +81,7 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
     names += [_host(host) for host in ([name, *hosts] if is_service else hosts)]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH] if is_service else []
     # A role that may call nothing is only a server.
-    usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if role is not None and ALLOWED[role] else []
+    usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if role not in (Role.ROUTER, Role.METERING) else []
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from services.chassis.load.gcra import LARGEST_LIMITS
-from services.chassis.model_classes import CLASSES
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2 import Account, Key, UpdateAccountRequest, UpdateKeyRequest

@@ -11,9 +11,9 @@ from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import MOST_CONNECTIONS
 from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
-from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HttpAddress, OperationsListen, Port, Seconds, SecondsOrZero, check_all
+from services.rules.residency import DataStore, keep_in_canada
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):

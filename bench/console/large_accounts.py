@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.chassis.database.database import Database
-from services.chassis.model_classes import CLASSES
 from services.metering.account_audits import AccountAudits
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.reports import UsageReportQuery, list_usage
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_entries
 from services.metering.totals.usage_totals import UsageTotals
+from services.rules.model_classes import CLASSES
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
 KEYS: Final = 10_000

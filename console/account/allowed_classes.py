@@ -4,7 +4,7 @@ from console.display.words import TRANSLATIONS, listed
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
-from services.chassis.model_classes import AUTO, CLASSES
+from services.rules.model_classes import AUTO, CLASSES
 
 _ = TRANSLATIONS.gettext
 

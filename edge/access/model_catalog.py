@@ -6,9 +6,9 @@ from edge.backends.auth import Principal
 from edge.backends.exchanges import RouterReplica
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
-from services.chassis.model_classes import AUTO
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas
+from services.rules.model_classes import AUTO
 
 REFRESH_EVERY_S = 30.0
 ASK_AGAIN_AFTER_S = 0.1

@@ -52,7 +52,7 @@ from services.auth.users.smtp import MailSender
 from services.auth.users.users import UserAdmin
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock

@@ -15,7 +15,6 @@ from services.auth.store.encryption import parse_encryption_key
 from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
-from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import (
     ConsoleRole,
@@ -25,6 +24,7 @@ from services.chassis.settings import (
     SecondsOrZero,
     check_all,
 )
+from services.rules.residency import DataStore, keep_in_canada
 
 if TYPE_CHECKING:
     from services.auth.service import ConsoleOptions

@@ -9,7 +9,6 @@ import msgspec
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
-from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import (
     ConsoleRole,
     HttpAddress,
@@ -23,6 +22,7 @@ from services.chassis.settings import (
 from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.notices import NoticeRules
 from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
+from services.rules.residency import DataStore, keep_in_canada
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]
 _Burst = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_BURST)]

@@ -7,7 +7,7 @@ import time
 from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.process import memory
 from services.chassis.process.run import run
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load

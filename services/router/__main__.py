@@ -9,7 +9,7 @@ from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.process import memory
 from services.chassis.process.run import run, tracing_to
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
 from services.chassis.settings import load

@@ -9,7 +9,6 @@ from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory
-from services.chassis.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
@@ -25,6 +24,7 @@ from services.router.routing.routes import Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
 from services.router.routing.upstream import Upstream
 from services.router.schema.messages import object_bytes
+from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 
 if TYPE_CHECKING:
     # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.

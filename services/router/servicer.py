@@ -14,7 +14,6 @@ from protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
 from services.chassis.load.admission import NO_LIMIT
-from services.chassis.model_classes import AUTO, CLASSES
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
@@ -25,6 +24,7 @@ from services.router.routing.health import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.route_changes import find_changes
 from services.router.routing.routes import Routes, load_routes
+from services.rules.model_classes import AUTO, CLASSES
 
 
 class Reload:

@@ -1,9 +1,9 @@
-"""The classes are listed in one module, services/chassis/model_classes.py."""
+"""The classes are listed in one module, services/rules/model_classes.py."""
 
 import re
 from pathlib import Path
 
-from services.chassis import model_classes
+from services.rules import model_classes
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("bench", "cli", "console", "edge", "services")

@@ -29,8 +29,8 @@ from protos.auth.v1.auth_pb2 import (
     UpdateAccountRequest,
 )
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
-from services.chassis.model_classes import CLASSES, DEFAULT_CLASS
 from services.chassis.money import format_usd
+from services.rules.model_classes import CLASSES, DEFAULT_CLASS
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

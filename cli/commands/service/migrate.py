@@ -9,8 +9,8 @@ from cli.options import Invocation, takes_invocation
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision.completeness import require_complete
 from services.chassis.errors import LegatoError
-from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import PostgresAddress, SettingsError
+from services.rules.residency import DataStore, keep_in_canada
 
 SERVICES = Path(__file__).parents[3] / "services"
 

@@ -20,9 +20,9 @@ from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from protos.router.v1.router_pb2 import ListModelsRequest
-from services.chassis import model_classes
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
+from services.rules import model_classes
 
 _ = TRANSLATIONS.gettext
 

@@ -14,7 +14,7 @@ from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import AUTO
+from services.rules.model_classes import AUTO
 
 _ = TRANSLATIONS.gettext
 

@@ -26,8 +26,8 @@ from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import CLASSES
 from services.chassis.money import format_usd
+from services.rules.model_classes import CLASSES
 
 _ = TRANSLATIONS.gettext
 

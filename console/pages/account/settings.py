@@ -13,7 +13,7 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.router.v1.router_pb2 import ListModelsRequest
 from protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import AUTO, CLASSES
+from services.rules.model_classes import AUTO, CLASSES
 
 _ = TRANSLATIONS.gettext
 

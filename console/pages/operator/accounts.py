@@ -15,8 +15,8 @@ from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import CLASSES
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.rules.model_classes import CLASSES
 
 _ = TRANSLATIONS.gettext
 

@@ -107,7 +107,8 @@ class NoticeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddWebhook(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Needs a recent proof: a webhook learns which networks keys are used from.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -39,6 +39,7 @@ class NoticeServiceStub:
     SetOwnMail: _grpc.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]
     """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]
+    """Needs a recent proof: a webhook learns which networks keys are used from."""
     RemoveWebhook: _grpc.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]
     """What was not delivered to it yet never will be."""
     ListNotices: _grpc.UnaryUnaryMultiCallable[_notices_pb2.ListNoticesRequest, _notices_pb2.ListNoticesResponse]
@@ -61,6 +62,7 @@ class NoticeServiceAsyncStub(NoticeServiceStub):
     SetOwnMail: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetOwnMailRequest, _notices_pb2.SetOwnMailResponse]  # type: ignore[assignment]
     """Whether the owner who calls gets notices of this account by mail."""
     AddWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.AddWebhookRequest, _notices_pb2.AddWebhookResponse]  # type: ignore[assignment]
+    """Needs a recent proof: a webhook learns which networks keys are used from."""
     RemoveWebhook: _aio.UnaryUnaryMultiCallable[_notices_pb2.RemoveWebhookRequest, _notices_pb2.RemoveWebhookResponse]  # type: ignore[assignment]
     """What was not delivered to it yet never will be."""
     ListNotices: _aio.UnaryUnaryMultiCallable[_notices_pb2.ListNoticesRequest, _notices_pb2.ListNoticesResponse]  # type: ignore[assignment]
@@ -103,7 +105,8 @@ class NoticeServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _notices_pb2.AddWebhookRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_notices_pb2.AddWebhookResponse, _abc.Awaitable[_notices_pb2.AddWebhookResponse]]: ...
+    ) -> _typing.Union[_notices_pb2.AddWebhookResponse, _abc.Awaitable[_notices_pb2.AddWebhookResponse]]:
+        """Needs a recent proof: a webhook learns which networks keys are used from."""
 
     @_abc_1.abstractmethod
     def RemoveWebhook(

@@ -538,7 +538,8 @@ class UserServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartPasskeyRegistration(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1213,7 +1214,7 @@ class AccountServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreatePlaygroundToken(self, request, context):
-        """A token for the edge, for whoever is signed in: see docs/console.md.
+        """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -165,6 +165,7 @@ class UserServiceStub:
     def __new__(cls, channel: _aio.Channel) -> UserServiceAsyncStub: ...
     UpdateUser: _grpc.UnaryUnaryMultiCallable[_users_pb2.UpdateUserRequest, _users_pb2.UpdateUserResponse]
     StartPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]
+    """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
     FinishPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]
     ListPasskeys: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListPasskeysRequest, _users_pb2.ListPasskeysResponse]
     RenamePasskey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]
@@ -186,6 +187,7 @@ class UserServiceAsyncStub(UserServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpdateUser: _aio.UnaryUnaryMultiCallable[_users_pb2.UpdateUserRequest, _users_pb2.UpdateUserResponse]  # type: ignore[assignment]
     StartPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]  # type: ignore[assignment]
+    """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
     FinishPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]  # type: ignore[assignment]
     ListPasskeys: _aio.UnaryUnaryMultiCallable[_users_pb2.ListPasskeysRequest, _users_pb2.ListPasskeysResponse]  # type: ignore[assignment]
     RenamePasskey: _aio.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]  # type: ignore[assignment]
@@ -215,7 +217,8 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _users_pb2.StartPasskeyRegistrationRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.StartPasskeyRegistrationResponse, _abc.Awaitable[_users_pb2.StartPasskeyRegistrationResponse]]: ...
+    ) -> _typing.Union[_users_pb2.StartPasskeyRegistrationResponse, _abc.Awaitable[_users_pb2.StartPasskeyRegistrationResponse]]:
+        """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
 
     @_abc_1.abstractmethod
     def FinishPasskeyRegistration(
@@ -326,7 +329,7 @@ class AccountServiceStub:
     """
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]
     CreatePlaygroundToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]
-    """A token for the edge, for whoever is signed in: see docs/console.md."""
+    """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
 
 @_typing.type_check_only
 class AccountServiceAsyncStub(AccountServiceStub):
@@ -360,7 +363,7 @@ class AccountServiceAsyncStub(AccountServiceStub):
     """
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]  # type: ignore[assignment]
     CreatePlaygroundToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]  # type: ignore[assignment]
-    """A token for the edge, for whoever is signed in: see docs/console.md."""
+    """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
 
 class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
     """What members do in an account. Every call needs an access token for that account, and a role in it."""
@@ -493,7 +496,7 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.CreatePlaygroundTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.CreatePlaygroundTokenResponse, _abc.Awaitable[_users_pb2.CreatePlaygroundTokenResponse]]:
-        """A token for the edge, for whoever is signed in: see docs/console.md."""
+        """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
 
 def add_AccountServiceServicer_to_server(servicer: AccountServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -23,25 +23,30 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from protos.type.v1 import method_access_pb2 as protos_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(protos/metering/v1/account_changes.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x01\n\rPendingChange\x12\x11\n\tchange_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12/\n\x0brecord_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\".\n\x19ListPendingChangesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\"P\n\x1aListPendingChangesResponse\x12\x32\n\x07\x63hanges\x18\x01 \x03(\x0b\x32!.legato.metering.v1.PendingChange\"/\n\x19\x41\x63knowledgeChangesRequest\x12\x12\n\nchange_ids\x18\x01 \x03(\t\"\x1c\n\x1a\x41\x63knowledgeChangesResponse2\xff\x01\n\x13\x43hangeOutboxService\x12s\n\x12ListPendingChanges\x12-.legato.metering.v1.ListPendingChangesRequest\x1a..legato.metering.v1.ListPendingChangesResponse\x12s\n\x12\x41\x63knowledgeChanges\x12-.legato.metering.v1.AcknowledgeChangesRequest\x1a..legato.metering.v1.AcknowledgeChangesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(protos/metering/v1/account_changes.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"protos/type/v1/method_access.proto\"\xac\x01\n\rPendingChange\x12\x11\n\tchange_id\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x12\n\nsession_id\x18\x06 \x01(\t\x12/\n\x0brecord_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\".\n\x19ListPendingChangesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\"P\n\x1aListPendingChangesResponse\x12\x32\n\x07\x63hanges\x18\x01 \x03(\x0b\x32!.legato.metering.v1.PendingChange\"/\n\x19\x41\x63knowledgeChangesRequest\x12\x12\n\nchange_ids\x18\x01 \x03(\t\"\x1c\n\x1a\x41\x63knowledgeChangesResponse2\x91\x02\n\x13\x43hangeOutboxService\x12|\n\x12ListPendingChanges\x12-.legato.metering.v1.ListPendingChangesRequest\x1a..legato.metering.v1.ListPendingChangesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x12|\n\x12\x41\x63knowledgeChanges\x12-.legato.metering.v1.AcknowledgeChangesRequest\x1a..legato.metering.v1.AcknowledgeChangesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.metering.v1.account_changes_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PENDINGCHANGE']._serialized_start=98
-  _globals['_PENDINGCHANGE']._serialized_end=270
-  _globals['_LISTPENDINGCHANGESREQUEST']._serialized_start=272
-  _globals['_LISTPENDINGCHANGESREQUEST']._serialized_end=318
-  _globals['_LISTPENDINGCHANGESRESPONSE']._serialized_start=320
-  _globals['_LISTPENDINGCHANGESRESPONSE']._serialized_end=400
-  _globals['_ACKNOWLEDGECHANGESREQUEST']._serialized_start=402
-  _globals['_ACKNOWLEDGECHANGESREQUEST']._serialized_end=449
-  _globals['_ACKNOWLEDGECHANGESRESPONSE']._serialized_start=451
-  _globals['_ACKNOWLEDGECHANGESRESPONSE']._serialized_end=479
-  _globals['_CHANGEOUTBOXSERVICE']._serialized_start=482
-  _globals['_CHANGEOUTBOXSERVICE']._serialized_end=737
+  _globals['_CHANGEOUTBOXSERVICE'].methods_by_name['ListPendingChanges']._loaded_options = None
+  _globals['_CHANGEOUTBOXSERVICE'].methods_by_name['ListPendingChanges']._serialized_options = b'\212\265\030\003\n\001\007'
+  _globals['_CHANGEOUTBOXSERVICE'].methods_by_name['AcknowledgeChanges']._loaded_options = None
+  _globals['_CHANGEOUTBOXSERVICE'].methods_by_name['AcknowledgeChanges']._serialized_options = b'\212\265\030\003\n\001\007'
+  _globals['_PENDINGCHANGE']._serialized_start=134
+  _globals['_PENDINGCHANGE']._serialized_end=306
+  _globals['_LISTPENDINGCHANGESREQUEST']._serialized_start=308
+  _globals['_LISTPENDINGCHANGESREQUEST']._serialized_end=354
+  _globals['_LISTPENDINGCHANGESRESPONSE']._serialized_start=356
+  _globals['_LISTPENDINGCHANGESRESPONSE']._serialized_end=436
+  _globals['_ACKNOWLEDGECHANGESREQUEST']._serialized_start=438
+  _globals['_ACKNOWLEDGECHANGESREQUEST']._serialized_end=485
+  _globals['_ACKNOWLEDGECHANGESRESPONSE']._serialized_start=487
+  _globals['_ACKNOWLEDGECHANGESRESPONSE']._serialized_end=515
+  _globals['_CHANGEOUTBOXSERVICE']._serialized_start=518
+  _globals['_CHANGEOUTBOXSERVICE']._serialized_end=791
 # @@protoc_insertion_point(module_scope)

@@ -23,25 +23,30 @@ _sym_db = _symbol_database.Default()
 
 
 from protos.metering.v1 import metering_pb2 as protos_dot_metering_dot_v1_dot_metering__pb2
+from protos.type.v1 import method_access_pb2 as protos_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(protos/metering/v1/payment_booking.proto\x12\x12legato.metering.v1\x1a!protos/metering/v1/metering.proto\"(\n\x12OpenAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"\x15\n\x13OpenAccountResponse\"\x94\x01\n\x12\x42ookPaymentRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12\x12\n\npaid_nanos\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x32\n\x07returns\x18\x05 \x03(\x0b\x32!.legato.metering.v1.PaymentReturn\"v\n\rPaymentReturn\x12\x11\n\treturn_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x13\n\x0bis_restored\x18\x04 \x01(\x08\x12\x17\n\x0frestored_reason\x18\x05 \x01(\t\"C\n\x13\x42ookPaymentResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance2\xd7\x01\n\x15PaymentBookingService\x12^\n\x0b\x42ookPayment\x12&.legato.metering.v1.BookPaymentRequest\x1a\'.legato.metering.v1.BookPaymentResponse\x12^\n\x0bOpenAccount\x12&.legato.metering.v1.OpenAccountRequest\x1a\'.legato.metering.v1.OpenAccountResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(protos/metering/v1/payment_booking.proto\x12\x12legato.metering.v1\x1a!protos/metering/v1/metering.proto\x1a\"protos/type/v1/method_access.proto\"(\n\x12OpenAccountRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"\x15\n\x13OpenAccountResponse\"\x94\x01\n\x12\x42ookPaymentRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12\x12\n\npaid_nanos\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x32\n\x07returns\x18\x05 \x03(\x0b\x32!.legato.metering.v1.PaymentReturn\"v\n\rPaymentReturn\x12\x11\n\treturn_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x13\n\x0bis_restored\x18\x04 \x01(\x08\x12\x17\n\x0frestored_reason\x18\x05 \x01(\t\"C\n\x13\x42ookPaymentResponse\x12,\n\x07\x62\x61lance\x18\x01 \x01(\x0b\x32\x1b.legato.metering.v1.Balance2\xe9\x01\n\x15PaymentBookingService\x12g\n\x0b\x42ookPayment\x12&.legato.metering.v1.BookPaymentRequest\x1a\'.legato.metering.v1.BookPaymentResponse\"\x07\x8a\xb5\x18\x03\n\x01\x06\x12g\n\x0bOpenAccount\x12&.legato.metering.v1.OpenAccountRequest\x1a\'.legato.metering.v1.OpenAccountResponse\"\x07\x8a\xb5\x18\x03\n\x01\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.metering.v1.payment_booking_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OPENACCOUNTREQUEST']._serialized_start=99
-  _globals['_OPENACCOUNTREQUEST']._serialized_end=139
-  _globals['_OPENACCOUNTRESPONSE']._serialized_start=141
-  _globals['_OPENACCOUNTRESPONSE']._serialized_end=162
-  _globals['_BOOKPAYMENTREQUEST']._serialized_start=165
-  _globals['_BOOKPAYMENTREQUEST']._serialized_end=313
-  _globals['_PAYMENTRETURN']._serialized_start=315
-  _globals['_PAYMENTRETURN']._serialized_end=433
-  _globals['_BOOKPAYMENTRESPONSE']._serialized_start=435
-  _globals['_BOOKPAYMENTRESPONSE']._serialized_end=502
-  _globals['_PAYMENTBOOKINGSERVICE']._serialized_start=505
-  _globals['_PAYMENTBOOKINGSERVICE']._serialized_end=720
+  _globals['_PAYMENTBOOKINGSERVICE'].methods_by_name['BookPayment']._loaded_options = None
+  _globals['_PAYMENTBOOKINGSERVICE'].methods_by_name['BookPayment']._serialized_options = b'\212\265\030\003\n\001\006'
+  _globals['_PAYMENTBOOKINGSERVICE'].methods_by_name['OpenAccount']._loaded_options = None
+  _globals['_PAYMENTBOOKINGSERVICE'].methods_by_name['OpenAccount']._serialized_options = b'\212\265\030\003\n\001\006'
+  _globals['_OPENACCOUNTREQUEST']._serialized_start=135
+  _globals['_OPENACCOUNTREQUEST']._serialized_end=175
+  _globals['_OPENACCOUNTRESPONSE']._serialized_start=177
+  _globals['_OPENACCOUNTRESPONSE']._serialized_end=198
+  _globals['_BOOKPAYMENTREQUEST']._serialized_start=201
+  _globals['_BOOKPAYMENTREQUEST']._serialized_end=349
+  _globals['_PAYMENTRETURN']._serialized_start=351
+  _globals['_PAYMENTRETURN']._serialized_end=469
+  _globals['_BOOKPAYMENTRESPONSE']._serialized_start=471
+  _globals['_BOOKPAYMENTRESPONSE']._serialized_end=538
+  _globals['_PAYMENTBOOKINGSERVICE']._serialized_start=541
+  _globals['_PAYMENTBOOKINGSERVICE']._serialized_end=774
 # @@protoc_insertion_point(module_scope)

@@ -22,33 +22,42 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.type.v1 import method_access_pb2 as protos_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/payments/v1/payments.proto\x12\x12legato.payments.v1\"\x1a\n\x18GetPaymentOptionsRequest\"D\n\x19GetPaymentOptionsResponse\x12\x13\n\x0bleast_cents\x18\x01 \x01(\x03\x12\x12\n\nmost_cents\x18\x02 \x01(\x03\"W\n\x15\x43reateCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\t\":\n\x16\x43reateCheckoutResponse\x12\x13\n\x0b\x63heckout_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"=\n\x12GetCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heckout_id\x18\x02 \x01(\t\"q\n\x13GetCheckoutResponse\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.legato.payments.v1.CheckoutState\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x12\n\npayment_id\x18\x03 \x01(\t\"9\n\x13ReceiveEventRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\")\n\x14ReceiveEventResponse\x12\x11\n\tis_booked\x18\x01 \x01(\x08*\x9e\x01\n\rCheckoutState\x12\x1e\n\x1a\x43HECKOUT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HECKOUT_STATE_OPEN\x10\x01\x12\x1d\n\x19\x43HECKOUT_STATE_PROCESSING\x10\x02\x12\x19\n\x15\x43HECKOUT_STATE_BOOKED\x10\x03\x12\x1a\n\x16\x43HECKOUT_STATE_EXPIRED\x10\x04\x32\xae\x03\n\x0ePaymentService\x12p\n\x11GetPaymentOptions\x12,.legato.payments.v1.GetPaymentOptionsRequest\x1a-.legato.payments.v1.GetPaymentOptionsResponse\x12g\n\x0e\x43reateCheckout\x12).legato.payments.v1.CreateCheckoutRequest\x1a*.legato.payments.v1.CreateCheckoutResponse\x12^\n\x0bGetCheckout\x12&.legato.payments.v1.GetCheckoutRequest\x1a\'.legato.payments.v1.GetCheckoutResponse\x12\x61\n\x0cReceiveEvent\x12\'.legato.payments.v1.ReceiveEventRequest\x1a(.legato.payments.v1.ReceiveEventResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!protos/payments/v1/payments.proto\x12\x12legato.payments.v1\x1a\"protos/type/v1/method_access.proto\"\x1a\n\x18GetPaymentOptionsRequest\"D\n\x19GetPaymentOptionsResponse\x12\x13\n\x0bleast_cents\x18\x01 \x01(\x03\x12\x12\n\nmost_cents\x18\x02 \x01(\x03\"W\n\x15\x43reateCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\t\":\n\x16\x43reateCheckoutResponse\x12\x13\n\x0b\x63heckout_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"=\n\x12GetCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heckout_id\x18\x02 \x01(\t\"q\n\x13GetCheckoutResponse\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.legato.payments.v1.CheckoutState\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x12\n\npayment_id\x18\x03 \x01(\t\"9\n\x13ReceiveEventRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\")\n\x14ReceiveEventResponse\x12\x11\n\tis_booked\x18\x01 \x01(\x08*\x9e\x01\n\rCheckoutState\x12\x1e\n\x1a\x43HECKOUT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HECKOUT_STATE_OPEN\x10\x01\x12\x1d\n\x19\x43HECKOUT_STATE_PROCESSING\x10\x02\x12\x19\n\x15\x43HECKOUT_STATE_BOOKED\x10\x03\x12\x1a\n\x16\x43HECKOUT_STATE_EXPIRED\x10\x04\x32\xdc\x03\n\x0ePaymentService\x12{\n\x11GetPaymentOptions\x12,.legato.payments.v1.GetPaymentOptionsRequest\x1a-.legato.payments.v1.GetPaymentOptionsResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x12\x00\x12t\n\x0e\x43reateCheckout\x12).legato.payments.v1.CreateCheckoutRequest\x1a*.legato.payments.v1.CreateCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12k\n\x0bGetCheckout\x12&.legato.payments.v1.GetCheckoutRequest\x1a\'.legato.payments.v1.GetCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12j\n\x0cReceiveEvent\x12\'.legato.payments.v1.ReceiveEventRequest\x1a(.legato.payments.v1.ReceiveEventResponse\"\x07\x8a\xb5\x18\x03\n\x01\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.payments.v1.payments_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CHECKOUTSTATE']._serialized_start=585
-  _globals['_CHECKOUTSTATE']._serialized_end=743
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=57
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=83
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=85
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=153
-  _globals['_CREATECHECKOUTREQUEST']._serialized_start=155
-  _globals['_CREATECHECKOUTREQUEST']._serialized_end=242
-  _globals['_CREATECHECKOUTRESPONSE']._serialized_start=244
-  _globals['_CREATECHECKOUTRESPONSE']._serialized_end=302
-  _globals['_GETCHECKOUTREQUEST']._serialized_start=304
-  _globals['_GETCHECKOUTREQUEST']._serialized_end=365
-  _globals['_GETCHECKOUTRESPONSE']._serialized_start=367
-  _globals['_GETCHECKOUTRESPONSE']._serialized_end=480
-  _globals['_RECEIVEEVENTREQUEST']._serialized_start=482
-  _globals['_RECEIVEEVENTREQUEST']._serialized_end=539
-  _globals['_RECEIVEEVENTRESPONSE']._serialized_start=541
-  _globals['_RECEIVEEVENTRESPONSE']._serialized_end=582
-  _globals['_PAYMENTSERVICE']._serialized_start=746
-  _globals['_PAYMENTSERVICE']._serialized_end=1176
+  _globals['_PAYMENTSERVICE'].methods_by_name['GetPaymentOptions']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['GetPaymentOptions']._serialized_options = b'\212\265\030\005\n\001\004\022\000'
+  _globals['_PAYMENTSERVICE'].methods_by_name['CreateCheckout']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['CreateCheckout']._serialized_options = b'\212\265\030\007\n\001\004\022\002\010\003'
+  _globals['_PAYMENTSERVICE'].methods_by_name['GetCheckout']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['GetCheckout']._serialized_options = b'\212\265\030\007\n\001\004\022\002\010\003'
+  _globals['_PAYMENTSERVICE'].methods_by_name['ReceiveEvent']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['ReceiveEvent']._serialized_options = b'\212\265\030\003\n\001\004'
+  _globals['_CHECKOUTSTATE']._serialized_start=621
+  _globals['_CHECKOUTSTATE']._serialized_end=779
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=93
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=119
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=121
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=189
+  _globals['_CREATECHECKOUTREQUEST']._serialized_start=191
+  _globals['_CREATECHECKOUTREQUEST']._serialized_end=278
+  _globals['_CREATECHECKOUTRESPONSE']._serialized_start=280
+  _globals['_CREATECHECKOUTRESPONSE']._serialized_end=338
+  _globals['_GETCHECKOUTREQUEST']._serialized_start=340
+  _globals['_GETCHECKOUTREQUEST']._serialized_end=401
+  _globals['_GETCHECKOUTRESPONSE']._serialized_start=403
+  _globals['_GETCHECKOUTRESPONSE']._serialized_end=516
+  _globals['_RECEIVEEVENTREQUEST']._serialized_start=518
+  _globals['_RECEIVEEVENTREQUEST']._serialized_end=575
+  _globals['_RECEIVEEVENTRESPONSE']._serialized_start=577
+  _globals['_RECEIVEEVENTRESPONSE']._serialized_end=618
+  _globals['_PAYMENTSERVICE']._serialized_start=782
+  _globals['_PAYMENTSERVICE']._serialized_end=1258
 # @@protoc_insertion_point(module_scope)

@@ -16,9 +16,9 @@ from services.auth.store import Connection
 from services.auth.store import accounts as stored_accounts
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
-from services.chassis.model_classes import DEFAULT_CLASS
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
+from services.rules.model_classes import DEFAULT_CLASS
 
 # Without characters that look like another.
 _ACCOUNT_ID_ALPHABET: Final = "abcdefghijkmnpqrstuvwxyz23456789"

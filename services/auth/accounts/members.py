@@ -23,7 +23,7 @@ from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
-from services.chassis.rpc.access_rules import role_missing
+from services.chassis.rpc.access_check import role_missing
 from services.chassis.timing.deadlines import Clock
 
 INVITATION_VALID_US: Final = 7 * DAY_US

@@ -23,7 +23,7 @@ from services.auth.store.keys import ALL_KEYS, KeyChoice
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import role_missing
+from services.chassis.rpc.access_check import role_missing
 from services.chassis.timing.deadlines import Clock
 
 # Begins the token of a page before another.

@@ -22,7 +22,7 @@ from services.auth.store.accounts import lock_account
 from services.auth.users.sessions import Sessions, expires_at_us, is_live, session_ended
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
-from services.chassis.rpc.access_rules import role_missing
+from services.chassis.rpc.access_check import role_missing
 
 TOKEN_VALID_US: Final = 15 * 60 * 1_000_000
 KEY_NAME: Final = "Playground"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from services.chassis.model_classes import auto_class
+from services.rules.model_classes import auto_class
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from services.auth.users.sessions import Sessions, SignedIn, expires_at_us
 from services.auth.users.users import UserAdmin, required_access
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import STEP_UP_VALID_US
-from services.chassis.rpc.allowed_methods import Role, current_role
+from services.chassis.rpc.access_check import STEP_UP_VALID_US
+from services.chassis.rpc.callers import Role, current_role
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -19,7 +19,7 @@ from services.auth.users.sessions import Sessions, is_live
 from services.chassis.access_tokens import Access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import require_recent
+from services.chassis.rpc.access_check import require_recent
 
 RECOVERY_CODES: Final = 10
 # A redirect takes a moment; a phone may be slow.

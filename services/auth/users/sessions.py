@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.audit.log import AuditLog
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import Account
@@ -16,7 +17,7 @@ from services.auth.users import codes
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import AccessRule, role_missing
+from services.chassis.rpc.access_check import role_missing
 from services.chassis.timing.deadlines import Clock
 
 IDLE_US: Final = 12 * HOUR_US
@@ -198,7 +199,7 @@ class Sessions:
 
         await self._database.write(end)
 
-    async def confirm(self, access: Access, rule: AccessRule) -> Access:
+    async def confirm(self, access: Access, rule: TokenRule) -> Access:
         """Checks that what a token claims is still so, for auth's own methods: a session that has ended, a user who
         was disabled or removed, or a lower role takes effect at once here, and not after the token's minute."""
 

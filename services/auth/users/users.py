@@ -19,7 +19,7 @@ from services.auth.users import codes
 from services.chassis.access_tokens import Access, current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import require_recent
+from services.chassis.rpc.access_check import require_recent
 from services.chassis.timing.deadlines import Clock
 
 LINK_VALID_US: Final = 600_000_000

@@ -16,7 +16,7 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, UnaryMethod, end_with, traced
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
-from services.chassis.rpc.allowed_methods import may_call, not_allowed
+from services.chassis.rpc.callers import may_call, not_allowed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import Span, Tracer

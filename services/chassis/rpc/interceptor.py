@@ -11,15 +11,16 @@ from grpc_status import rpc_status
 
 from services.chassis.access_tokens import Access, current_access
 from services.chassis.errors import LegatoError, forget_origin, internal_error, to_status
-from services.chassis.rpc.access_rules import AccessCheck, check_account, no_access_check
-from services.chassis.rpc.allowed_methods import (
-    ALLOWED,
+from services.chassis.rpc.access_check import AccessCheck, check_account, no_access_check
+from services.chassis.rpc.callers import (
+    CONSOLES,
     Role,
     current_role,
     is_secured,
     names_of,
     not_allowed,
     role_of,
+    roles_for,
 )
 from services.chassis.telemetry.log import Log
 
@@ -84,11 +85,11 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         """Returns the access of a console's call, which becomes the current one; others need none."""
         role = role_of(names_of(context)) if is_secured(context) else self._socket_role
         if is_secured(context) or role is not None:
-            if role is None or method not in ALLOWED[role]:
+            if role not in roles_for(method):
                 self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
                 raise not_allowed()
             current_role.set(role)
-        if role not in (Role.CONSOLE, Role.OPERATOR_CONSOLE):
+        if role not in CONSOLES:
             return None
         access = await self._access.check(context, method)
         current_access.set(access)

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
-from services.chassis.rpc.access_rules import AccessCheck
-from services.chassis.rpc.allowed_methods import Role
+from services.chassis.rpc.access_check import AccessCheck
+from services.chassis.rpc.callers import Role
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
 from services.chassis.rpc.interceptor import ErrorInterceptor

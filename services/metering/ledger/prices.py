@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import CLASSES
 from services.chassis.settings import SettingsError
+from services.rules.model_classes import CLASSES
 
 
 class Usage(msgspec.Struct, frozen=True):

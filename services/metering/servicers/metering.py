@@ -14,7 +14,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
-from services.chassis.rpc.access_rules import require_key
+from services.chassis.rpc.access_check import require_key
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer

@@ -11,7 +11,7 @@ from protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.chassis.rpc.access_rules import require_key
+from services.chassis.rpc.access_check import require_key
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.spend import (

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from services.chassis.model_classes import CLASSES
 from services.metering.store.counters import Counter, read_late_counters
 from services.metering.store.ledger_days import KeySums, bucket_starts
 from services.metering.store.reports import read_usage
 from services.metering.totals.kept_rows import KeptRows
 from services.metering.totals.past_hours import find_past_hours
 from services.metering.totals.recent_usage import RecentUsage
+from services.rules.model_classes import CLASSES
 
 # Of all keys together; each takes about 400 bytes.
 KEPT_MOST: Final = 100_000

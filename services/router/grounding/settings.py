@@ -5,10 +5,10 @@ from typing import Annotated
 
 import msgspec
 
-from services.chassis.residency import DataStore
 from services.chassis.settings import PostgresAddress, Seconds, SettingsError
 from services.chassis.versioned_secrets import parse_versioned_secrets
 from services.router.providers.http.pool import has_host
+from services.rules.residency import DataStore
 
 KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
 

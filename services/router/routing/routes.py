@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from services.chassis.model_classes import CLASSES
 from services.chassis.settings import SettingsError, read_variable
 from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
@@ -21,6 +20,7 @@ from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.providers.http.pool import has_host
 from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
+from services.rules.model_classes import CLASSES
 
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
 DEFAULT_TIMEOUTS = Timeouts()

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
-from services.chassis.model_classes import CLASSES
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
@@ -22,6 +21,7 @@ from services.router.routing.routes import Target
 from services.router.routing.upstream import Upstream, begin
 from services.router.schema.tools import RARELY_TAKEN, Parameters
 from services.router.settings import MOST_ATTEMPTS
+from services.rules.model_classes import CLASSES
 
 
 class NotAccepted(LegatoError):

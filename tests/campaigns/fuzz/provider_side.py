@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
@@ -30,6 +29,7 @@ from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer
+from services.rules.model_classes import CLASSES
 from tests.campaigns.fuzz.answers import STREAMS, random_body
 from tests.campaigns.fuzz.framing import Framed, random_frame
 from tests.campaigns.fuzz.watch import LoopWatch, MemoryWatch

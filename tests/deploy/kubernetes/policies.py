@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from services.chassis.residency import CANADIAN_REGIONS
+from services.rules.residency import CANADIAN_REGIONS
 from tests.deploy.kubernetes.kustomize import Resource
 
 WORKLOADS = ("Deployment", "StatefulSet", "Job")

@@ -25,13 +25,13 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeBroken
-from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
 from services.metering.ledger.prices import Price
 from services.metering.ledger.spend import SpendLimits
+from services.rules.model_classes import CLASSES
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 
 

@@ -14,7 +14,7 @@ from services.chassis.access_tokens import (
     expiry_us,
 )
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import RULES, check_account
+from services.chassis.rpc.access_check import check_account, rule_of
 from services.chassis.settings import SettingsError
 
 SIGNER = AccessTokenSigner("11" * 32)
@@ -96,7 +96,7 @@ class Request:
 
 
 def test_a_token_is_good_for_its_own_account_alone() -> None:
-    assert LIST_USAGE in RULES
+    assert rule_of(LIST_USAGE) is not None
     check_account(ACCESS, LIST_USAGE, Request("acct_a"))
     for account_id in ("acct_b", ""):
         with pytest.raises(LegatoError) as caught:

@@ -14,7 +14,6 @@ from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
 from services.chassis.load.fair_budget import FairBudget
-from services.chassis.model_classes import CLASSES
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
@@ -30,6 +29,7 @@ from services.router.routing.routes import Routes, Target
 from services.router.routing.targets import Targets
 from services.router.servicer import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
+from services.rules.model_classes import CLASSES
 from tests.support.upstreams.openai import Upstream
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pytest
 
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.errors import Reason
-from services.chassis.rpc.access_rules import RULES, STEP_UP_VALID_US, AccessCheck
+from services.chassis.rpc.access_check import STEP_UP_VALID_US, AccessCheck
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from tests.services.chassis.rpc.test_allowed_methods import OURS, anything
+from tests.services.chassis.rpc.test_callers import OURS, RULES, anything
 from tests.support.certificates import Authority
 
 NOW_US = STEP_UP_VALID_US + 1

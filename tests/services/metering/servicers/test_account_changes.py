@@ -14,7 +14,7 @@ from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

@@ -10,7 +10,7 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

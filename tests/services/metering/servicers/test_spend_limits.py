@@ -14,7 +14,7 @@ from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSign
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import NANOS_PER_DOLLAR
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

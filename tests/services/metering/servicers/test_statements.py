@@ -18,7 +18,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

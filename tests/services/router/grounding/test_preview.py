@@ -19,7 +19,7 @@ from services.chassis.access_tokens import (
     AccountRole,
 )
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_rules import AccessCheck
+from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from services.chassis.load.admission import NO_LIMIT
-from services.chassis.model_classes import CLASSES
 from services.chassis.telemetry.log import Log
 from services.router.providers import open_provider
 from services.router.providers.base import (
@@ -28,6 +27,7 @@ from services.router.routing.model_states import (
     _gauge_address,
 )
 from services.router.routing.routes import Routes, Target
+from services.rules.model_classes import CLASSES
 from tests.services.router.harness import target
 from tests.support.fakes import FakeClock
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from services.chassis.model_classes import CLASSES
 from services.chassis.settings import SettingsError
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH, ProviderCost, load_routes
+from services.rules.model_classes import CLASSES
 
 GOOD = """
 [providers.host]

@@ -9,10 +9,10 @@ import pytest
 from cli.commands.service.migrate import MigrateSettings
 from edge.settings import EdgeSettings
 from services.auth.settings import AuthSettings
-from services.chassis.residency import DataStore, keep_in_canada
 from services.chassis.settings import SettingsError
 from services.metering.settings import MeteringSettings
 from services.router.settings import RouterSettings
+from services.rules.residency import DataStore, keep_in_canada
 
 ELSEWHERE = "postgresql://legato:hunter2@db.example.com/legato"
 WAIT_TIMEOUT_S = 60

@@ -1,6 +1,6 @@
 import pytest
 
-from services.chassis.model_classes import CLASSES, auto_class
+from services.rules.model_classes import CLASSES, auto_class
 
 
 @pytest.mark.parametrize(

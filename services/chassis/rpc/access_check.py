@@ -1,0 +1,85 @@
+"""Checks the access tokens of a console's calls.
+
+A console is trusted with nothing but the users who visit it: it may sign users in, and every other call needs the token
+that auth signed for one of them. Each method says in its .proto file what the token must have: see
+protos/type/v1/method_access.proto.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from protos.type.v1.method_access_pb2 import TokenRule
+from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, current_access
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.callers import access_of
+
+# How long after a passkey or a code no other is asked for.
+STEP_UP_VALID_US: Final = 600_000_000
+
+# Returns what a token's claims have become since, or raises.
+Confirm = Callable[[Access, TokenRule], Awaitable[Access]]
+
+
+class AccessCheck:
+    """Checks the tokens of a service's calls."""
+
+    def __init__(
+        self, verifier: AccessTokenVerifier, now_us: Callable[[], int], confirm: Confirm | None = None
+    ) -> None:
+        self._verifier = verifier
+        self._now_us = now_us
+        self._confirm = confirm
+
+    async def check(self, context: Any, method: str) -> Access | None:
+        """Returns the access that a call has; None where the method needs none. `context` is gRPC's."""
+        rule = rule_of(method)
+        if rule is None:
+            return None
+        token = next((value for key, value in context.invocation_metadata() or () if key == METADATA_KEY), b"")
+        access = self._verifier.verify(token, self._now_us())
+        if rule.operator and not access.is_operator:
+            raise role_missing()
+        if access.role < rule.role and not (rule.or_operator and access.is_operator):
+            raise role_missing()
+        if rule.recent:
+            require_recent(access, self._now_us())
+        return access if self._confirm is None else await self._confirm(access, rule)
+
+
+def rule_of(method: str) -> TokenRule | None:
+    """Returns what a token must have for the method; None: it needs none."""
+    access = access_of(method)
+    return access.token if access.HasField("token") else None
+
+
+def require_recent(access: Access, now_us: int) -> None:
+    if access.authenticated_at_us + STEP_UP_VALID_US <= now_us:
+        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+
+def check_account(access: Access, method: str, request: Any) -> None:
+    """Raises unless the request is about the token's account, or about none."""
+    rule = access_of(method).token
+    if not rule.role or (rule.or_operator and access.is_operator):
+        return
+    if not access.account_id or request.account_id != access.account_id:
+        raise role_missing()
+
+
+def require_key(key_id: str, replaced_key_id: str = "") -> None:
+    """Raises unless the current call's token names the key, and the one that it replaces if that is given. Only auth
+    knows whose a key is: what a console's request says of it is not believed. Callers without a token may name any."""
+    access = current_access.get()
+    if access is None:
+        return
+    if key_id != access.key_id or (replaced_key_id and replaced_key_id != access.replaced_key_id):
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.", param="key_id")
+
+
+def role_missing() -> LegatoError:
+    return LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
+
+
+def no_access_check() -> AccessCheck:
+    """Returns a check that refuses every token, for a service without public keys."""
+    return AccessCheck(AccessTokenVerifier(""), lambda: 0)

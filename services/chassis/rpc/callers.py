@@ -1,0 +1,113 @@
+"""Identifies the caller of an RPC, and says whether it may call a method.
+
+On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
+socket, file permissions admit the owner alone, who may call everything; sockets for a console have its role instead.
+Each method names its callers in its .proto file: see protos/type/v1/method_access.proto.
+"""
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from enum import Enum
+from functools import cache
+from typing import Any, Final
+
+from google.protobuf import descriptor_pool
+
+from protos.type.v1 import method_access_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+
+TRUST_DOMAIN: Final = "spiffe://legato/"
+CALLER_PREFIX: Final = "caller/"
+
+
+class Role(Enum):
+    EDGE = "edge"
+    # Internal programs that use the services without HTTP; each has its own name.
+    CALLER = "caller"
+    ADMIN = "admin"
+    # Most calls of consoles also need a user's access token: see access_check.py.
+    CONSOLE = "console"
+    OPERATOR_CONSOLE = "operator-console"
+    PAYMENTS = "payments"
+    AUTH = "auth"
+    # Servers only: they make no calls.
+    ROUTER = "router"
+    METERING = "metering"
+
+
+CONSOLES: Final = frozenset({Role.CONSOLE, Role.OPERATOR_CONSOLE})
+
+# The role of the caller whose call the current task serves; None: the owner, on a unix socket.
+current_role: ContextVar[Role | None] = ContextVar("current_role", default=None)
+
+_ROLES: Final = {
+    pb.CALLER_EDGE: {Role.EDGE},
+    pb.CALLER_PROGRAM: {Role.CALLER},
+    pb.CALLER_ADMIN: {Role.ADMIN},
+    pb.CALLER_CONSOLE: CONSOLES,
+    pb.CALLER_OPERATOR_CONSOLE: {Role.OPERATOR_CONSOLE},
+    pb.CALLER_PAYMENTS: {Role.PAYMENTS},
+    pb.CALLER_AUTH: {Role.AUTH},
+}
+# gRPC's own services, which every server has.
+_HEALTH_CALLERS: Final = CONSOLES | {Role.EDGE, Role.CALLER, Role.ADMIN, Role.PAYMENTS}
+_GRPC_SERVICES: Final = {
+    "grpc.health.v1.Health": _HEALTH_CALLERS,
+    "grpc.reflection.v1alpha.ServerReflection": {Role.CALLER, Role.ADMIN},
+}
+
+
+@cache
+def access_of(method: str) -> pb.MethodAccess:
+    """Returns what the contract says of a served method, given as `/SERVICE/NAME`. It has the same name as an item of
+    an exchange."""
+    try:
+        found = descriptor_pool.Default().FindMethodByName(method[1:].replace("/", "."))
+    except KeyError:
+        return pb.MethodAccess()
+    access: pb.MethodAccess = found.GetOptions().Extensions[pb.access]
+    return access
+
+
+@cache
+def roles_for(method: str) -> frozenset[Role]:
+    """Returns the roles that may call a served method."""
+    service = method.split("/")[1]
+    if service in _GRPC_SERVICES:
+        return frozenset(_GRPC_SERVICES[service])
+    return frozenset(role for caller in access_of(method).callers for role in _ROLES[caller])
+
+
+def uri_of(name: str) -> str:
+    """Returns the URI of `name`, a role or `caller/NAME`."""
+    return TRUST_DOMAIN + name
+
+
+def role_of(names: Iterable[str]) -> Role | None:
+    """Returns the role of a certificate's alternative names; None if they name no known caller, or several."""
+    ours = [name.removeprefix(TRUST_DOMAIN) for name in names if name.startswith(TRUST_DOMAIN)]
+    if len(ours) != 1:
+        return None
+    if ours[0].startswith(CALLER_PREFIX) and len(ours[0]) > len(CALLER_PREFIX):
+        return Role.CALLER
+    return next((role for role in Role if role is not Role.CALLER and role.value == ours[0]), None)
+
+
+def may_call(context: Any, method: str) -> bool:
+    """Returns whether the caller of an RPC may call a method, which need not be that RPC. `context` is gRPC's."""
+    return not is_secured(context) or role_of(names_of(context)) in roles_for(method)
+
+
+def is_secured(context: Any) -> bool:
+    """Returns whether the caller has a certificate."""
+    return bool(context.auth_context().get("transport_security_type") == [b"ssl"])
+
+
+def names_of(context: Any) -> list[str]:
+    """Returns the alternative names of the caller's certificate."""
+    names = context.auth_context().get("x509_subject_alternative_name", ())
+    return [name.decode("utf-8", "replace") for name in names]
+
+
+def not_allowed() -> LegatoError:
+    return LegatoError(Reason.CALLER_NOT_ALLOWED, "The caller's certificate does not allow this.")
