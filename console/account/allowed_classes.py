@@ -1,12 +1,10 @@
 """The model classes that an account and its keys may use, and the form that chooses them."""
 
-from console.display.words import TRANSLATIONS, listed
+from console.display.words import listed
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.rules.model_classes import AUTO, CLASSES
-
-_ = TRANSLATIONS.gettext
 
 
 def classes_of_account(account: auth_pb2.Account) -> list[str]:
@@ -31,7 +29,7 @@ def auto_class(account: auth_pb2.Account) -> str:
 def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:
     classes = classes_of_key(key, account)
     if not classes:
-        return _("None: the account allows none of the key's classes")
+        return "None: the account allows none of the key's classes"
     return listed(classes)
 
 
@@ -39,7 +37,7 @@ def given_classes(visit: Visit, offered: list[str]) -> tuple[ClassAllowance | No
     """Returns the classes of a form, None for all that are offered, and what is wrong with them."""
     chosen = set(visit.form.all("allowed"))
     if not chosen or not chosen <= set(offered):
-        return None, _("Choose at least one class.")
+        return None, "Choose at least one class."
     if chosen == set(offered):
         return None, ""
     return ClassAllowance(class_ids=[class_id for class_id in offered if class_id in chosen]), ""

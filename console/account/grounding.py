@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2, users_pb2
+from protos.auth.v1 import auth_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -48,16 +48,8 @@ def require_role(visit: Visit) -> None:
 
 
 async def read_sources(visit: Visit) -> GroundingSources:
-    config, account = await asyncio.gather(_read_config(visit), read_account(visit))
+    config, account = await asyncio.gather(_read_config(visit), visit.read_account())
     return GroundingSources(config, account)
-
-
-async def read_account(visit: Visit) -> auth_pb2.Account:
-    """Returns the account; auth has just told it with the session, other than an auth of an earlier release."""
-    if visit.who.resolved.HasField("account"):
-        return visit.who.resolved.account
-    request = users_pb2.AccountServiceGetAccountRequest(account_id=visit.who.account_id)
-    return (await visit.auth.accounts.GetAccount(request)).account
 
 
 async def _read_config(visit: Visit) -> pb.GroundingConfig:

@@ -8,12 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from console.display.words import TRANSLATIONS
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 # A longer list is none to choose from, and makes the page heavy; an address can have any key.
 OPTIONS_MOST: Final = 50
@@ -39,8 +36,8 @@ class KeyNames:
     def maker(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
         if found is None:
-            return _("Unknown")
-        return found.created_by_name or (_("Former member") if found.created_by else _("Command line"))
+            return "Unknown"
+        return found.created_by_name or ("Former member" if found.created_by else "Command line")
 
     def options(self, chosen: str) -> list[str]:
         """Returns the keys to choose from, with the one that is chosen."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from console.display.words import TRANSLATIONS, usd
+from console.display.words import usd
 from console.services import TokenMetadata, token_metadata
 from console.web.visit import Visit
 from protos.auth.v1.users_pb2 import CreateKeyAccessTokenRequest
@@ -12,18 +12,16 @@ from protos.metering.v1 import spend_limits_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd, parse_usd
 
-_ = TRANSLATIONS.gettext
-
 WHOLE_ACCOUNT: Final = ""
 # From here on a meter warns.
 NEARLY_PERCENT: Final = 80
-PERIODS: Final = {"day": _("A day"), "month": _("A month"), "total": _("In all")}
-_FIELDS: Final = {"day": _("Dollars a day"), "month": _("Dollars a month"), "total": _("Dollars in all")}
-_WITHIN: Final = {"day": _("%(usd)s a day"), "month": _("%(usd)s a month"), "total": _("%(usd)s in all")}
+PERIODS: Final = {"day": "A day", "month": "A month", "total": "In all"}
+_FIELDS: Final = {"day": "Dollars a day", "month": "Dollars a month", "total": "Dollars in all"}
+_WITHIN: Final = {"day": "a day", "month": "a month", "total": "in all"}
 _RENEWALS: Final = {
-    "day": _("Starts anew at midnight, in UTC"),
-    "month": _("Starts anew on the first of the month, in UTC"),
-    "total": _("Never starts anew"),
+    "day": "Starts anew at midnight, in UTC",
+    "month": "Starts anew on the first of the month, in UTC",
+    "total": "Never starts anew",
 }
 
 Spends = dict[str, pb.Spend]
@@ -53,7 +51,7 @@ class SpendMeter:
     @property
     def within(self) -> str:
         """Says the limit, for a key that cannot have more."""
-        return _WITHIN[self.period] % {"usd": usd(self.limit_nanos or 0)}
+        return f"{usd(self.limit_nanos or 0)} {_WITHIN[self.period]}"
 
     @property
     def field_value(self) -> str:
@@ -123,10 +121,10 @@ def given_limits(visit: Visit) -> tuple[pb.SpendLimits, dict[str, str], dict[str
         try:
             nanos = parse_usd(text.removeprefix("$"))
         except ValueError:
-            problems[period] = _("An amount in dollars such as 5.00, or nothing.")
+            problems[period] = "An amount in dollars such as 5.00, or nothing."
             continue
         if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
-            problems[period] = _("From 0 to a million dollars.")
+            problems[period] = "From 0 to a million dollars."
         else:
             setattr(limits, f"{period}_nanos", nanos)
     return limits, problems, typed

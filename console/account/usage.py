@@ -9,14 +9,12 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from console.display.charts import CostChart, cost_chart
-from console.display.words import TRANSLATIONS, day, day_range
+from console.display.words import day, day_range
 from console.web.periods import stamp_of
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import statements_pb2
 from services.chassis.errors import LegatoError
-
-_ = TRANSLATIONS.gettext
 
 PERIOD_DAYS: Final = 30
 RECENT_DAYS: Final = 7
@@ -107,18 +105,18 @@ async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] 
 def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:
     """Estimates, from the last full days, when the credit is used up. A range, since days differ."""
     if free_nanos <= 0:
-        return _("Used up")
+        return "Used up"
     recent = day_totals[-RECENT_DAYS - 1 : -1]
     mean = statistics.fmean(recent) if recent else 0.0
     if mean <= 0:
         # Days are compared when they are over.
-        return _("Too early to tell") if any(day_totals[-1:]) else _("No recent use")
+        return "Too early to tell" if any(day_totals[-1:]) else "No recent use"
     spread = statistics.pstdev(recent) / math.sqrt(len(recent))
     soonest = free_nanos / (mean + spread)
     latest = free_nanos / max(mean - spread, mean / 4)
     if soonest > LONGEST_ESTIMATE_DAYS:
-        return _("More than a year")
+        return "More than a year"
     first = now.date() + timedelta(days=int(soonest))
     if latest > LONGEST_ESTIMATE_DAYS:
-        return _("%(day)s or later") % {"day": day(first)}
+        return f"{day(first)} or later"
     return day_range(first, now.date() + timedelta(days=int(latest)))

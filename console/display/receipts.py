@@ -3,47 +3,44 @@
 from dataclasses import dataclass
 from typing import Final
 
-from console.display.words import TRANSLATIONS
 from protos.metering.v1 import metering_pb2, statements_pb2
-
-_ = TRANSLATIONS.gettext
 
 MILLION: Final = 1_000_000
 
 ENDS: Final = {
-    metering_pb2.END_COMPLETE: (_("Complete"), "good", _("The model finished its answer.")),
+    metering_pb2.END_COMPLETE: ("Complete", "good", "The model finished its answer."),
     metering_pb2.END_CLIENT_GONE: (
-        _("Client left"),
+        "Client left",
         "warn",
-        _("The client closed the connection. Only what was delivered until then is charged."),
+        "The client closed the connection. Only what was delivered until then is charged.",
     ),
     metering_pb2.END_UPSTREAM_CUT: (
-        _("Broken off"),
+        "Broken off",
         "warn",
-        _("The model's server broke off. Only what was delivered until then is charged."),
+        "The model's server broke off. Only what was delivered until then is charged.",
     ),
-    metering_pb2.END_CREDIT_SPENT: (_("Credit used up"), "warn", _("The credit was used up during the answer.")),
-    metering_pb2.END_REFUSED: (_("Refused"), "", _("The request was refused before anything was delivered.")),
+    metering_pb2.END_CREDIT_SPENT: ("Credit used up", "warn", "The credit was used up during the answer."),
+    metering_pb2.END_REFUSED: ("Refused", "", "The request was refused before anything was delivered."),
     metering_pb2.END_CRASHED: (
-        _("Interrupted"),
+        "Interrupted",
         "warn",
-        _("A process of the service ended during the answer. What was recorded as delivered is charged."),
+        "A process of the service ended during the answer. What was recorded as delivered is charged.",
     ),
     metering_pb2.END_KEY_REFUSED: (
-        _("Key revoked"),
+        "Key revoked",
         "warn",
-        _("The key was revoked, or expired, during the answer. Only what was delivered until then is charged."),
+        "The key was revoked, or expired, during the answer. Only what was delivered until then is charged.",
     ),
 }
 BASES: Final = {
-    metering_pb2.BASIS_PROVIDER: _("Counted by the model's provider"),
-    metering_pb2.BASIS_COUNTED: _("Counted by this service, token by token"),
-    metering_pb2.BASIS_JOURNAL: _("From the edge's journal, written before each piece was delivered"),
-    metering_pb2.BASIS_CHECKPOINT: _("From the last report of the running answer"),
+    metering_pb2.BASIS_PROVIDER: "Counted by the model's provider",
+    metering_pb2.BASIS_COUNTED: "Counted by this service, token by token",
+    metering_pb2.BASIS_JOURNAL: "From the edge's journal, written before each piece was delivered",
+    metering_pb2.BASIS_CHECKPOINT: "From the last report of the running answer",
 }
 STATES: Final = {
-    metering_pb2.REQUEST_STATE_RUNNING: (_("Running"), ""),
-    metering_pb2.REQUEST_STATE_VOID: (_("Not charged"), ""),
+    metering_pb2.REQUEST_STATE_RUNNING: ("Running", ""),
+    metering_pb2.REQUEST_STATE_VOID: ("Not charged", ""),
 }
 
 
@@ -87,9 +84,9 @@ def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
     usage, price = receipt.usage, receipt.price
     return Arithmetic(
         (
-            Line(_("Prompt"), usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
-            Line(_("Prompt, cached"), usage.cached_tokens, price.cached_input_nanos_per_million),
-            Line(_("Answer"), usage.completion_tokens, price.output_nanos_per_million),
+            Line("Prompt", usage.prompt_tokens - usage.cached_tokens, price.input_nanos_per_million),
+            Line("Prompt, cached", usage.cached_tokens, price.cached_input_nanos_per_million),
+            Line("Answer", usage.completion_tokens, price.output_nanos_per_million),
         ),
         receipt.cost_nanos,
     )
@@ -98,5 +95,5 @@ def arithmetic_of(receipt: statements_pb2.RequestReceipt) -> Arithmetic | None:
 def end_of(receipt: statements_pb2.RequestReceipt) -> tuple[str, str, str]:
     """Says how a request ended: a word, its kind, and a sentence."""
     if receipt.state == metering_pb2.REQUEST_STATE_RUNNING:
-        return _("Running"), "", _("The answer is being delivered. Credit is held for it.")
-    return ENDS.get(receipt.end, (_("Ended"), "", _("The request has ended.")))
+        return "Running", "", "The answer is being delivered. Credit is held for it."
+    return ENDS.get(receipt.end, ("Ended", "", "The request has ended."))

@@ -1,6 +1,5 @@
-"""Words and figures as people read them. All text of the pages passes through gettext."""
+"""Words and figures as people read them."""
 
-import gettext
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
@@ -13,48 +12,44 @@ from protos.type.v1 import access_token_pb2
 from services.chassis.money import NANOS_PER_DOLLAR
 
 LANGUAGE: Final = "en-CA"
-# Catalogues of other languages take this place; English is written in the pages themselves.
-TRANSLATIONS: Final = gettext.NullTranslations()
-_ = TRANSLATIONS.gettext
-ngettext = TRANSLATIONS.ngettext
 
 SCOPES: Final = {
-    auth_pb2.SCOPE_INFERENCE: ("inference", _("Chat")),
-    auth_pb2.SCOPE_MODELS: ("models", _("List models")),
-    auth_pb2.SCOPE_USAGE: ("usage", _("Read usage")),
+    auth_pb2.SCOPE_INFERENCE: ("inference", "Chat"),
+    auth_pb2.SCOPE_MODELS: ("models", "List models"),
+    auth_pb2.SCOPE_USAGE: ("usage", "Read usage"),
 }
 KEY_STATES: Final = {
-    auth_pb2.KEY_STATE_ACTIVE: (_("Active"), "good"),
-    auth_pb2.KEY_STATE_REVOKED: (_("Revoked"), "bad"),
-    auth_pb2.KEY_STATE_EXPIRED: (_("Expired"), "warn"),
+    auth_pb2.KEY_STATE_ACTIVE: ("Active", "good"),
+    auth_pb2.KEY_STATE_REVOKED: ("Revoked", "bad"),
+    auth_pb2.KEY_STATE_EXPIRED: ("Expired", "warn"),
 }
 ROLES: Final = {
-    access_token_pb2.ACCOUNT_ROLE_OWNER: ("owner", _("Owner"), _("Everything, including members")),
-    access_token_pb2.ACCOUNT_ROLE_MEMBER: ("member", _("Member"), _("Their own keys, and usage")),
-    access_token_pb2.ACCOUNT_ROLE_VIEWER: ("viewer", _("Viewer"), _("Reads usage and credit")),
+    access_token_pb2.ACCOUNT_ROLE_OWNER: ("owner", "Owner", "Everything, including members"),
+    access_token_pb2.ACCOUNT_ROLE_MEMBER: ("member", "Member", "Their own keys, and usage"),
+    access_token_pb2.ACCOUNT_ROLE_VIEWER: ("viewer", "Viewer", "Reads usage and credit"),
 }
 SIGN_IN_METHODS: Final = {
-    users_pb2.SIGN_IN_METHOD_PASSKEY: _("Passkey"),
-    users_pb2.SIGN_IN_METHOD_LINK: _("Sign-in link"),
-    users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: _("Recovery code"),
-    users_pb2.SIGN_IN_METHOD_INVITATION: _("Invitation"),
-    users_pb2.SIGN_IN_METHOD_PASSWORD: _("Password"),
-    users_pb2.SIGN_IN_METHOD_OIDC: _("Single sign-on"),
+    users_pb2.SIGN_IN_METHOD_PASSKEY: "Passkey",
+    users_pb2.SIGN_IN_METHOD_LINK: "Sign-in link",
+    users_pb2.SIGN_IN_METHOD_RECOVERY_CODE: "Recovery code",
+    users_pb2.SIGN_IN_METHOD_INVITATION: "Invitation",
+    users_pb2.SIGN_IN_METHOD_PASSWORD: "Password",
+    users_pb2.SIGN_IN_METHOD_OIDC: "Single sign-on",
 }
 # Address, icon, name and shortcut of the pages for operators; capital letters, beside those of everybody.
 OPERATOR_PAGES: Final = (
-    ("/operator", "status", _("Live status"), "S"),
-    ("/operator/accounts", "accounts", _("Accounts"), "A"),
-    ("/operator/users", "users", _("Users"), "U"),
-    ("/operator/keys", "identify", _("Whose key?"), "K"),
-    ("/operator/routes", "routes", _("Routes"), "R"),
-    ("/operator/ledger", "ledger", _("Ledger audit"), "L"),
-    ("/operator/dead-letters", "letters", _("Dead letters"), "D"),
-    ("/operator/audit-log", "log", _("Audit log"), "E"),
+    ("/operator", "status", "Live status", "S"),
+    ("/operator/accounts", "accounts", "Accounts", "A"),
+    ("/operator/users", "users", "Users", "U"),
+    ("/operator/keys", "identify", "Whose key?", "K"),
+    ("/operator/routes", "routes", "Routes", "R"),
+    ("/operator/ledger", "ledger", "Ledger audit", "L"),
+    ("/operator/dead-letters", "letters", "Dead letters", "D"),
+    ("/operator/audit-log", "log", "Audit log", "E"),
 )
 MONTHS: Final = (
-    _("January"), _("February"), _("March"), _("April"), _("May"), _("June"), _("July"), _("August"), _("September"),
-    _("October"), _("November"), _("December"),
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
 )  # fmt: skip
 
 
@@ -86,13 +81,18 @@ def exact(nanos: int) -> str:
     return f"{'−' if nanos < 0 else ''}${dollars:,}.{rest:09d}"
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """Says how many there are: `plural(2, "page")` is "2 pages"."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def size(count: int) -> str:
     """Formats a number of bytes by its largest unit."""
     if count < 1024:
-        return ngettext("%(n)d byte", "%(n)d bytes", count) % {"n": count}
+        return plural(count, "byte")
     if count < 1024**2:
-        return _("%(n).0f KB") % {"n": count / 1024}
-    return _("%(n).1f MB") % {"n": count / 1024**2}
+        return f"{count / 1024:.0f} KB"
+    return f"{count / 1024**2:.1f} MB"
 
 
 def time_of(stamp: Timestamp) -> datetime:
@@ -126,16 +126,16 @@ def in_words(span: timedelta) -> str:
     """Formats a duration by its largest unit."""
     minutes = int(span.total_seconds() // 60)
     if minutes < 60:
-        return ngettext("%(n)d minute", "%(n)d minutes", max(1, minutes)) % {"n": max(1, minutes)}
+        return plural(max(1, minutes), "minute")
     if minutes < 48 * 60:
-        return ngettext("%(n)d hour", "%(n)d hours", minutes // 60) % {"n": minutes // 60}
-    return _("%(n)d days") % {"n": minutes // (24 * 60)}
+        return plural(minutes // 60, "hour")
+    return f"{minutes // (24 * 60)} days"
 
 
 def listed(items: Sequence[str]) -> str:
     if len(items) < 2:
         return "".join(items)
-    return _("%(first)s and %(last)s") % {"first": ", ".join(items[:-1]), "last": items[-1]}
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def browser_of(user_agent: str) -> str:
@@ -151,6 +151,6 @@ def browser_of(user_agent: str) -> str:
         ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
         ("CrOS", "ChromeOS"), ("Linux", "Linux"),
     )  # fmt: skip
-    browser = next((name for mark, name in browsers if mark in user_agent), _("Unknown browser"))
+    browser = next((name for mark, name in browsers if mark in user_agent), "Unknown browser")
     system = next((name for mark, name in systems if mark in user_agent), "")
-    return _("%(browser)s on %(system)s") % {"browser": browser, "system": system} if system else browser
+    return f"{browser} on {system}" if system else browser

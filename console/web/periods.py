@@ -7,19 +7,17 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.words import MONTHS, TRANSLATIONS, day, day_range
+from console.display.words import MONTHS, day, day_range
 from console.web.zones import Zone
 
-_ = TRANSLATIONS.gettext
-
 CHOICES: Final = {
-    "today": _("Today"),
-    "7": _("Last 7 days"),
-    "30": _("Last 30 days"),
-    "90": _("Last 90 days"),
-    "month": _("This month"),
-    "last-month": _("Last month"),
-    "custom": _("From … to …"),
+    "today": "Today",
+    "7": "Last 7 days",
+    "30": "Last 30 days",
+    "90": "Last 90 days",
+    "month": "This month",
+    "last-month": "Last month",
+    "custom": "From … to …",
 }
 DEFAULT: Final = "30"
 EARLIEST: Final = date(2020, 1, 1)
@@ -118,9 +116,9 @@ def _named(choice: str, zone: Zone, today: date) -> Period:
 def _custom(query: Mapping[str, str], zone: Zone, today: date) -> Period:
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
     if first is None or last is None:
-        return _default(zone, today, _("Give both dates, as year-month-day."))
+        return _default(zone, today, "Give both dates, as year-month-day.")
     if first > last:
-        return _default(zone, today, _("The first day must not be after the last."))
+        return _default(zone, today, "The first day must not be after the last.")
     return Period("custom", max(first, EARLIEST), max(min(last, today), first, EARLIEST), zone)
 
 

@@ -2,7 +2,7 @@
 
 import gzip
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,12 +51,8 @@ def _environment(assets: Assets) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
-        extensions=["jinja2.ext.i18n"],
     )
-    environment.install_gettext_translations(words.TRANSLATIONS, newstyle=True)  # type: ignore[attr-defined]
     environment.globals.update(
-        _=_text,
-        gettext=_text,
         asset=assets.path_of,
         language=words.LANGUAGE,
         scopes_by_number=words.SCOPES,
@@ -64,6 +60,7 @@ def _environment(assets: Assets) -> Environment:
         roles=words.ROLES,
         sign_in_methods=words.SIGN_IN_METHODS,
         listed=words.listed,
+        plural=words.plural,
         long_day=words.day,
         short_day=words.short_day,
         action_words=words.action_words,
@@ -73,22 +70,6 @@ def _environment(assets: Assets) -> Environment:
         usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size
     )
     return environment
-
-
-@cache
-def _translated(text: str) -> Markup:
-    # Of templates alone, which are ours.
-    return Markup(words.TRANSLATIONS.gettext(text))  # noqa: S704
-
-
-@cache
-def _plain(text: str) -> Markup:
-    return _translated(text) % {}
-
-
-def _text(text: str, /, **values: Any) -> Markup:
-    """Translates as Jinja's own function does, but each text once: it took a third of the time of a page."""
-    return _translated(text) % values if values else _plain(text)
 
 
 # Tables repeat few figures so often as zero.

@@ -12,10 +12,11 @@ from starlette.responses import RedirectResponse, Response
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
-from console.web.notices import Notice, notice_in
+from console.web.flash_messages import FlashMessage, flash_message_in
 from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
 from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
@@ -246,6 +247,13 @@ class Visit:
             await self.resolve(self.who.session_token)
         return self.token
 
+    async def read_account(self) -> auth_pb2.Account:
+        """Returns the account; auth has just told it with the session, other than an auth of an earlier release."""
+        if self.who.resolved.HasField("account"):
+            return self.who.resolved.account
+        request = pb.AccountServiceGetAccountRequest(account_id=self.who.account_id)
+        return (await self.auth.accounts.GetAccount(request)).account
+
     async def sign_in_methods(self) -> GetSignInMethodsResponse:
         """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
         try:
@@ -255,7 +263,7 @@ class Visit:
             return GetSignInMethodsResponse()
 
     def render(self, template: str, status: int = 200, *, has_secret: bool = False, **context: Any) -> Response:
-        notice = self._take_notice() if self._who is not None or template == "sign_in.html" else None
+        notice = self._take_message() if self._who is not None or template == "sign_in.html" else None
         return self.console.pages.response(
             template,
             {
@@ -288,12 +296,12 @@ class Visit:
     def choose_account(self, account_id: str) -> None:
         self.cookies[self.account_cookie] = (account_id, A_YEAR_S)
 
-    def _take_notice(self) -> Notice | None:
+    def _take_message(self) -> FlashMessage | None:
         given = self.request.cookies.get(self.notice_cookie)
         if given is None:
             return None
         self.cookies[self.notice_cookie] = None
-        return notice_in(given)
+        return flash_message_in(given)
 
     def apply_cookies(self, response: Response) -> None:
         for name, cookie in self.cookies.items():

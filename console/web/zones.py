@@ -9,10 +9,6 @@ from zoneinfo import ZoneInfo
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from console.display.words import TRANSLATIONS
-
-_ = TRANSLATIONS.gettext
-
 ZONE_COOKIE: Final = "legato-zone"
 _NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 _HOUR: Final = timedelta(hours=1)
@@ -43,7 +39,7 @@ def _date_at(info: tzinfo, seconds: int) -> date:
     return datetime.fromtimestamp(seconds, info).date()
 
 
-UTC_ZONE: Final = Zone(UTC, "", _("Days are UTC."))
+UTC_ZONE: Final = Zone(UTC, "", "Days are UTC.")
 
 
 def find_zone(name: str, now: datetime) -> Zone:
@@ -56,6 +52,6 @@ def find_zone(name: str, now: datetime) -> Zone:
         return UTC_ZONE
     months = [datetime(year, month, 1, tzinfo=UTC) for year in (now.year - 1, now.year) for month in range(1, 13)]
     if any((moment.astimezone(info).utcoffset() or _HOUR) % _HOUR for moment in months):
-        words = _("Days are UTC: %(zone)s is not a number of whole hours from UTC.") % {"zone": name}
+        words = f"Days are UTC: {name} is not a number of whole hours from UTC."
         return Zone(UTC, "", words)
-    return Zone(info, name, _("Days are those of %(zone)s.") % {"zone": name.replace("_", " ")})
+    return Zone(info, name, f"Days are those of {name.replace('_', ' ')}.")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from console.account import usage
 from console.account.key_names import KeyNames, add_key_names, read_key_names
-from console.display.words import MONTHS, TRANSLATIONS, time_of
+from console.display.words import MONTHS, time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, date_in, days_in, stamp_of
@@ -18,9 +18,6 @@ from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
-
-_ = TRANSLATIONS.gettext
-ngettext = TRANSLATIONS.ngettext
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
@@ -30,11 +27,11 @@ PAYMENT_PREFIX: Final = "stripe-"
 AUDIT_WAIT_MS: Final = 900
 AUDIT_TIMEOUT_S: Final = 5.0
 KINDS: Final = {
-    pb.LEDGER_ENTRY_KIND_GRANT: _("Grant"),
-    pb.LEDGER_ENTRY_KIND_ADJUSTMENT: _("Adjustment"),
-    pb.LEDGER_ENTRY_KIND_CHARGE: _("Charge"),
-    pb.LEDGER_ENTRY_KIND_LATE_CHARGE: _("Late charge"),
-    pb.LEDGER_ENTRY_KIND_LOSS: _("Borne by the service"),
+    pb.LEDGER_ENTRY_KIND_GRANT: "Grant",
+    pb.LEDGER_ENTRY_KIND_ADJUSTMENT: "Adjustment",
+    pb.LEDGER_ENTRY_KIND_CHARGE: "Charge",
+    pb.LEDGER_ENTRY_KIND_LATE_CHARGE: "Late charge",
+    pb.LEDGER_ENTRY_KIND_LOSS: "Borne by the service",
 }
 COLUMNS: Final = (
     "entry_id", "time", "kind", "amount_usd", "amount_nanos", "balance_usd", "balance_nanos", "id", "class", "key_id",
@@ -81,7 +78,7 @@ class Day:
         of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
         if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos != of_payments_nanos:
             n = self.sums.requests
-            words = ngettext("%(n)s request", "%(n)s requests", n) % {"n": f"{n:,}"}
+            words = f"{n:,} {'request' if n == 1 else 'requests'}"
             rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
             balance_nanos += self.sums.charged_nanos
         for entry in self.bookings:

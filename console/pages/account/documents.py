@@ -10,19 +10,16 @@ import grpc.aio
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from console.account.grounding import is_not_configured, read_sources, require_role
-from console.display.words import TRANSLATIONS
 from console.services import open_stream
 from console.web.uploads import Upload
 from console.web.visit import Visit, status_of
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 
-_ = TRANSLATIONS.gettext
-
 KINDS: Final = {
-    pb.DOCUMENT_KIND_TEXT: _("Text"),
-    pb.DOCUMENT_KIND_HTML: _("HTML"),
-    pb.DOCUMENT_KIND_PDF: _("PDF"),
+    pb.DOCUMENT_KIND_TEXT: "Text",
+    pb.DOCUMENT_KIND_HTML: "HTML",
+    pb.DOCUMENT_KIND_PDF: "PDF",
 }
 STAGES: Final = {pb.ATTACHMENT_STAGE_READING: "reading", pb.ATTACHMENT_STAGE_INDEXING: "indexing"}
 # What a user can do something about is said beside the form; anything else is a page of its own.
@@ -94,7 +91,7 @@ async def _lines(
         yield _line({"message": error.message})
     except Exception as error:
         visit.console.log.failure("page.failed", error)
-        yield _line({"message": _("Something went wrong. Try again in a moment.")})
+        yield _line({"message": "Something went wrong. Try again in a moment."})
 
 
 def _line(message: dict[str, Any]) -> bytes:
@@ -114,7 +111,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     given = Upload(visit.request)
     await given.open()
     if not given.name:
-        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a file."), param="document")
+        raise LegatoError(Reason.REQUEST_INVALID, "Choose a file.", param="document")
     with open_stream("The router", visit.router.grounding.AddAttachment()) as call:
         head = pb.AddAttachmentRequest(account_id=visit.who.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)

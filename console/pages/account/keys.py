@@ -13,25 +13,22 @@ from starlette.responses import Response
 from console.account import spend_limits, usage
 from console.account.allowed_classes import classes_of_account, classes_of_key, given_classes
 from console.account.allowed_classes import in_words as classes_in_words
-from console.account.grounding import read_account
 from console.display.snippets import snippets
-from console.display.words import TRANSLATIONS, in_words, time_of
+from console.display.words import in_words, time_of
 from console.web import shown_once
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
-_ = TRANSLATIONS.gettext
-
 PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
 SUMMARY_SIZE: Final = 200
 EXPIRIES: Final = ("30", "90", "365", "never")
 LIMITS: Final = {
-    "requests_per_minute": _("Requests per minute"),
-    "tokens_per_minute": _("Tokens per minute"),
-    "concurrent_requests": _("Requests at once"),
+    "requests_per_minute": "Requests per minute",
+    "tokens_per_minute": "Tokens per minute",
+    "concurrent_requests": "Requests at once",
 }
 SCOPES: Final = {
     "inference": auth_pb2.SCOPE_INFERENCE,
@@ -100,7 +97,7 @@ def _page_path(choice: KeysChoice, page_token: str) -> str:
 
 
 async def show_new(visit: Visit) -> Response:
-    offered = classes_of_account(await read_account(visit))
+    offered = classes_of_account(await visit.read_account())
     given = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
     return _new(visit, given, {}, offered)
 
@@ -114,17 +111,17 @@ async def create(visit: Visit) -> Response:
         "limits": {name: form.get(name) for name in LIMITS},
         "classes": form.all("allowed"),
     }
-    offered = classes_of_account(await read_account(visit))
+    offered = classes_of_account(await visit.read_account())
     limits, problems = limits_in(visit)
     allowed, classes_problem = given_classes(visit, offered)
     if classes_problem:
         problems["allowed"] = classes_problem
     if len(given["name"]) > LONGEST_NAME:
-        problems["name"] = _("At most 100 characters.")
+        problems["name"] = "At most 100 characters."
     if not given["scopes"] or not set(given["scopes"]) <= SCOPES.keys():
-        problems["scope"] = _("Choose what the key may do.")
+        problems["scope"] = "Choose what the key may do."
     if given["expires"] not in EXPIRIES:
-        problems["expires"] = _("Choose when the key expires.")
+        problems["expires"] = "Choose when the key expires."
     if problems:
         return _new(visit, given, problems, offered, 400)
     has_all = set(given["scopes"]) == SCOPES.keys()
@@ -173,7 +170,7 @@ async def show_one(visit: Visit) -> Response:
 async def rename(visit: Visit) -> Response:
     name = visit.form.get("name")
     if not name or len(name) > LONGEST_NAME:
-        return await _one(visit, {"name": _("A name has 1 to 100 characters.")}, 400)
+        return await _one(visit, {"name": "A name has 1 to 100 characters."}, 400)
     request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), name=name)
     await visit.auth.accounts.RenameKey(request)
     return visit.redirect(_path(visit), "key-renamed")
@@ -197,7 +194,7 @@ async def set_limits(visit: Visit) -> Response:
 
 
 async def set_classes(visit: Visit) -> Response:
-    allowed, problem = given_classes(visit, classes_of_account(await read_account(visit)))
+    allowed, problem = given_classes(visit, classes_of_account(await visit.read_account()))
     if problem:
         return await _one(visit, {"allowed": problem}, 400)
     began_s = visit.console.clock.elapsed_s()
@@ -251,7 +248,7 @@ async def _revoke(visit: Visit, key_id: str) -> None:
 
 
 def _not_rotated() -> str:
-    return _(
+    return (
         "Metering is not answering, so the new key could not be given the old one's spend limits. There is no new key; "
         "the old one keeps working. Try again later."
     )
@@ -264,7 +261,7 @@ async def show_identify(visit: Visit) -> Response:
 async def identify(visit: Visit) -> Response:
     key_id = visit.form.get("key_id")
     if not KEY_ID.fullmatch(key_id):
-        return visit.render("identify.html", 400, problem=_("This is not the public part of a key."))
+        return visit.render("identify.html", 400, problem="This is not the public part of a key.")
     request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
     try:
         await visit.auth.accounts.IdentifyKey(request)
@@ -274,9 +271,7 @@ async def identify(visit: Visit) -> Response:
         return visit.render(
             "identify.html",
             404,
-            problem=_(
-                "The key is well formed, but it is none of this account's. Whose it is, only an operator can tell."
-            ),
+            problem="The key is well formed, but it is none of this account's. Whose it is, only an operator can tell.",
         )
     return visit.redirect(f"/keys/{key_id}")
 
@@ -312,7 +307,7 @@ async def _find(visit: Visit, key_id: str) -> pb.IdentifyKeyResponse:
 
 async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
     key_id = _key_id(visit)
-    identified, account = await asyncio.gather(_find(visit, key_id), read_account(visit))
+    identified, account = await asyncio.gather(_find(visit, key_id), visit.read_account())
     found, pair = identified.key, None
     if identified.HasField("replaced_by"):
         pair = (found, identified.replaced_by)
@@ -339,20 +334,20 @@ async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int
 def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> LimitInEffect:
     own = getattr(key, name) if key.HasField(name) else None  # type: ignore[arg-type]
     if own is not None:
-        return LimitInEffect(name, LIMITS[name], own, f"{own:,}", _("Set on this key"))
+        return LimitInEffect(name, LIMITS[name], own, f"{own:,}", "Set on this key")
     if account.HasField(name):  # type: ignore[arg-type]
-        return LimitInEffect(name, LIMITS[name], None, f"{getattr(account, name):,}", _("The account's limit"))
-    return LimitInEffect(name, LIMITS[name], None, _("Default"), _("The service's default"))
+        return LimitInEffect(name, LIMITS[name], None, f"{getattr(account, name):,}", "The account's limit")
+    return LimitInEffect(name, LIMITS[name], None, "Default", "The service's default")
 
 
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     """Says how long a key has not been used. Auth knows the hour, so the end of that hour counts."""
     if not key.HasField("last_use_time"):
-        return _("The old key was never used.")
+        return "The old key was never used."
     idle = visit.now - time_of(key.last_use_time) - timedelta(hours=1)
     if idle < timedelta(hours=1):
-        return _("The old key was used within the last two hours.")
-    return _("The old key has not been used for %(time)s.") % {"time": in_words(idle)}
+        return "The old key was used within the last two hours."
+    return f"The old key has not been used for {in_words(idle)}."
 
 
 def _new(
@@ -382,7 +377,7 @@ def limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:
         if given.isdecimal() and len(given) < 10:
             limits[name] = int(given)
         elif given:
-            problems[name] = _("A whole number, or nothing.")
+            problems[name] = "A whole number, or nothing."
         else:
             limits[name] = 0
     return limits, problems
@@ -395,7 +390,7 @@ def _days(expires: str) -> int | None:
 def _key_id(visit: Visit) -> str:
     key_id: str = visit.request.path_params["key_id"]
     if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
     return key_id
 
 

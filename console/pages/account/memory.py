@@ -7,12 +7,9 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.grounding import GroundingSources, SourceState, is_not_configured, read_sources, require_role
-from console.display.words import TRANSLATIONS
 from console.web.visit import Visit
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 # Notes have up to 2,000 characters; a list shows how each begins, its page all of it.
 SHOWN_CHARACTERS: Final = 280
@@ -125,7 +122,7 @@ async def _find(visit: Visit) -> pb.Note:
     for note in await _notes(visit):
         if note.note_id == visit.request.path_params["note_id"]:
             return note
-    raise LegatoError(Reason.NOT_FOUND, _("There is no such note."))
+    raise LegatoError(Reason.NOT_FOUND, "There is no such note.")
 
 
 async def _notes(visit: Visit) -> Sequence[pb.Note]:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from console.display.words import TRANSLATIONS
 from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import notices_pb2 as pb
@@ -13,22 +12,20 @@ from protos.metering.v1 import notices_pb2 as metering_pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd, parse_usd
 
-_ = TRANSLATIONS.gettext
-
 PATH: Final = "/settings/notices"
 LISTED: Final = 30
 KINDS: Final = {
-    "balance.low": _("Low balance"),
-    "spend_limit.near": _("Spend limit near"),
-    "spend_limit.reached": _("Spend limit reached"),
-    "key.expires_soon": _("Key expires soon"),
-    "key.new_network": _("Key used from a new network"),
-    "test": _("Test"),
+    "balance.low": "Low balance",
+    "spend_limit.near": "Spend limit near",
+    "spend_limit.reached": "Spend limit reached",
+    "key.expires_soon": "Key expires soon",
+    "key.new_network": "Key used from a new network",
+    "test": "Test",
 }
 STATES: Final = {
-    pb.DELIVERY_STATE_PENDING: ("", _("Waiting")),
-    pb.DELIVERY_STATE_DELIVERED: ("good", _("Delivered")),
-    pb.DELIVERY_STATE_FAILED: ("bad", _("Not delivered")),
+    pb.DELIVERY_STATE_PENDING: ("", "Waiting"),
+    pb.DELIVERY_STATE_DELIVERED: ("good", "Delivered"),
+    pb.DELIVERY_STATE_FAILED: ("bad", "Not delivered"),
 }
 _TOLD: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
 
@@ -44,7 +41,7 @@ async def set_low_balance(visit: Visit) -> Response:
     try:
         nanos = parse_usd(given) if given else None
     except ValueError:
-        problem = _("An amount in dollars, such as 5.00, or nothing for the default.")
+        problem = "An amount in dollars, such as 5.00, or nothing for the default."
         return await _page(visit, {"low_balance": problem}, 400, low_balance=given)
     request = metering_pb.SetLowBalanceRequest(account_id=visit.who.account_id, threshold_nanos=nanos)
     try:

@@ -10,15 +10,13 @@ from starlette.responses import Response
 from console.account import usage
 from console.display.charts import CostChart
 from console.display.snippets import snippets
-from console.display.words import TRANSLATIONS, time_of
+from console.display.words import time_of
 from console.pages.account import keys
 from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
-
-_ = TRANSLATIONS.gettext
 
 EXPIRES_SOON: Final = timedelta(days=14)
 DORMANT_AFTER: Final = timedelta(days=60)
@@ -40,7 +38,7 @@ async def show(visit: Visit) -> Response:
 async def create_key(visit: Visit) -> Response:
     """Creates a key from the guide, and shows the guide with the key in it."""
     request = pb.AccountServiceCreateKeyRequest(
-        account_id=visit.who.account_id, name=_("First key"), form_id=visit.form.get("form_id")
+        account_id=visit.who.account_id, name="First key", form_id=visit.form.get("form_id")
     )
     made = await visit.auth.accounts.CreateKey(request)
     if not made.api_key:
@@ -92,13 +90,13 @@ def needing_attention(listed: list[pb.AccountKey], now: datetime) -> list[Attent
             continue
         last_used = time_of(key.last_use_time if key.HasField("last_use_time") else key.create_time)
         if key.HasField("expire_time") and time_of(key.expire_time) - now < EXPIRES_SOON:
-            found.append(Attention(key, "warn", _("Expires soon")))
+            found.append(Attention(key, "warn", "Expires soon"))
         elif now - last_used > DORMANT_AFTER:
-            found.append(Attention(key, "warn", _("Not used for a long time")))
+            found.append(Attention(key, "warn", "Not used for a long time"))
         elif (
             not key.HasField("expire_time")
             and not key.HasField("requests_per_minute")
             and not key.HasField("tokens_per_minute")
         ):
-            found.append(Attention(key, "", _("Neither expiry nor limit")))
+            found.append(Attention(key, "", "Neither expiry nor limit"))
     return found

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response
 
-from console.display.words import TRANSLATIONS
 from console.web.visit import Visit, read_body
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -14,7 +13,6 @@ from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
 if TYPE_CHECKING:
     from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
 
-_ = TRANSLATIONS.gettext
 
 # Dollars; those that the service allows are offered.
 AMOUNTS: Final = (10, 25, 50, 100, 250)
@@ -42,7 +40,7 @@ async def begin(visit: Visit) -> Response:
         )
         created = await payments.CreateCheckout(request, timeout=PROVIDER_TIMEOUT_S)
     except ValueError:
-        return await _form(visit, {"other": _("An amount in dollars and cents, such as 25 or 12.50.")}, chosen, other)
+        return await _form(visit, {"other": "An amount in dollars and cents, such as 25 or 12.50."}, chosen, other)
     except LegatoError as error:
         if error.param != "amount_cents":
             raise
@@ -104,7 +102,7 @@ async def _form(visit: Visit, problems: dict[str, str], chosen: str, other: str)
 def _payments(visit: Visit) -> "PaymentServiceAsyncStub":
     payments = visit.payments.payments
     if not visit.who.is_owner:
-        raise LegatoError(Reason.ROLE_MISSING, _("Only owners of the account add credit."))
+        raise LegatoError(Reason.ROLE_MISSING, "Only owners of the account add credit.")
     return payments
 
 

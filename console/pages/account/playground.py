@@ -12,9 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from console.account import usage
 from console.account.allowed_classes import auto_class, may_use
-from console.account.grounding import read_account
 from console.display.snippets import conversation_snippets
-from console.display.words import TRANSLATIONS, time_of
+from console.display.words import time_of
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -23,8 +22,6 @@ from protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.rules import model_classes
-
-_ = TRANSLATIONS.gettext
 
 REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
 # As the edge estimates what it holds at first (edge/billing/hold.py); a test compares them.
@@ -53,38 +50,38 @@ TOOL_EXAMPLE: Final = json.dumps(
 
 # What the script says.
 WORDS: Final = {
-    "user": _("You"),
-    "assistant": _("Answer"),
-    "tool": _("Result of %s"),
-    "calls": _("Calls %s"),
-    "result": _("Your result of %s"),
-    "sendResults": _("Send the results"),
-    "results": _("The model waits for the results above."),
-    "answering": _("Answering …"),
-    "finished": _("The answer is complete."),
-    "stopped": _("Stopped. The model stops too, and you are charged for what was delivered."),
-    "cut": _("The answer was cut off. You are charged for what was delivered."),
-    "length": _("The answer ended at its token limit."),
-    "filtered": _("The provider ended the answer by its content filter."),
-    "tokens": _("%s tokens in, %s out"),
-    "cached": _("%s tokens in (%s cached), %s out"),
-    "first": _("first after %s s"),
-    "cost": _("Cost $%s"),
-    "free": _("Not charged"),
-    "asking": _("Cost …"),
-    "later": _("Cost not known yet"),
-    "receipt": _("Receipt"),
-    "sources": _("Sources"),
-    "code": _("Code"),
-    "badJson": _("This is not JSON: %s"),
-    "badTools": _('Tools are a list, such as [{"type": "function", …}].'),
-    "goodTools": _("Tools: %s"),
-    "retry": _("Try again in %s s."),
-    "request": _("Request %s"),
-    "atMost": _("Costs at most about $%s: a prompt of about %s tokens, and %s tokens of answer."),
-    "atFirst": _("Holds about $%s at first: a prompt of about %s tokens, %s of answer. A token limit caps the cost."),
-    "credit": _("Free credit $%s."),
-    "tooLittle": _("This is more than your free credit of $%s: the answer may end early."),
+    "user": "You",
+    "assistant": "Answer",
+    "tool": "Result of %s",
+    "calls": "Calls %s",
+    "result": "Your result of %s",
+    "sendResults": "Send the results",
+    "results": "The model waits for the results above.",
+    "answering": "Answering …",
+    "finished": "The answer is complete.",
+    "stopped": "Stopped. The model stops too, and you are charged for what was delivered.",
+    "cut": "The answer was cut off. You are charged for what was delivered.",
+    "length": "The answer ended at its token limit.",
+    "filtered": "The provider ended the answer by its content filter.",
+    "tokens": "%s tokens in, %s out",
+    "cached": "%s tokens in (%s cached), %s out",
+    "first": "first after %s s",
+    "cost": "Cost $%s",
+    "free": "Not charged",
+    "asking": "Cost …",
+    "later": "Cost not known yet",
+    "receipt": "Receipt",
+    "sources": "Sources",
+    "code": "Code",
+    "badJson": "This is not JSON: %s",
+    "badTools": 'Tools are a list, such as [{"type": "function", …}].',
+    "goodTools": "Tools: %s",
+    "retry": "Try again in %s s.",
+    "request": "Request %s",
+    "atMost": "Costs at most about $%s: a prompt of about %s tokens, and %s tokens of answer.",
+    "atFirst": "Holds about $%s at first: a prompt of about %s tokens, %s of answer. A token limit caps the cost.",
+    "credit": "Free credit $%s.",
+    "tooLittle": "This is more than your free credit of $%s: the answer may end early.",
 }
 
 
@@ -126,32 +123,31 @@ def _costs(balance: metering_pb2.Balance | None, prices: usage.Prices, auto: str
 def advice(visit: Visit) -> dict[str, str]:
     """Returns what to do about an error, by its code or status."""
     return {
-        "insufficient_quota": _(
+        "insufficient_quota": (
             "This account has no credit left. Nothing was sent to a model. Ask whoever runs the service to grant more."
         ),
-        "credits_held": _("The rest of your credit is held for answers that are running. Wait until one has ended."),
-        "spend_limit_exceeded": _(
+        "credits_held": "The rest of your credit is held for answers that are running. Wait until one has ended.",
+        "spend_limit_exceeded": (
             "A spend limit of this account is reached. Nothing was sent to a model. An owner can raise it on the page "
             "Spend limits."
         ),
-        "rate_limit_exceeded": _("This account sends more than its limit allows. Wait a moment, then send it again."),
-        "concurrency_limit_exceeded": _("Too many answers run at once. Wait until one has ended."),
-        "saturated": _("All models of this class are busy. Wait a moment, or choose another class."),
-        "invalid_api_key": _("The playground's token was ended, for example because you signed out elsewhere."),
-        "account_suspended": _("An operator has suspended this account. Only an operator can resume it."),
-        "context_length_exceeded": _(
+        "rate_limit_exceeded": "This account sends more than its limit allows. Wait a moment, then send it again.",
+        "concurrency_limit_exceeded": "Too many answers run at once. Wait until one has ended.",
+        "saturated": "All models of this class are busy. Wait a moment, or choose another class.",
+        "invalid_api_key": "The playground's token was ended, for example because you signed out elsewhere.",
+        "account_suspended": "An operator has suspended this account. Only an operator can resume it.",
+        "context_length_exceeded": (
             "The conversation is longer than the model can read. Clear it, or shorten a message."
         ),
-        "maintenance": _("The service is under maintenance."),
-        "upstream_error": _("The model's provider failed. Send it again, or choose another class."),
-        "400": _("Look at the parameters and tools: the message says which one."),
-        "500": _("This is the service's fault. Send it again; if it stays, tell an operator the request's id."),
-        "unreachable": _(
-            "The page cannot reach the API at %(api)s. Is it running, and does LEGATO_CORS_ORIGINS or "
-            "LEGATO_CONSOLE_URL of the edges allow %(origin)s?"
-        )
-        % {"api": visit.console.api_url, "origin": visit.origin},
-        "signed_out": _("You are signed out. Sign in again in another tab, then send it again: nothing here is lost."),
+        "maintenance": "The service is under maintenance.",
+        "upstream_error": "The model's provider failed. Send it again, or choose another class.",
+        "400": "Look at the parameters and tools: the message says which one.",
+        "500": "This is the service's fault. Send it again; if it stays, tell an operator the request's id.",
+        "unreachable": (
+            f"The page cannot reach the API at {visit.console.api_url}. Is it running, and does LEGATO_CORS_ORIGINS or "
+            f"LEGATO_CONSOLE_URL of the edges allow {visit.origin}?"
+        ),
+        "signed_out": "You are signed out. Sign in again in another tab, then send it again: nothing here is lost.",
     }
 
 
@@ -166,7 +162,7 @@ async def read_cost(visit: Visit) -> Response:
     """Answers with what the ledger charged for a request; none while it runs."""
     request_id = visit.form.get("request_id")
     if not REQUEST_ID.fullmatch(request_id):
-        raise LegatoError(Reason.REQUEST_INVALID, _("This is not the id of a request."))
+        raise LegatoError(Reason.REQUEST_INVALID, "This is not the id of a request.")
     request = metering_pb2.GetRequestRequest(account_id=visit.who.account_id, request_id=request_id)
     found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:
@@ -194,7 +190,7 @@ async def _bundled_classes(visit: Visit) -> set[str]:
 async def _account(visit: Visit) -> auth_pb2.Account | None:
     """Returns None if auth does not answer."""
     try:
-        return await read_account(visit)
+        return await visit.read_account()
     except LegatoError as error:
         visit.console.log.debug("page.incomplete", name="account", reason=error.reason)
         return None

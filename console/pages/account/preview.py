@@ -7,16 +7,14 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.allowed_classes import auto_class, may_use
-from console.account.grounding import GroundingSources, read_account, read_sources, require_role
+from console.account.grounding import GroundingSources, read_sources, require_role
 from console.account.usage import Prices, read_prices
-from console.display.words import TRANSLATIONS, significant_places
+from console.display.words import significant_places
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.rules.model_classes import AUTO
-
-_ = TRANSLATIONS.gettext
 
 MILLION: Final = 1_000_000
 # Of the whole price; the parts have as many places, so that they add up as one reads them.
@@ -43,7 +41,7 @@ async def show(visit: Visit) -> Response:
 
 async def preview(visit: Visit) -> Response:
     require_role(visit)
-    account, prices = await asyncio.gather(read_account(visit), read_prices(visit))
+    account, prices = await asyncio.gather(visit.read_account(), read_prices(visit))
     request = pb.PreviewGroundingRequest(
         account_id=account.account_id,
         question=visit.form.get("question"),
@@ -99,18 +97,18 @@ def _page(
 
 def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
     counted = (
-        (_("Character of the class"), found.tokens.character),
-        (_("Notes"), found.tokens.notes),
-        (_("Passages of documents"), found.tokens.passages),
-        (_("Search function"), found.tokens.search),
-        (_("Your question"), found.tokens.question),
+        ("Character of the class", found.tokens.character),
+        ("Notes", found.tokens.notes),
+        ("Passages of documents", found.tokens.passages),
+        ("Search function", found.tokens.search),
+        ("Your question", found.tokens.question),
     )
     return [PromptPart(title, tokens, _cost_nanos(tokens, price)) for title, tokens in counted if tokens]
 
 
 def _added(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> PromptPart:
     tokens = found.tokens.notes + found.tokens.passages + found.tokens.search
-    return PromptPart(_("Added to your question"), tokens, _cost_nanos(tokens, price))
+    return PromptPart("Added to your question", tokens, _cost_nanos(tokens, price))
 
 
 def _cost_nanos(tokens: int, price: metering_pb2.Price | None) -> int | None:

@@ -18,7 +18,7 @@ from console.account.key_names import (
     read_own_keys,
 )
 from console.display.receipts import BASES, arithmetic_of, end_of
-from console.display.words import TRANSLATIONS, time_of
+from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import days_in, stamp_of
@@ -28,8 +28,6 @@ from protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES
-
-_ = TRANSLATIONS.gettext
 
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000

@@ -5,8 +5,7 @@ import asyncio
 from starlette.responses import Response
 
 from console.account.allowed_classes import classes_of_account, given_classes, may_use
-from console.account.grounding import read_account
-from console.display.words import ROLES, TRANSLATIONS
+from console.display.words import ROLES
 from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
@@ -14,8 +13,6 @@ from protos.router.v1.router_pb2 import ListModelsRequest
 from protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.rules.model_classes import AUTO, CLASSES
-
-_ = TRANSLATIONS.gettext
 
 EVENTS_ON_A_PAGE = 100
 # Of a member who is removed. All of them are revoked, also those that are not shown.
@@ -109,7 +106,7 @@ async def show_removal(visit: Visit) -> Response:
     member = next((each for each in members.members if each.user.user_id == user_id), None)
     is_self = user_id == visit.who.user.user_id
     if member is None or not (is_self or visit.who.is_owner):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such member."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such member.")
     return visit.render(
         "member_removal.html",
         member=member,
@@ -163,7 +160,7 @@ async def _refused(visit: Visit, error: LegatoError) -> Response:
 
 async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
     account, members, classes = await asyncio.gather(
-        read_account(visit),
+        visit.read_account(),
         _members(visit),
         _classes(visit),
     )
@@ -198,5 +195,5 @@ async def _classes(visit: Visit) -> list[str] | None:
 def role_named(name: str) -> "AccountRole.ValueType":
     found = next((number for number, (role, *_words) in ROLES.items() if role == name), None)
     if found is None:
-        raise LegatoError(Reason.REQUEST_INVALID, _("Choose a role."))
+        raise LegatoError(Reason.REQUEST_INVALID, "Choose a role.")
     return found

@@ -8,12 +8,9 @@ from starlette.responses import Response
 from console.account import spend_limits
 from console.account.key_names import KeyNames, read_key_name, read_key_names
 from console.account.spend_limits import WHOLE_ACCOUNT, limited_meters, meters_of
-from console.display.words import TRANSLATIONS
 from console.pages.account.keys import KEY_ID
 from console.web.visit import Visit
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 # A longer list makes the page heavy; each key has its own page.
 KEYS_SHOWN: Final = 100
@@ -74,7 +71,7 @@ async def _key_page(
         spend_limits.read_spends(visit, account_id, [key_id]), read_key_name(visit, key_id)
     )
     if key_id not in names.by_id:
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
     own = None if spends is None else spends.get(key_id)
     return visit.render(
         "key_spend_limits.html",
@@ -92,5 +89,5 @@ async def _key_page(
 def _key_id(visit: Visit) -> str:
     key_id: str = visit.request.path_params["key_id"]
     if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
     return key_id

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from console.account.key_names import KeyNames, OwnKeys, add_key_names, chosen_keys, read_key_names, read_own_keys
 from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
-from console.display.words import TRANSLATIONS, time_of
+from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
@@ -20,9 +20,7 @@ from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
-_ = TRANSLATIONS.gettext
-
-GROUPINGS: Final = {"class": _("Class"), "key": _("Key"), "member": _("Member")}
+GROUPINGS: Final = {"class": "Class", "key": "Key", "member": "Member"}
 # More would be no table to read: the file has all.
 ROWS_MOST: Final = 50
 # Of an account with more, only the most expensive keys are told to be whose.
@@ -158,7 +156,7 @@ async def _read_report_of_keys(
         groups[title_of[row.key_id]].add(row)
     listed = _most_expensive_first(groups)
     if other_keys:
-        listed.append((_("%(n)s other keys") % {"n": f"{other_keys:,}"}, others))
+        listed.append((f"{other_keys:,} other keys", others))
     chart = _chart_of_keys(rows, series_rows, title_of, choice.period, listed[0][0] if len(listed) == 1 else "")
     return _report(rows, listed, chart, choice.period, other_keys), names
 
@@ -206,7 +204,7 @@ def _chart_of_keys(
     chart = cost_chart(columns, costs, [period.title_of(column) for column in columns])
     if not any(left.values()):
         return chart
-    name = REST if costs else only_group or _("All keys")
+    name = REST if costs else only_group or "All keys"
     rest = Series(name, tuple(left[column] for column in columns))
     return CostChart(chart.days, (*chart.series, rest), chart.titles)
 

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from console.account import spend_limits
 from console.account.allowed_classes import classes_of_account, given_classes
-from console.display.words import TRANSLATIONS
 from console.pages.account.keys import LIMITS, LONGEST_NAME, limits_in, milliseconds_since
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
@@ -17,8 +16,6 @@ from protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.model_classes import CLASSES
-
-_ = TRANSLATIONS.gettext
 
 ACCOUNTS_ON_A_PAGE: Final = 50
 MEMBERS_SHOWN: Final = 100
@@ -35,7 +32,7 @@ async def show(visit: Visit) -> Response:
 async def create(visit: Visit) -> Response:
     name = visit.form.get("name")
     if not name or len(name) > LONGEST_NAME:
-        return await _list(visit, {"name": _("A name has 1 to 100 characters.")}, 400)
+        return await _list(visit, {"name": "A name has 1 to 100 characters."}, 400)
     made = await visit.auth.account_admin.CreateAccount(auth_pb2.CreateAccountRequest(name=name))
     return visit.redirect(f"/operator/accounts/{made.account.account_id}", "account-created")
 
@@ -179,7 +176,7 @@ async def _book(
 
 
 def _unknown_outcome() -> str:
-    return _(
+    return (
         "It is not known whether this was booked: a service did not answer in time. Send the form again: it has the "
         "same booking, which counts once."
     )
@@ -192,19 +189,19 @@ def _amount_in(given: dict[str, str]) -> tuple[int, dict[str, str]]:
     try:
         amount_nanos = parse_usd(given["amount"].replace("\N{MINUS SIGN}", "-"))
     except ValueError:
-        problems["amount"] = _("An amount in dollars with up to nine decimals, such as 5.00.")
+        problems["amount"] = "An amount in dollars with up to nine decimals, such as 5.00."
     if given["kind"] not in ("grant", "adjustment"):
-        problems["kind"] = _("Choose a grant or an adjustment.")
+        problems["kind"] = "Choose a grant or an adjustment."
     elif not problems and given["kind"] == "grant" and amount_nanos <= 0:
-        problems["amount"] = _("A grant is more than zero. To take credit away, choose an adjustment.")
+        problems["amount"] = "A grant is more than zero. To take credit away, choose an adjustment."
     elif not problems and not amount_nanos:
-        problems["amount"] = _("An adjustment is not zero.")
+        problems["amount"] = "An adjustment is not zero."
     if abs(amount_nanos) > LARGEST_BOOKING_NANOS:
-        problems["amount"] = _("At most a million dollars at once.")
+        problems["amount"] = "At most a million dollars at once."
     if not problems and given["amount_again"] != given["amount"]:
-        problems["amount_again"] = _("The two amounts differ.")
+        problems["amount_again"] = "The two amounts differ."
     if given["kind"] == "adjustment" and not 1 <= len(given["reason"]) <= LONGEST_REASON:
-        problems["reason"] = _("An adjustment needs a reason, which the ledger keeps.")
+        problems["reason"] = "An adjustment needs a reason, which the ledger keeps."
     return amount_nanos, problems
 
 

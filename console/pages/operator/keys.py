@@ -2,13 +2,10 @@
 
 from starlette.responses import Response
 
-from console.display.words import TRANSLATIONS
 from console.pages.account.keys import KEY_ID, milliseconds_since
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 
 async def show(visit: Visit) -> Response:
@@ -18,14 +15,14 @@ async def show(visit: Visit) -> Response:
 async def identify(visit: Visit) -> Response:
     key_id = visit.form.get("key_id")
     if not KEY_ID.fullmatch(key_id):
-        return visit.render("operator_identify.html", 400, problem=_("This is not the public part of a key."))
+        return visit.render("operator_identify.html", 400, problem="This is not the public part of a key.")
     try:
         await _find(visit, key_id)
     except LegatoError as error:
         if error.reason is not Reason.NOT_FOUND:
             raise
         return visit.render(
-            "operator_identify.html", 404, problem=_("The key is well formed, but it was never one of this service's.")
+            "operator_identify.html", 404, problem="The key is well formed, but it was never one of this service's."
         )
     return visit.redirect(f"/operator/keys/{key_id}")
 
@@ -49,5 +46,5 @@ async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
 def _key_id(visit: Visit) -> str:
     key_id: str = visit.request.path_params["key_id"]
     if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such key."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
     return key_id

@@ -8,19 +8,16 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.display.words import TRANSLATIONS
 from console.services import RouterCalls
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError
 
-_ = TRANSLATIONS.gettext
-
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
-    pb.BREAKER_STATE_CLOSED: (_("Healthy"), "good"),
-    pb.BREAKER_STATE_HALF_OPEN: (_("Recovering"), "warn"),
-    pb.BREAKER_STATE_OPEN: (_("Failing"), "bad"),
+    pb.BREAKER_STATE_CLOSED: ("Healthy", "good"),
+    pb.BREAKER_STATE_HALF_OPEN: ("Recovering", "warn"),
+    pb.BREAKER_STATE_OPEN: ("Failing", "bad"),
 }
 
 
@@ -57,7 +54,7 @@ async def reload(visit: Visit) -> Response:
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest())
-        return RouterRoutes(address, _by_class(answer.targets), outcome=_("Reloaded. New chats use these routes."))
+        return RouterRoutes(address, _by_class(answer.targets), outcome="Reloaded. New chats use these routes.")
 
     reloaded = await _ask_each(visit, ask)
     return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)

@@ -10,16 +10,13 @@ from typing import Final, NamedTuple
 
 from starlette.responses import JSONResponse, Response
 
-from console.display.words import TRANSLATIONS, in_words
+from console.display.words import in_words, plural
 from console.pages.operator.ledger import last_audit
 from console.process_status import ProcessState, Sample, quantile, read_processes
 from console.web.visit import Visit
 
-_ = TRANSLATIONS.gettext
-ngettext = TRANSLATIONS.ngettext
-
 OPEN: Final = 2.0
-BREAKERS: Final = {0.0: (_("Healthy"), "good"), 1.0: (_("Recovering"), "warn"), OPEN: (_("Failing"), "bad")}
+BREAKERS: Final = {0.0: ("Healthy", "good"), 1.0: ("Recovering", "warn"), OPEN: ("Failing", "bad")}
 FIRST_TOKEN: Final = "gen_ai_server_time_to_first_token_seconds"  # noqa: S105
 CERTIFICATE_WARNING: Final = timedelta(days=7)
 # Beyond it an edge asks auth about every request.
@@ -104,22 +101,18 @@ def _totals(states: list[ProcessState], edges: list[ProcessState], now: datetime
     audit = last_audit(states)
     is_full = running is not None and limit and running >= FULL_SHARE * limit
     if audit is None:
-        ledger, since = Figure(_("Not known"), "warn"), _("No metering process tells of an audit.")
+        ledger, since = Figure("Not known", "warn"), "No metering process tells of an audit."
     elif audit.violations is None:
-        ledger, since = Figure(_("Not audited yet"), "warn"), _("The first audit has not ended.")
+        ledger, since = Figure("Not audited yet", "warn"), "The first audit has not ended."
     else:
-        found = ngettext("%(n)d violation", "%(n)d violations", audit.violations) % {"n": audit.violations}
-        ledger = Figure(found, "bad") if audit.violations else Figure(_("Consistent"), "good")
-        since = _("Audited %(time)s ago") % {"time": in_words(now - audit.ended)}
+        found = plural(audit.violations, "violation")
+        ledger = Figure(found, "bad") if audit.violations else Figure("Consistent", "good")
+        since = f"Audited {in_words(now - audit.ended)} ago"
     return {
         "running": Figure(_count(running), "warn" if is_full else ""),
-        "running limit": Figure(
-            _("No edge answers.") if limit is None else _("of %(n)s at once") % {"n": _count(limit)}
-        ),
+        "running limit": Figure("No edge answers." if limit is None else f"of {_count(limit)} at once"),
         "first token": Figure(_seconds(median)),
-        "first token slowest": Figure(
-            _("No chat yet.") if slowest is None else _("99 of 100 within %(time)s") % {"time": _seconds(slowest)}
-        ),
+        "first token slowest": Figure("No chat yet." if slowest is None else f"99 of 100 within {_seconds(slowest)}"),
         "ledger": ledger,
         "ledger since": Figure(since),
         "holds": Figure(_count(None if audit is None else audit.live_holds)),
@@ -136,12 +129,12 @@ def _process(state: ProcessState) -> Iterator[tuple[str, Figure]]:
     key = f"{state.name} {state.address}"
     if not state.answers:
         # Red, not zero: nothing is known of it.
-        yield f"{key} state", Figure(_("Does not answer"), "bad")
+        yield f"{key} state", Figure("Does not answer", "bad")
         yield from ((f"{key} {name}", Figure(NONE)) for name in ("version", "load", "memory"))
         return
     yield (
         f"{key} state",
-        Figure(_("Not ready"), "warn") if state.missing else Figure(_("Ready"), "good"),
+        Figure("Not ready", "warn") if state.missing else Figure("Ready", "good"),
     )
     yield f"{key} version", Figure(state.version or NONE)
     yield f"{key} load", Figure(_load(state))
@@ -153,17 +146,16 @@ def _load(state: ProcessState) -> str:
     """Says what a process is doing, in its own measure."""
     if state.kind == "edge":
         running, limit = state.total("legato_live_streams"), state.total("legato_streams_limit")
-        shown = {"n": _count(running), "limit": _count(limit)}
-        return NONE if running is None else _("%(n)s of %(limit)s chats") % shown
+        return NONE if running is None else f"{_count(running)} of {_count(limit)} chats"
     if state.kind == "router":
         running = state.total("legato_upstream_running")
-        return NONE if running is None else _("%(n)s chats") % {"n": _count(running)}
+        return NONE if running is None else f"{_count(running)} chats"
     if state.kind == "metering":
         waiting = state.total("legato_operations_waiting")
-        return NONE if waiting is None else _("%(n)s waiting") % {"n": _count(waiting)}
+        return NONE if waiting is None else f"{_count(waiting)} waiting"
     if state.kind == "auth":
         watches = state.total("legato_watches")
-        return NONE if watches is None else ngettext("%(n)d edge", "%(n)d edges", int(watches)) % {"n": int(watches)}
+        return NONE if watches is None else plural(int(watches), "edge")
     return NONE
 
 
@@ -178,7 +170,7 @@ def _model_of(sample: Sample) -> tuple[str, str]:
 
 def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple[str, Figure]]:
     key = f"model {model[0]} {model[1]}"
-    yield f"{key} state", Figure(*BREAKERS.get(_worst_breaker(states, model), (_("Not known"), "warn")))
+    yield f"{key} state", Figure(*BREAKERS.get(_worst_breaker(states, model), ("Not known", "warn")))
     running, limits, attempts, failures = 0.0, 0.0, 0.0, 0.0
     for state in states:
         for name, value in _figures_of(state, model):
@@ -192,7 +184,7 @@ def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple
     yield (
         f"{key} running",
         Figure(
-            _("%(n)s of %(limit)s") % {"n": _count(running), "limit": _count(limits)} if limits else _count(running),
+            f"{_count(running)} of {_count(limits)}" if limits else _count(running),
             "warn" if limits and running >= FULL_SHARE * limits else "",
         ),
     )
@@ -235,43 +227,35 @@ def _findings(states: list[ProcessState], models: list[tuple[str, str]], now: da
         yield from _findings_of(state, now)
     versions = sorted({state.version for state in states if state.version})
     if len(versions) > 1:
-        yield Finding("warn", _("Versions differ: %(all)s.") % {"all": ", ".join(versions)}, "scale-out.md")
+        yield Finding("warn", f"Versions differ: {', '.join(versions)}.", "scale-out.md")
     for provider, model in models:
         if _worst_breaker(states, (provider, model)) == OPEN:
-            words = {"provider": provider, "model": model}
-            yield Finding("bad", _("%(model)s of %(provider)s fails, and is asked last.") % words, "provider-down.md")
+            yield Finding("bad", f"{model} of {provider} fails, and is asked last.", "provider-down.md")
     audit = last_audit(states)
     if audit is not None and audit.violations:
-        yield Finding("bad", _("The ledger has violations: see the ledger audit."), "restore-the-database.md")
+        yield Finding("bad", "The ledger has violations: see the ledger audit.", "restore-the-database.md")
     if audit is not None and audit.is_overdue(now):
-        yield Finding("warn", _("The ledger's audit is overdue."), "metering-down.md")
+        yield Finding("warn", "The ledger's audit is overdue.", "metering-down.md")
 
 
 def _findings_of(state: ProcessState, now: datetime) -> Iterator[Finding]:
     if not state.answers:
         runbook = "metering-down.md" if state.kind == "metering" else "README.md"
-        yield Finding("bad", _("%(name)s does not answer at %(address)s.") % _words_of(state), runbook)
+        yield Finding("bad", f"{state.name} does not answer at {state.address}.", runbook)
     elif state.missing:
-        yield Finding("warn", _("%(name)s is not ready: %(missing)s.") % _words_of(state), "README.md")
+        yield Finding("warn", f"{state.name} is not ready: {state.missing}.", "README.md")
     expires_s = state.total("legato_certificate_expiry_timestamp_seconds")
     if expires_s is not None and math.isfinite(expires_s):
         left = datetime.fromtimestamp(expires_s, UTC) - now
         if left < timedelta(0):
-            yield Finding(
-                "bad", _("The certificate of %(name)s has expired.") % _words_of(state), "rotate-certificates.md"
-            )
+            yield Finding("bad", f"The certificate of {state.name} has expired.", "rotate-certificates.md")
         elif left < CERTIFICATE_WARNING:
-            words = {"name": state.name, "time": in_words(left)}
-            text = _("The certificate of %(name)s expires in %(time)s.") % words
+            text = f"The certificate of {state.name} expires in {in_words(left)}."
             yield Finding("warn", text, "rotate-certificates.md")
     lag_s = state.total("auth_revocation_lag_seconds")
     if lag_s is not None and lag_s > LARGEST_REVOCATION_LAG_S:
-        text = _("%(name)s hears of revoked keys late, and asks auth about every request.") % _words_of(state)
+        text = f"{state.name} hears of revoked keys late, and asks auth about every request."
         yield Finding("warn", text, "README.md")
-
-
-def _words_of(state: ProcessState) -> dict[str, str]:
-    return {"name": state.name, "address": state.address, "missing": state.missing}
 
 
 def _sum(states: list[ProcessState], name: str, **labels: str) -> float | None:
@@ -292,5 +276,5 @@ def _seconds(value: float | None) -> str:
     if value is None or math.isnan(value):
         return NONE
     if math.isinf(value):
-        return _("over 10 s")
+        return "over 10 s"
     return f"{1000 * value:,.0f} ms" if value < 1 else f"{value:,.1f} s"

@@ -4,14 +4,11 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.display.words import TRANSLATIONS
 from console.pages.account.settings import role_named
 from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 USERS_ON_A_PAGE: Final = 50
 LONGEST_QUERY: Final = 100
@@ -134,7 +131,7 @@ async def _find(visit: Visit) -> tuple[pb.User, list[pb.Membership]]:
     request = pb.ListUsersRequest(user_id=_user_id(visit), page_size=1)
     found = await visit.auth.user_admin.ListUsers(request)
     if not found.users:
-        raise LegatoError(Reason.NOT_FOUND, _("There is no such user."))
+        raise LegatoError(Reason.NOT_FOUND, "There is no such user.")
     return found.users[0], [held.membership for held in found.memberships]
 
 

@@ -3,13 +3,10 @@
 from starlette.responses import Response
 
 from console.display.qr_codes import qr_code
-from console.display.words import TRANSLATIONS
 from console.pages.user.security import refused
 from console.web.visit import Visit
 from protos.auth.v1 import credentials_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 
 async def show_password(visit: Visit) -> Response:
@@ -21,7 +18,7 @@ async def set_password(visit: Visit) -> Response:
     email = visit.form.get("email")
     try:
         if visit.form.get("password") != visit.form.get("repeated_password"):
-            raise LegatoError(Reason.REQUEST_INVALID, _("The two passwords are not the same."), param="password")
+            raise LegatoError(Reason.REQUEST_INVALID, "The two passwords are not the same.", param="password")
         request = pb.SetPasswordRequest(password=visit.form.get("password"), email=email)
         await visit.auth.credentials.SetPassword(request)
     except LegatoError as error:
@@ -85,4 +82,4 @@ async def _totp_page(visit: Visit, problem: LegatoError | None = None) -> Respon
 
 def _require_step_up(visit: Visit) -> None:
     if visit.who.needs_step_up(visit.now):
-        raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you."))
+        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you.")

@@ -4,15 +4,12 @@ import asyncio
 
 from starlette.responses import Response
 
-from console.display.words import TRANSLATIONS
 from console.pages.user.sign_in import challenge
 from console.web import shown_once
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import GetCredentialsRequest
 from services.chassis.errors import LegatoError, Reason
-
-_ = TRANSLATIONS.gettext
 
 EVENTS_SHOWN = 20
 EVENTS_ON_A_PAGE = 100
@@ -25,7 +22,7 @@ async def show(visit: Visit) -> Response:
 
 async def show_new_passkey(visit: Visit) -> Response:
     if visit.who.needs_step_up(visit.now):
-        raise LegatoError(Reason.STEP_UP_REQUIRED, _("Confirm that it is you."))
+        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you.")
     return visit.render("passkey_new.html", problem=None)
 
 
