@@ -6,25 +6,25 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from edge.access.entrance import Entrance
 from edge.access.model_catalog import ModelCatalog
 from edge.access.principals import Principals
 from edge.access.saturation import EdgeSaturation
-from edge.access.wrong_keys import WrongKeyLimiter
 from edge.api.app import EdgeApp
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.early_refusals import EarlyRefusals
 from edge.api.state import EdgeState
 from edge.backends.exchanges import Backends
 from edge.backends.position import EdgePosition, parse_position
+from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
-from edge.billing.recovery import Checkpoints, Journals
+from edge.billing.recovery import Journals
+from edge.chat.chat import ChatServices
+from edge.chat.chat_metrics import ChatMetrics
 from edge.chat.endpoint import ChatEndpoint
-from edge.metrics import ChatMetrics, show_edge
+from edge.metrics import show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
 from edge.wire.origins import parse_origins
-from edge.wire.requests import Bodies
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import most_connections
 from services.chassis.load.fair_budget import FairBudget
@@ -84,20 +84,14 @@ async def assembled(
         ),
     )
     addresses = Addresses(settings.trusted_proxies)
-    principals = Principals(services.auths, clock, log, registry, addresses)
+    principals = Principals(services.auths, clock, log, registry, addresses, settings.wrong_keys_per_minute)
     metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
     models = ModelCatalog(services.routers)
-    wrong_key_limiter = WrongKeyLimiter(settings.wrong_keys_per_minute, addresses, clock)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     metrics = ChatMetrics(registry)
     prompt_memory = open_prompt_memory(settings.prompt_bytes)
-    places = FairBudget("A place for another chat", most_connections(settings.edge_connections))
-    entrance = Entrance(principals, wrong_key_limiter, saturation, metering, prompt_memory, places)
-    chat = ChatEndpoint(
-        entrance=entrance,
-        models=models,
-        bodies=Bodies(),
+    chat_services = ChatServices(
         metering=metering,
         journal=journals.own,
         routers=services.routers,
@@ -107,6 +101,13 @@ async def assembled(
         clock=clock,
         log=log,
         metrics=metrics,
+    )
+    chat = ChatEndpoint(
+        principals=principals,
+        models=models,
+        places=FairBudget("A place for another chat", most_connections(settings.edge_connections)),
+        prompt_memory=prompt_memory,
+        services=chat_services,
         tracer=tracer,
     )
     await services.start()
@@ -116,11 +117,11 @@ async def assembled(
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
         state = EdgeState(
-            entrance=entrance, chat=chat, models=models, metering=metering, clock=clock, log=log, metrics=metrics
+            principals=principals, chat=chat, models=models, metering=metering, clock=clock, log=log, metrics=metrics
         )
         origins = parse_origins(settings.cors_origins, settings.console_url)
         app = EdgeApp(state, origins, has_docs=settings.edge_docs)
-        early_refusals = EarlyRefusals(state, EdgeCorsMiddleware(app, origins))
+        early_refusals = EarlyRefusals(state, saturation, EdgeCorsMiddleware(app, origins))
         readiness = Readiness(services)
         show_exchanges(registry, services.message_items)
         show_prompt_memory(registry, prompt_memory)

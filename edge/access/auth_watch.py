@@ -11,7 +11,9 @@ from typing import cast
 import grpc
 import grpc.aio
 
-from edge.access.known_keys import KeyNetwork, MaintenanceMode, PrincipalCache, UsedNetworks
+from edge.access.maintenance import MaintenanceMode
+from edge.access.principal_cache import PrincipalCache
+from edge.access.used_networks import KeyNetwork, UsedNetworks
 from edge.backends.auth import AuthClient, AuthReplica, WatchCall
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log

@@ -11,11 +11,16 @@ import hashlib
 from collections.abc import Iterable
 
 from edge.access.auth_watch import Watch
-from edge.access.known_keys import MaintenanceMode, PrincipalCache, RunningKey, RunningKeys, UsedNetworks
-from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal
+from edge.access.maintenance import MaintenanceMode
+from edge.access.principal_cache import PrincipalCache
+from edge.access.running_keys import RunningKey, RunningKeys
+from edge.access.used_networks import UsedNetworks
+from edge.access.wrong_keys import WrongKeyLimiter
+from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal, Scope
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
+from services.chassis.http.asgi import HttpScope
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge
@@ -36,16 +41,19 @@ class Principals:
         log: Log,
         registry: Registry,
         addresses: Addresses | None = None,
+        wrong_keys_per_minute: int = 0,
     ) -> None:
-        """Finds the addresses of clients with `addresses`."""
+        """Finds the addresses of clients with `addresses`, and limits the wrong keys of each; 0 is no limit."""
+        addresses = addresses or Addresses()
         self._auth = AuthClient(replicas)
         self._clock = clock
         self._principal_cache = PrincipalCache(clock)
         self.maintenance = MaintenanceMode()
         self._running_keys = RunningKeys(self._auth.find_refused_keys)
-        self.used_networks = UsedNetworks(addresses or Addresses(), clock)
+        self._used_networks = UsedNetworks(addresses, clock)
+        self.wrong_key_limiter = WrongKeyLimiter(wrong_keys_per_minute, addresses, clock)
         self._watch = Watch(
-            self._auth, self._principal_cache, self.used_networks, self.maintenance, self._look_at_running, clock, log
+            self._auth, self._principal_cache, self._used_networks, self.maintenance, self._look_at_running, clock, log
         )
         # Verifications under way, by the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
@@ -55,7 +63,6 @@ class Principals:
             "Age of this edge's view of key changes: seconds since the newest answered ping was sent.",
             lambda: self._principal_cache.lag_s,
         )
-
         gauge(
             registry,
             "legato_maintenance",
@@ -75,6 +82,20 @@ class Principals:
     async def known(self) -> None:
         """Returns when auth has answered for the first time."""
         await self._watch.heard()
+
+    async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
+        """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""
+        headers = scope["headers"]
+        try:
+            principal = self.recall(headers) or await self.authenticate(headers)
+        except LegatoError as error:
+            if error.reason is Reason.KEY_INVALID:
+                self.wrong_key_limiter.count(scope)
+            raise
+        self._used_networks.note(principal, scope)
+        if needed is not None:
+            principal.require(needed)
+        return principal
 
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)

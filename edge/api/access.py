@@ -12,7 +12,7 @@ from fastapi.security import APIKeyHeader, HTTPBearer, SecurityScopes
 from edge.api.state import Edge
 from edge.backends.auth import Principal, Scope
 
-# They only describe where a key is sent; `Entrance` reads it.
+# They only describe where a key is sent; `Principals` reads it.
 _BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
 _API_KEY = APIKeyHeader(scheme_name="apiKey", name="x-api-key", auto_error=False)
 
@@ -31,7 +31,7 @@ async def identified_key(
 ) -> Principal:
     """Authenticates the request's key, and checks that it has the scope that the endpoint names, if any."""
     scopes = [scope_called(name) for name in needed.scopes]
-    return await edge.entrance.identify(request.scope, scopes[0] if scopes else None)
+    return await edge.principals.identify(request.scope, scopes[0] if scopes else None)
 
 
 async def admitted_key(principal: Annotated[Principal, Security(identified_key)], edge: Edge) -> Principal:

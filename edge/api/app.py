@@ -10,9 +10,8 @@ from starlette.exceptions import HTTPException
 
 from edge.api import chat, models, not_offered, openapi, usage
 from edge.api.cors import EdgeCorsMiddleware
-from edge.api.errors import answer_error
+from edge.api.errors import UnexpectedErrorMiddleware, answer_error
 from edge.api.state import EdgeState
-from edge.api.unexpected_errors import UnexpectedErrorMiddleware
 from edge.wire.origins import ANY_ORIGIN
 from services.chassis.errors import LegatoError
 from services.chassis.http.request_id import RequestIdMiddleware

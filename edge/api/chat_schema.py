@@ -1,7 +1,8 @@
 """The JSON of a chat as the OpenAPI document shows it.
 
 The request is the edge's own structs, with types where the edge keeps bytes: it validates those parts one by one for
-speed (`edge/wire/messages.py`). The response is written piece by piece (`edge/wire/completion_json.py`); tests compare.
+speed (`edge/wire/messages.py`, `tools.py`). The response is written piece by piece (`edge/wire/completion_json.py`);
+tests compare.
 """
 
 # mypy: disable-error-code="assignment"
@@ -11,8 +12,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from edge.wire import chat_request, messages
-from edge.wire.messages import MOST_TOOLS, CalledFunction
+from edge.wire import chat_request, messages, tools
+from edge.wire.messages import CalledFunction
+from edge.wire.tools import MOST_TOOLS
 
 
 class TextPart(messages.TextPart, gc=False):
@@ -59,13 +61,13 @@ class AssistantMessage(messages.AssistantMessage, tag_field="role", tag="assista
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-class FunctionDefinition(messages.FunctionDefinition):
+class FunctionDefinition(tools.FunctionDefinition):
     """A function that the model may call; `parameters` is a JSON schema."""
 
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
 
 
-class ToolDefinition(messages.ToolDefinition):
+class ToolDefinition(tools.ToolDefinition):
     """A tool: a function."""
 
     function: FunctionDefinition
@@ -85,11 +87,11 @@ class StreamOptions(chat_request._StreamOptions):
     """Accepted and ignored: a stream always ends with its usage."""
 
 
-class NamedFunction(messages._NamedFunction):
+class NamedFunction(tools._NamedFunction):
     """One of the functions in `tools`."""
 
 
-class ForcedTool(messages._ForcedTool):
+class ForcedTool(tools._ForcedTool):
     """The function that the model has to call."""
 
     function: NamedFunction

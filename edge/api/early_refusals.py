@@ -3,27 +3,30 @@
 Under overload, cheap refusals leave more CPU time for the chats that are served.
 """
 
+from edge.access.saturation import EdgeSaturation
 from edge.api.chat import CHAT_PATH
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import note_refusal
 from edge.api.state import EdgeState
+from edge.chat.endpoint import INFERENCE
 from edge.wire.responses import JSON, error_body, error_headers
+from services.chassis.errors import LegatoError
 from services.chassis.http.answer import Answer
-from services.chassis.http.asgi import HttpScope
+from services.chassis.http.asgi import Headers, HttpScope
 from services.chassis.http.request_id import new_request_id
 
 
 class EarlyRefusals:
-    def __init__(self, edge: EdgeState, cors: EdgeCorsMiddleware) -> None:
+    def __init__(self, edge: EdgeState, saturation: EdgeSaturation, cors: EdgeCorsMiddleware) -> None:
         self._edge = edge
+        self._saturation = saturation
         self._cors = cors
 
     def __call__(self, scope: HttpScope) -> Answer | None:
         """Renders the refusal; returns None for a request that has to be processed."""
-        entrance = self._edge.entrance
-        if not entrance.is_saturated or scope["path"] != CHAT_PATH or scope["method"] != "POST":
+        if not self._saturation.is_reached or scope["path"] != CHAT_PATH or scope["method"] != "POST":
             return None
-        refusal = entrance.refusal(scope["headers"])
+        refusal = self.refusal(scope["headers"])
         if refusal is None:
             return None
         error, rates = refusal
@@ -32,3 +35,14 @@ class EarlyRefusals:
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
         headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
         return Answer(error.wire.http_status, headers, error_body(error))
+
+    def refusal(self, headers: Headers) -> tuple[LegatoError, Headers] | None:
+        """Returns the error that a chat would get for saturation alone, and the key's rate headers."""
+        if self._edge.principals.maintenance.is_on:
+            return None
+        principal = self._edge.principals.recall(headers)
+        if principal is None or not principal.may(INFERENCE):
+            return None
+        rates = self._edge.metering.last_rates(principal)
+        error = None if rates is None else self._saturation.refusal(principal.key_id)
+        return None if error is None or rates is None else (error, rates)

@@ -4,12 +4,14 @@ Errors in the middle of a stream are rendered by `edge/chat/replies.py`, and the
 the HTTP server, since no response can be begun for them.
 """
 
+from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Final
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.api.state import EdgeState
 from edge.chat.endpoint import REFUSAL_HEADERS
@@ -38,6 +40,29 @@ async def answer_error(request: Request, error: Exception) -> Response:
     return response
 
 
+class UnexpectedErrorMiddleware:
+    """Answers what no other handler does. Starlette's own stands outside of all other middleware, so that its answer
+    would have neither the request id nor the CORS headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        def send_noting(message: Message) -> Awaitable[None]:
+            nonlocal has_begun
+            has_begun = True
+            return send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        except Exception as error:
+            response = await answer_error(Request(scope), error)
+            if not has_begun:
+                await response(scope, receive, send)
+
+
 def note_refusal(edge: EdgeState, error: LegatoError, request_id: str) -> None:
     """Counts and logs an error that a client is sent."""
     edge.metrics.refused(error.reason)
@@ -61,7 +86,7 @@ async def _refuse_method(request: Request, edge: EdgeState) -> LegatoError:
     """Returns the error; where endpoints need a key, that is asked for first."""
     if request.scope["path"].startswith(_KEYED_PATHS):
         try:
-            await edge.entrance.identify(request.scope, None)
+            await edge.principals.identify(request.scope, None)
         except LegatoError as refusal:
             return refusal
     return LegatoError(Reason.METHOD_NOT_ALLOWED, "This endpoint does not support this method.")

@@ -5,18 +5,18 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from edge.access.entrance import Entrance
 from edge.access.model_catalog import ModelCatalog
+from edge.access.principals import Principals
 from edge.billing.metering import Metering
+from edge.chat.chat_metrics import ChatMetrics
 from edge.chat.endpoint import ChatEndpoint
-from edge.metrics import ChatMetrics
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeState:
-    entrance: Entrance
+    principals: Principals
     chat: ChatEndpoint
     models: ModelCatalog
     metering: Metering

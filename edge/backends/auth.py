@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 NAME = "Authentication"
-# A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/known_keys.py`).
+# A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/principal_cache.py`).
 ASK_TIMEOUT_S = 0.8
 # Delay of a hedged request to another replica: a connection that stalls gives no error.
 ASK_ANOTHER_AFTER_S = 0.1

@@ -1,4 +1,4 @@
-"""Settles what an earlier process left in the journal, and reports progress so that a lost machine can be settled."""
+"""Settles what an earlier process left in the journal."""
 
 import asyncio
 import contextlib
@@ -6,10 +6,10 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from edge.billing.journal import OPEN, Journal, JournalSetAside, JournalTaken, Slot
+from edge.billing.journal import OPEN, Journal, Slot
+from edge.billing.journal_file import JournalSetAside, JournalTaken
 from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -87,37 +87,3 @@ def seal(slot: Slot) -> None:
     if slot.kind == OPEN:
         # Unmarked, the first piece may not have reached the client: then the loss is ours.
         slot.seal(slot.usage, pb.BASIS_JOURNAL if slot.marked else pb.BASIS_UNSPECIFIED, pb.END_CRASHED)
-
-
-EVERY_S: Final = 1.0
-
-
-class Checkpoints:
-    def __init__(self, journal: Journal, metering: Metering, log: Log) -> None:
-        self._journal = journal
-        self._metering = metering
-        self._log = log
-        # Output tokens reported so far, by request.
-        self._told: dict[str, int] = {}
-
-    async def run(self) -> None:
-        """Runs until cancelled."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            try:
-                await self.report()
-            except LegatoError:
-                # Metering is down. The next checkpoint reports the same, and more.
-                pass
-            except Exception as error:
-                self._log.failure("checkpoint.failed", error)
-
-    async def report(self) -> None:
-        # Without the mark, it is unknown whether the first count was delivered.
-        running = [slot for slot in self._journal.taken.values() if slot.kind == OPEN and slot.marked]
-        grown = [slot for slot in running if slot.completion_tokens != self._told.get(slot.request_id)]
-        telling = {slot.request_id: slot.completion_tokens for slot in running}
-        if grown:
-            await self._metering.checkpoint(grown)
-            failpoints.hit("edge.checkpointed")
-        self._told = telling

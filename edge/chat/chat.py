@@ -1,23 +1,31 @@
 """The course of one chat: reserve, route, deliver, settle."""
 
 import asyncio
+from dataclasses import dataclass
 from enum import IntEnum, auto
 from typing import Any, Final
 
-from edge.access.entrance import AdmittedRequest
+from edge.access.running_keys import RunningKey
 from edge.access.saturation import EdgeSaturation
+from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall, RouterReplica, chat_opening
-from edge.billing.hold import ChatHold, HoldGrowth, guess_prompt_tokens
-from edge.chat.replies import Keepalive, Reply
-from edge.metrics import OPERATION, OUTCOMES, ChatMetrics
+from edge.billing.hold import ChatHold, HoldGrowth
+from edge.billing.journal import Journal
+from edge.billing.metering import Metering
+from edge.billing.prompt_estimate import guess_prompt_tokens
+from edge.billing.rate_limits import Admission
+from edge.chat.chat_metrics import OPERATION, OUTCOMES, ChatMetrics, StepTimer
+from edge.chat.keepalive import Keepalive
+from edge.chat.replies import Reply
+from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
-from edge.wire.requests import ClientGone
 from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.http.asgi import WhenGone
+from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.packed_pieces import read_counts
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
@@ -53,37 +61,54 @@ STAGES_AFTER: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatServices:
+    """The parts of the edge that all chats share."""
+
+    metering: Metering
+    journal: Journal
+    routers: Replicas[RouterReplica]
+    saturation: EdgeSaturation
+    # Time limit of an answer: metering releases its hold a little later.
+    life_s: float
+    # Longest silence of a stream before its first token, and between keepalive comments.
+    keepalive_s: float
+    clock: Clock
+    log: Log
+    metrics: ChatMetrics
+
+
+@dataclass(slots=True)
+class AdmittedRequest:
+    """An admitted chat, with what it was granted."""
+
+    principal: Principal
+    running_key: RunningKey
+    admission: Admission
+    step_timer: StepTimer
+    # Released when the prompt is not needed any more.
+    prompt_memory: BudgetShare
+
+
 class Chat:
     def __init__(
         self,
+        services: ChatServices,
         admitted: AdmittedRequest,
         body: ChatBody,
         hold: ChatHold,
         reply: Reply,
-        *,
-        routers: Replicas[RouterReplica],
-        saturation: EdgeSaturation,
-        life_s: float,
-        keepalive_s: float,
-        clock: Clock,
-        log: Log,
-        metrics: ChatMetrics,
         claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
-        """Prepares a chat that may take `life_s`: metering releases its hold a little later. `keepalive_s` is the
-        longest silence of a stream before its first token."""
+        self._services = services
         self._admitted = admitted
         self._body = body
         self._hold = hold
         self._reply = reply
-        self._routers = routers
-        self._saturation = saturation
-        self._clock = clock
-        self._log = log
-        self._metrics = metrics
+        self._clock = services.clock
         self._claim = claim
         self._hold_growth = HoldGrowth(hold)
-        self._keepalive = Keepalive(reply.keep_alive, keepalive_s)
+        self._keepalive = Keepalive(reply.keep_alive, services.keepalive_s)
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
         # Tokens of what the client was sent, or will be in one piece, as the router counted them.
@@ -93,8 +118,8 @@ class Chat:
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
         self._running_key = admitted.running_key
-        self._began_at_s = admitted.step_timer.end_step(metrics.body)
-        self._over_at_s = self._began_at_s + life_s
+        self._began_at_s = admitted.step_timer.end_step(services.metrics.body)
+        self._over_at_s = self._began_at_s + services.life_s
         self._first_piece_at_s: float | None = None
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
@@ -145,7 +170,7 @@ class Chat:
             prompt_tokens, body.max_tokens, self._claim, whole=not body.stream, admission=admission
         )
         self._reply.put_headers(admission.headers)
-        self._saturation.note_reserve(step_timer.end_step(self._metrics.reserve) - self._began_at_s)
+        self._services.saturation.note_reserve(step_timer.end_step(self._services.metrics.reserve) - self._began_at_s)
         self._enter(ChatStage.ROUTING)
         if body.stream:
             self._keepalive.start()
@@ -153,7 +178,7 @@ class Chat:
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
-        self._first_piece_at_s = step_timer.end_step(self._metrics.first_piece)
+        self._first_piece_at_s = step_timer.end_step(self._services.metrics.first_piece)
         self._keepalive.stop()
         # From here on this task sees only the responses that `_deliver_now` declines.
         while True:
@@ -183,13 +208,13 @@ class Chat:
 
     async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
         """Calls the least loaded router; retries once on another if that one is lost before its first response."""
-        replica = self._routers.least_loaded()
+        replica = self._services.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._routers.least_loaded(other_than=replica).chat(opening)
+            self._call = call = self._services.routers.least_loaded(other_than=replica).chat(opening)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
@@ -333,7 +358,7 @@ class Chat:
         if isinstance(error, asyncio.CancelledError):
             # The process shuts down and its drain time is over. The stream must still end with an error event.
             return unavailable("The service")
-        self._log.failure("chat.failed", error, request_id=self._hold.request_id)
+        self._services.log.failure("chat.failed", error, request_id=self._hold.request_id)
         return internal_error()
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
@@ -342,7 +367,7 @@ class Chat:
         self._keepalive.stop()
         self._settle(end)
         if self._reply.is_open:
-            self._metrics.refused(error.reason)
+            self._services.metrics.refused(error.reason)
             self._admitted.step_timer.refused(error)
             await self._reply.fail(error)
             return
@@ -368,11 +393,11 @@ class Chat:
         else:
             first_piece_s, ended_at_s = (
                 self._first_piece_at_s - step_timer.began_s,
-                step_timer.end_step(self._metrics.relay),
+                step_timer.end_step(self._services.metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s
-        self._metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
-        self._log.info(
+        self._services.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
+        self._services.log.info(
             "chat.ended",
             request_id=self._hold.request_id,
             account_id=principal.account_id,

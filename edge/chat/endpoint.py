@@ -1,32 +1,35 @@
 """Admits a chat, reads its request and runs it. Refusals have the rate limit headers too."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from edge.access.entrance import INFERENCE, AdmittedRequest, Entrance, announced_bytes, check_affordable
 from edge.access.model_catalog import ModelCatalog
-from edge.access.saturation import EdgeSaturation
-from edge.backends.exchanges import RouterReplica
+from edge.access.principals import Principals
+from edge.backends.auth import Principal, Scope
+from edge.billing.affordability import check_affordable
 from edge.billing.hold import ChatHold
-from edge.billing.journal import Journal
-from edge.billing.metering import Metering
-from edge.chat.chat import Chat
+from edge.billing.prompt_estimate import guess_body_tokens
+from edge.billing.rate_limits import Admission
+from edge.chat.chat import AdmittedRequest, Chat, ChatServices
+from edge.chat.chat_metrics import StepTimer, traced_step_timer
 from edge.chat.idempotency import claim_in
 from edge.chat.replies import StreamedReply, WholeReply
-from edge.metrics import ChatMetrics, StepTimer, traced_step_timer
+from edge.wire.body_reader import ClientGone, announced_bytes, read_body
 from edge.wire.chat_request import decode_chat
-from edge.wire.requests import Bodies, ClientGone
-from edge.wire.responses import Admission
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
-from services.chassis.rpc.replicas import Replicas
-from services.chassis.telemetry.log import Log
+from services.chassis.load.fair_budget import FairBudget
 from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.deadlines import Clock
 
 # Key of the request's state: further headers of the response to an error that the chat raises.
 REFUSAL_HEADERS = "refusal_headers"
 # The prefix of a completion's id, before the id of its request.
 COMPLETION_PREFIX = "chatcmpl-"
+# Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
+INFERENCE: Final = Scope.SCOPE_INFERENCE
+
+# A body of this size that has arrived costs no more to check than to refuse.
+SMALL_BODY_BYTES: Final = 16 * 1024
 
 # Errors after which the client should retry later; they use nothing of its rate limits.
 TAKES_NOTHING = frozenset(
@@ -42,43 +45,38 @@ TAKES_NOTHING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatEndpoint:
-    entrance: Entrance
+    principals: Principals
     models: ModelCatalog
-    bodies: Bodies
-    metering: Metering
-    journal: Journal
-    routers: Replicas[RouterReplica]
-    saturation: EdgeSaturation
-    # Time limit of an answer: metering releases its hold a little later.
-    life_s: float
-    # Longest silence of a stream before its first token, and between keepalive comments.
-    keepalive_s: float
-    clock: Clock
-    log: Log
-    metrics: ChatMetrics
+    # The edge's connections, and its memory for prompts: each account may have its share of them.
+    places: FairBudget
+    prompt_memory: FairBudget
+    services: ChatServices
     # None disables tracing.
     tracer: Tracer | None = None
 
     async def serve(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         """Answers one request as an ASGI application; `REFUSAL_HEADERS` has what its error response needs."""
         request_id: str = scope["state"]["request_id"]
-        clock, metrics, tracer = self.clock, self.metrics, self.tracer
+        services, tracer = self.services, self.tracer
         admission: Admission | None = None
         step_timer = (
-            StepTimer(clock) if tracer is None else traced_step_timer(clock, tracer, scope["headers"], request_id)
+            StepTimer(services.clock)
+            if tracer is None
+            else traced_step_timer(services.clock, tracer, scope["headers"], request_id)
         )
         try:
-            principal = await self.entrance.identify(scope, INFERENCE)
-            step_timer.end_step(metrics.auth)
-            self.entrance.require_service()
+            # In the order of what a refusal costs; and a chat refused at saturation is not charged to its rate limit.
+            principal = await self.principals.identify(scope, INFERENCE)
+            step_timer.end_step(services.metrics.auth)
+            self.principals.maintenance.raise_if_on()
             with (
-                self.entrance.track_key(principal) as running_key,
-                self.entrance.hold_place(principal.account_id, 1),
-                self.entrance.acquire_permit(principal.key_id),
-                self.entrance.hold_memory(principal.account_id) as prompt_memory,
+                self.principals.track_key(principal) as running_key,
+                self.places.hold(principal.account_id, 1),
+                services.saturation.acquire_permit(principal.key_id),
+                self.prompt_memory.hold(principal.account_id) as prompt_memory,
             ):
-                admission = await self.entrance.charge_request(principal, scope)
-                step_timer.end_step(metrics.rate)
+                admission = await self._admit(principal, scope)
+                step_timer.end_step(services.metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
                 chat = await self._open(scope, receive, send, request_id, admitted)
                 await chat.run(scope[WHEN_GONE])
@@ -89,7 +87,7 @@ class ChatEndpoint:
             raise refusal from None
         except BaseException as error:
             if admission is not None and admission.is_pending and not admission.is_asked_for:
-                self.metering.admit_later(admission)
+                services.metering.admit_later(admission)
             if not isinstance(error, ClientGone):
                 raise
         finally:
@@ -98,67 +96,76 @@ class ChatEndpoint:
                 admission.use(0)
             step_timer.close()
 
+    async def _admit(self, principal: Principal, scope: HttpScope) -> Admission:
+        """Charges a chat to the key's rate limits; raises RATE_LIMITED. With a small body that has arrived, the
+        admission is pending, and asked for with the hold."""
+        metering, tokens = self.services.metering, guess_body_tokens(announced_bytes(scope) or 0)
+        if BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES:
+            return metering.prepare_admission(principal, tokens)
+        return await metering.admit(principal, tokens)
+
     async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
         """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
         or the error."""
         if admission.is_pending and error.reason not in (Reason.RATE_LIMITED, Reason.UNAVAILABLE):
             try:
-                await self.metering.admit_pending(admission)
+                await self.services.metering.admit_pending(admission)
             except LegatoError as refusal:
                 return refusal
         return error
 
     async def _rates(self, scope: HttpScope, error: LegatoError, admission: Admission | None) -> Headers:
-        """Returns the rate headers of a refused chat, after what it did not use was given back."""
-        if admission is None or admission.is_pending:
-            return await self.entrance.rates(scope, error)
-        if error.reason in TAKES_NOTHING:
-            admission.give_back()
-        admission.use(0)
-        # The error itself reports a limit that is reached.
-        return [] if error.reason is Reason.RATE_LIMITED else admission.headers
+        """Returns the rate headers of a refused chat, after what it did not use was given back: those of its admission
+        or its key, or without a valid key those for wrong keys."""
+        metering = self.services.metering
+        if admission is not None and not admission.is_pending:
+            if error.reason in TAKES_NOTHING:
+                admission.give_back()
+            admission.use(0)
+        if error.reason is Reason.RATE_LIMITED:
+            # Its error carries them already.
+            return []
+        if admission is not None and not admission.is_pending:
+            return admission.headers
+        principal = self.principals.recall(scope["headers"])
+        if principal is None:
+            return self.principals.wrong_key_limiter.rates(scope)
+        if error.reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE):
+            # The request has waited for metering already, or metering may be under maintenance.
+            return metering.last_rates(principal) or []
+        try:
+            return await metering.rates(principal)
+        except LegatoError:
+            # Metering is down, and nothing is cached for this key.
+            return []
 
     async def _open(
         self, scope: HttpScope, receive: Receive, send: Send, request_id: str, admitted: AdmittedRequest
     ) -> Chat:
-        given = await self._read(scope, receive, admitted)
-        if not admitted.admission.is_pending:
-            await self.entrance.charge_body(admitted, len(given))
+        services, principal, admission = self.services, admitted.principal, admitted.admission
+        announced = announced_bytes(scope)
+        if announced is not None:
+            await check_affordable(services.metering, principal, announced)
+        given = await read_body(scope, receive, admitted.prompt_memory)
+        if announced is None:
+            await check_affordable(services.metering, principal, len(given))
+        if not admission.is_pending:
+            # A body of unknown length is charged by its actual size, before it is processed.
+            await services.metering.take_tokens(principal, admission, guess_body_tokens(len(given)))
         body = await decode_chat(given)
-        claim = await claim_in(scope["headers"], given, admitted.principal)
-        class_id = self.models.class_for(body.model, admitted.principal)
+        claim = await claim_in(scope["headers"], given, principal)
+        class_id = self.models.class_for(body.model, principal)
         if WHEN_GONE not in scope:
             # The client has disconnected meanwhile.
             raise ClientGone
-        created_s = int(self.clock.now().timestamp())
+        hold = ChatHold(services.metering, services.journal, principal, request_id, class_id)
         reply_type = StreamedReply if body.stream else WholeReply
-        return Chat(
-            admitted,
-            body,
-            ChatHold(self.metering, self.journal, admitted.principal, request_id, class_id),
-            reply_type(
-                send,
-                scope[BODY_WRITER],
-                f"{COMPLETION_PREFIX}{request_id}",
-                created_s,
-                class_id,
-                body.ignored,
-            ),
-            routers=self.routers,
-            saturation=self.saturation,
-            life_s=self.life_s,
-            keepalive_s=self.keepalive_s,
-            clock=self.clock,
-            log=self.log,
-            metrics=self.metrics,
-            claim=claim,
+        reply = reply_type(
+            send,
+            scope[BODY_WRITER],
+            f"{COMPLETION_PREFIX}{request_id}",
+            int(services.clock.now().timestamp()),
+            class_id,
+            body.ignored,
         )
-
-    async def _read(self, scope: HttpScope, receive: Receive, admitted: AdmittedRequest) -> bytes:
-        metering, announced = self.metering, len(scope[BODY]) if BODY in scope else announced_bytes(scope)
-        if announced is not None:
-            await check_affordable(metering, admitted.principal, announced)
-            return await self.bodies.read(scope, receive, admitted.prompt_memory)
-        given = await self.bodies.read(scope, receive, admitted.prompt_memory)
-        await check_affordable(metering, admitted.principal, len(given))
-        return given
+        return Chat(services, admitted, body, hold, reply, claim)

@@ -1,7 +1,6 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Protocol
 
@@ -222,33 +221,3 @@ class WholeReply(_ResponseHeaders):
 def _headers_of(started: router.Started) -> Headers:
     """Returns headers with the output limit that was applied and the number of the attempt that was answered."""
     return [(b"x-legato-max-tokens", b"%d" % started.max_tokens), (b"x-legato-attempt", b"%d" % started.attempt)]
-
-
-# Keepalive comments in a stream whose first token takes long, so that proxies do not time it out.
-#
-# The first comment opens the response and so fixes its status. It is sent only after a pause: an error before that
-# still has its own status.
-
-
-class Keepalive:
-    def __init__(self, write: Callable[[], Awaitable[None]], every_s: float) -> None:
-        self._write = write
-        self._every_s = every_s
-        self._due: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
-
-    def start(self) -> None:
-        # A timer is cheaper than a task: nearly every answer begins before it is due.
-        self._due = asyncio.get_running_loop().call_later(self._every_s, self._give)
-
-    def stop(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-        if self._writing is not None:
-            self._writing.cancel()
-
-    def _give(self) -> None:
-        if self._writing is None or self._writing.done():
-            # While the client does not read the last comment, another would not help.
-            self._writing = asyncio.ensure_future(self._write())
-        self.start()

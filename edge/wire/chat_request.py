@@ -6,21 +6,15 @@ the place and the types, and never quote what was sent.
 
 import codecs
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from edge.wire.messages import (
-    MOST_VALUES,
-    UnreadObject,
-    check_messages,
-    check_tool_choice,
-    check_tools,
-    check_values,
-    decode,
-    invalid,
-)
+from edge.wire.messages import check_messages
+from edge.wire.tools import check_tool_choice, check_tools
+from edge.wire.validation import FieldDecoder, UnreadObject, invalid
+from edge.wire.value_limit import MOST_VALUES, check_values
 from services.chassis.timing.deadlines import Yielder
 
 # A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
@@ -117,13 +111,13 @@ class ChatBody(Struct):
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
-_body_decoder = msgspec.json.Decoder(_Body)
+_body_decoder = FieldDecoder[_Body](_Body)
 _strict_decoder = msgspec.json.Decoder(_BodyOfKnownFields)
 _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
-_modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
-_logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
-_metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
-_response_format_decoder = msgspec.json.Decoder(_ResponseFormat)
+_modalities_decoder = FieldDecoder[object](list[Literal["text"]])
+_logit_bias_decoder = FieldDecoder[object](dict[str, Annotated[float, Meta(ge=-100, le=100)]])
+_metadata_decoder = FieldDecoder[object](dict[str, str | None])
+_response_format_decoder = FieldDecoder[_ResponseFormat](_ResponseFormat)
 
 _FORWARDED = (
     "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity",
@@ -171,7 +165,7 @@ def _decode_fields(body: bytes) -> tuple[_Body, tuple[str, ...]]:
         decoded: _Body = _strict_decoder.decode(body)
         others: list[str] = []
     except (msgspec.DecodeError, RecursionError):
-        decoded = decode(_body_decoder, body, "")
+        decoded = _body_decoder.decode(body, "")
         others = _unknown_names(body, decoded)
     if others or decoded.prediction is not UNSET or decoded.web_search_options is not UNSET:
         others += [name for name in _IGNORED if _present(getattr(decoded, name))]
@@ -221,12 +215,12 @@ def _refuse_what_is_not_offered(body: _Body) -> None:
         raise invalid("audio is not supported: answers are text.", "audio")
 
 
-def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
+def _check_field(name: str, given: bytes, decoder: FieldDecoder[object]) -> None:
     """Checks a field of small size."""
     if len(given) > LARGEST_FIELD_BYTES:
         raise invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
     if given:
-        decode(decoder, given, name)
+        decoder.decode(given, name)
 
 
 def _max_tokens(body: _Body) -> int | None:
@@ -248,7 +242,7 @@ def _parameters(body: _Body, *, with_tools: bool) -> bytes:
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
     response_format = b"" if body.response_format is UNSET else _present(body.response_format)
     if response_format:
-        wanted: _ResponseFormat = decode(_response_format_decoder, response_format, "response_format")
+        wanted = _response_format_decoder.decode(response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
             raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.known_keys import LEASE_S
+from edge.access.principal_cache import LEASE_S
 from edge.access.principals import Principals
 from edge.backends.auth import NAME, AuthReplica, Principal, Scope
 from protos.auth.v1 import auth_pb2 as pb

@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, 
 from pathlib import Path
 from typing import Any, cast
 
-from edge.access.entrance import AdmittedRequest
-from edge.access.known_keys import RunningKeys
+from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
-from edge.chat.chat import Chat
+from edge.billing.rate_limits import Admission
+from edge.chat.chat import AdmittedRequest, Chat, ChatServices
+from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.replies import StreamedReply, WholeReply
-from edge.metrics import ChatMetrics, StepTimer
 from edge.wire.chat_request import ChatBody
-from edge.wire.responses import Admission
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
@@ -34,7 +33,7 @@ Conversing = CallStream[pb.ChatRequest, Any]
 Script = Callable[[Conversing], Awaitable[None]]
 
 
-async def nobody_is_refused(key_ids: Sequence[str]) -> list[str]:
+async def no_key_is_refused(key_ids: Sequence[str]) -> list[str]:
     return []
 
 
@@ -71,7 +70,7 @@ class ChatHarness:
         self.headers: dict[bytes, bytes] = {}
         # What the journal said whenever something was handed to the client: kind, mark, and tokens of output.
         self.journaled: list[tuple[int, bool, int]] = []
-        self.running_keys = RunningKeys(nobody_is_refused)
+        self.running_keys = RunningKeys(no_key_is_refused)
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.prompt_memory = open_prompt_memory()
@@ -80,7 +79,7 @@ class ChatHarness:
             AdmitResponse(limit_requests=60, limit_tokens=1000),
             self.corrections.append,
         )
-        # Cleared while the client does not read, and how often somebody waited for it: the harness is the BodyWriter.
+        # Cleared while the client does not read, and how often that was waited for: the harness is the BodyWriter.
         self.waits = 0
         self.reads = asyncio.Event()
         self.reads.set()
@@ -115,18 +114,21 @@ class ChatHarness:
         messages_json: bytes = b"[]",
         key: bytes = b"",
     ) -> Chat:
-        clock = SystemClock()
         memory = self.prompt_memory.hold(ANN.account_id, len(messages_json))
-        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, StepTimer(clock), memory)
+        services = self.services(life_s, keepalive_s)
+        step_timer = StepTimer(services.clock)
+        admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply_type = StreamedReply if stream else WholeReply
         reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte")
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(
-            admitted,
-            body,
-            self.metering.hold(number),
-            reply,
+        return Chat(services, admitted, body, self.metering.hold(number), reply, claim)
+
+    def services(self, life_s: float = 3600, keepalive_s: float = 10) -> ChatServices:
+        clock = SystemClock()
+        return ChatServices(
+            metering=self.metering.metering,
+            journal=self.metering.journal,
             routers=self.routers,
             saturation=EdgeSaturation(clock),
             life_s=life_s,
@@ -134,7 +136,6 @@ class ChatHarness:
             clock=clock,
             log=self._log,
             metrics=ChatMetrics(Registry()),
-            claim=claim,
         )
 
     @property

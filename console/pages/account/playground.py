@@ -24,7 +24,7 @@ from services.chassis.money import format_usd
 from services.rules import model_classes
 
 REQUEST_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,100}")
-# As the edge estimates what it holds at first (edge/billing/hold.py); a test compares them.
+# As the edge estimates what it holds at first (edge/billing/hold.py, prompt_estimate.py); a test compares them.
 UNSEEN_PROMPT_TOKENS: Final = 128
 FIRST_SLICE_TOKENS: Final = 4096
 # The cheapest first. Those that have a price are offered, or all of them where metering does not answer.

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
-from edge.billing import journal as journal_file
+from edge.billing import journal_file
 from edge.billing.hold import ChatHold, HoldGrowth
-from edge.billing.journal import OPEN, SEAL, Journal, JournalFile, Slot
-from edge.billing.metering import ANSWER_TIMEOUT_S, Metering, Settlement, Settlements, resolution
+from edge.billing.journal import OPEN, SEAL, Journal, Slot
+from edge.billing.journal_file import JournalFile
+from edge.billing.metering import Metering
+from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, SlotPassedOn
-from edge.billing.metering import ANSWER_TIMEOUT_S, Metering
+from edge.billing.metering import Metering
+from edge.billing.settlements import ANSWER_TIMEOUT_S
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from console.pages.account.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
 from console.web.assets import Assets
-from edge.billing import hold
+from edge.billing import hold, prompt_estimate
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import usage_pb2
 from tests.console.browser.axe import assert_accessible
@@ -203,7 +203,10 @@ def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("log")).to_contain_text("Cost $0.000123456")
     expect(estimate).to_be_hidden()
-    assert (UNSEEN_PROMPT_TOKENS, FIRST_SLICE_TOKENS) == (hold.UNSEEN_PROMPT_TOKENS, hold.FIRST_SLICE_TOKENS)
+    assert (UNSEEN_PROMPT_TOKENS, FIRST_SLICE_TOKENS) == (
+        prompt_estimate.UNSEEN_PROMPT_TOKENS,
+        hold.FIRST_SLICE_TOKENS,
+    )
 
 
 def test_without_javascript_the_page_says_so_and_shows_a_program(console: ConsoleHarness, open_page: OpenPage) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from edge.wire.requests import LARGEST_BODY_BYTES
+from edge.wire.body_reader import LARGEST_BODY_BYTES
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask, post_chat
 from tests.support.service import WAIT_TIMEOUT_S, Service

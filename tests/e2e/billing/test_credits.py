@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from edge.billing.hold import guess_prompt_tokens
+from edge.billing.prompt_estimate import guess_prompt_tokens
 from services.chassis.money import format_usd, parse_usd
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat

@@ -3,8 +3,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from edge.access import known_keys as module
-from edge.access.known_keys import RunningKeys
+from edge.access import running_keys as module
+from edge.access.running_keys import RunningKeys
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 

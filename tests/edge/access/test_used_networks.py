@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.access.known_keys import TOLD_EVERY_S, UsedNetworks
+from edge.access.used_networks import TOLD_EVERY_S, UsedNetworks
 from edge.backends.auth import Principal
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope

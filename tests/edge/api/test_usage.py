@@ -1,39 +1,24 @@
 """The query of GET /v1/usage, as a client sends it."""
 
-import json
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from edge.api.app import EdgeApp
-from edge.api.state import EdgeState
 from edge.api.usage import DAY_S, HOUR_S
-from edge.metrics import ChatMetrics
 from protos.metering.v1 import metering_pb2 as pb
-from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry
-from tests.edge.metering_harness import ANN
+from tests.edge.api_harness import ApiHarness, NoLimits
 from tests.support.fakes import FakeClock
 
 # Of the fake clock.
 NOON_S = int(FakeClock().now().timestamp())
 
 
-class OpenEntrance:
-    """Lets everybody in."""
-
-    async def identify(self, scope: Any, needed: Any) -> Any:
-        return ANN
-
-
-class Books:
+class Books(NoLimits):
     """Metering with nothing used, which notes what is asked."""
 
     def __init__(self) -> None:
         self.asked: list[pb.ListUsageRequest] = []
-
-    async def admit(self, principal: Any) -> None: ...
 
     async def caught_up(self, account_id: str) -> None: ...
 
@@ -48,28 +33,12 @@ class Books:
 class UsageClient:
     def __init__(self) -> None:
         self.books = Books()
-        self.clock = FakeClock()
-        parts: dict[str, Any] = {"entrance": OpenEntrance(), "metering": self.books, "chat": None, "models": None}
-        metrics = ChatMetrics(Registry())
-        self._app = EdgeApp(EdgeState(**parts, clock=self.clock, log=Log("edge"), metrics=metrics))
+        self._edge = ApiHarness(metering=self.books)
+        self.clock = self._edge.clock
 
     async def ask(self, parameters: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        query = urlencode(parameters, doseq=True).encode()
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": "/v1/usage",
-            "headers": [],
-            "query_string": query,
-            "state": {},
-        }
-        await self._app(scope, cast(Any, None), send)
-        return sent[0]["status"], json.loads(sent[1]["body"])
+        response = await self._edge.ask("GET", "/v1/usage", urlencode(parameters, doseq=True))
+        return response.status, response.body
 
     async def page(self, **parameters: Any) -> dict[str, Any]:
         status, page = await self.ask(parameters)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.access.known_keys import LEASE_S
+from edge.access.principal_cache import LEASE_S
 from edge.backends.auth import AuthClient
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason

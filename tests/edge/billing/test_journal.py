@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge.billing import journal as journal_file
+from edge.billing import journal_file
 from edge.billing.journal import FREE, OPEN, SEAL, Journal, Slot, SlotPassedOn
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.billing import journal as module
-from edge.billing.journal import HEADER_BYTES, SLOT_BYTES, JournalFile, JournalSetAside, JournalTaken
+from edge.billing import journal_file as module
+from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile, JournalSetAside, JournalTaken
 
 SLOTS = 4
 WHOLE_BYTES = HEADER_BYTES + SLOTS * SLOT_BYTES

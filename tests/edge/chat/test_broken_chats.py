@@ -8,8 +8,8 @@ import pytest
 from edge.backends.exchanges import SHARED_STREAM_BYTES
 from edge.billing.hold import ChatHold
 from edge.chat.chat import Chat
+from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
-from edge.wire.requests import ClientGone
 from protos.metering.v1.metering_pb2 import Balance
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, forget_origin

@@ -2,58 +2,45 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from dataclasses import replace
 from types import FrameType
 from typing import Any, cast
 
 import pytest
 
-from edge.access.saturation import EdgeSaturation
+from edge.access.maintenance import MaintenanceMode
 from edge.api.app import EdgeApp
-from edge.api.state import EdgeState
 from edge.chat.endpoint import ChatEndpoint
-from edge.metrics import ChatMetrics
-from edge.wire.requests import Bodies
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeClient
-from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE
+from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers
+from services.chassis.load.fair_budget import FairBudget
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry
-from services.chassis.timing.deadlines import SystemClock
+from tests.edge.api_harness import AnyKey, ApiHarness
 from tests.edge.chat_harness import ChatHarness, end, piece, saying
 from tests.edge.metering_harness import ANN
 
 OURS = ("edge.", "services.")
 # From the endpoint to the exchange, both of them counted.
-MOST_FRAMES = 7
+MOST_FRAMES = 8
+
+LAST_RATES: Headers = [(b"x-ratelimit-remaining-requests", b"199")]
+ASKED_RATES: Headers = [(b"x-ratelimit-remaining-requests", b"200")]
 
 
-class OpenEntrance:
-    """Lets everybody in."""
+class TrackedKey(AnyKey):
+    """Principals for which every request has the same valid key, which the harness tracks."""
+
+    maintenance = MaintenanceMode()
 
     def __init__(self, chat_harness: ChatHarness) -> None:
-        self._chat_harness = chat_harness
+        self._running_keys = chat_harness.running_keys
 
-    async def identify(self, scope: Any, needed: Any) -> Any:
+    def recall(self, headers: Any) -> Any:
         return ANN
 
-    def require_service(self) -> None: ...
-
     def track_key(self, principal: Any) -> Any:
-        return self._chat_harness.running_keys.add(principal.key_id)
-
-    def acquire_permit(self, key_id: str) -> Any:
-        return nullcontext()
-
-    def hold_place(self, account_id: str, count: int) -> Any:
-        return nullcontext()
-
-    def hold_memory(self, account_id: str) -> Any:
-        return self._chat_harness.prompt_memory.hold(account_id)
-
-    async def charge_request(self, principal: Any, scope: Any) -> Any:
-        return self._chat_harness.admission
-
-    async def charge_body(self, admitted: Any, body_bytes: int) -> None: ...
+        return self._running_keys.add(principal.key_id)
 
 
 class OneModel:
@@ -69,32 +56,19 @@ def our_frames(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-def edge_with(entrance: Any, chat_harness: ChatHarness, log: Log) -> EdgeApp:
-    clock, metrics, metering = SystemClock(), ChatMetrics(Registry()), chat_harness.metering.metering
+def edge_with(chat_harness: ChatHarness, log: Log, metering: Any = None) -> EdgeApp:
+    principals: Any = TrackedKey(chat_harness)
+    services = chat_harness.services()
+    if metering is not None:
+        services = replace(services, metering=metering)
     chat = ChatEndpoint(
-        entrance=entrance,
+        principals=principals,
         models=cast(Any, OneModel()),
-        bodies=Bodies(),
-        metering=metering,
-        journal=chat_harness.metering.journal,
-        routers=chat_harness.routers,
-        saturation=EdgeSaturation(clock),
-        life_s=3600,
-        keepalive_s=10,
-        clock=clock,
-        log=log,
-        metrics=metrics,
+        places=FairBudget("A place", 10_000),
+        prompt_memory=chat_harness.prompt_memory,
+        services=services,
     )
-    state = EdgeState(
-        entrance=entrance,
-        chat=chat,
-        models=cast(Any, None),
-        metering=metering,
-        clock=clock,
-        log=log,
-        metrics=metrics,
-    )
-    return EdgeApp(state)
+    return ApiHarness(principals=principals, chat=chat, metering=services.metering).app
 
 
 def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
@@ -114,7 +88,6 @@ async def test_few_frames_lie_between_the_endpoint_and_the_exchange(
     chat_harness: ChatHarness, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat_harness.add_routers(saying(piece("Hello", 1), end(1)))
-    entrance = cast(Any, OpenEntrance(chat_harness))
     frames: list[list[str]] = []
     begin = ExchangeClient._begin
 
@@ -125,7 +98,7 @@ async def test_few_frames_lie_between_the_endpoint_and_the_exchange(
         return begin(self, method, *question)
 
     monkeypatch.setattr(ExchangeClient, "_begin", noted)
-    app = edge_with(entrance, chat_harness, log)
+    app = edge_with(chat_harness, log)
     given = b'{"model":"forte","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
     scope = scope_of(given, chat_harness)
     await app(scope, cast(Any, None), chat_harness._send)
@@ -134,23 +107,47 @@ async def test_few_frames_lie_between_the_endpoint_and_the_exchange(
     assert len(found) <= MOST_FRAMES, found
 
 
-class LimitingEntrance(OpenEntrance):
-    """Leaves it to metering who may come in, with the hold."""
-
-    async def charge_request(self, principal: Any, scope: Any) -> Any:
-        return self._chat_harness.metering.metering.prepare_admission(ANN, 1)
-
-    async def rates(self, scope: Any, error: Any) -> list[Any]:
-        return []
-
-
 async def test_mistaken_requests_count_towards_the_rate_limit_and_are_refused_by_it_first(
     chat_harness: ChatHarness, log: Log
 ) -> None:
-    app = edge_with(LimitingEntrance(chat_harness), chat_harness, log)
+    app = edge_with(chat_harness, log)
     statuses = []
     for _ in range(5):
         await app(scope_of(b'{"model":"forte"}', chat_harness), cast(Any, None), chat_harness._send)
         statuses.append(chat_harness.status)
     # The limit of three requests, by a clock that stands still.
     assert statuses == [400, 400, 400, 429, 429]
+
+
+class KnownRates:
+    """A metering that is away, of whose rate limits the edge knows the last state or none."""
+
+    def __init__(self, reason: Reason, last: Headers | None) -> None:
+        self._reason = reason
+        self._last = last
+
+    def prepare_admission(self, principal: Any, tokens: int) -> Any:
+        raise LegatoError(self._reason, "Not now.")
+
+    def last_rates(self, principal: Any) -> Headers | None:
+        return self._last
+
+    async def rates(self, principal: Any) -> Headers:
+        return ASKED_RATES
+
+
+@pytest.mark.parametrize(
+    ("reason", "last", "told"),
+    [
+        (Reason.UNAVAILABLE, LAST_RATES, LAST_RATES),
+        (Reason.UNAVAILABLE, None, []),
+        (Reason.MAINTENANCE, None, []),
+        (Reason.SCOPE_MISSING, LAST_RATES, ASKED_RATES),
+    ],
+)
+async def test_metering_that_is_away_is_not_asked_for_the_headers_of_a_refusal(
+    chat_harness: ChatHarness, log: Log, reason: Reason, last: Headers | None, told: Headers
+) -> None:
+    app = edge_with(chat_harness, log, KnownRates(reason, last))
+    await app(scope_of(b"{}", chat_harness), cast(Any, None), chat_harness._send)
+    assert [(name, value) for name, value in chat_harness.headers.items() if b"ratelimit" in name] == told

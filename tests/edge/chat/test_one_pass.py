@@ -12,7 +12,7 @@ from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.chat import Chat
 from edge.chat.replies import StreamedReply
-from edge.wire.requests import ClientGone
+from edge.wire.body_reader import ClientGone
 from services.chassis.exchange.calls import arrive_packed
 from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying, silence

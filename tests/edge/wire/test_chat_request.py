@@ -6,35 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edge.wire import chat_request as requests
-from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_NAMES, OTHERS, SLICE_BYTES, ChatBody
-from edge.wire.messages import MOST_ELEMENTS, MOST_TOOLS
+from edge.wire.chat_request import LARGEST_FIELD_BYTES, MOST_NAMES, OTHERS, SLICE_BYTES
 from services.chassis.errors import LegatoError, Reason
-
-USER = {"role": "user", "content": "Hello"}
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-
-
-def decode_chat(body: bytes) -> ChatBody:
-    return asyncio.run(requests.decode_chat(body))
-
-
-def decode(**fields: Any) -> ChatBody:
-    return decode_chat(json.dumps({"messages": [USER], **fields}).encode())
-
-
-def refusal(body: bytes) -> LegatoError:
-    with pytest.raises(LegatoError) as refused:
-        decode_chat(body)
-    assert refused.value.reason is Reason.REQUEST_INVALID
-    return refused.value
-
-
-def refusal_of(**fields: Any) -> LegatoError:
-    return refusal(json.dumps({"messages": [USER], **fields}).encode())
+from tests.edge.wire.chat_bodies import TOOL, USER, decode, decode_chat, refusal, refusal_of
 
 
 def test_little_is_needed() -> None:
@@ -49,86 +25,6 @@ def test_messages_and_tools_keep_their_bytes() -> None:
     choice = b'{ "type":"function","function":{"name":"f"}}'
     body = decode_chat(b'{"messages":%b,"tools":%b,"tool_choice":%b}' % (messages, tools, choice))
     assert (body.messages_json, body.tools_json, body.tool_choice_json) == (messages, tools, choice)
-
-
-ROLES = ("system", "developer", "user", "assistant")
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"role": "system", "content": "Be brief."},
-        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
-        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}], "name": "Ann"},
-        {"role": "assistant", "content": "Yes."},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        },
-        {"role": "tool", "tool_call_id": "call_1", "content": "21 degrees"},
-    ],
-)
-def test_every_form_of_message_is_taken(message: dict[str, Any]) -> None:
-    assert decode(messages=[USER, message]).messages_json
-
-
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([], "messages"),
-        (None, "messages"),
-        ("Hello", "messages"),
-        ({}, "messages"),
-        ([5], "messages[0]"),
-        ([{"content": "Hello"}], "messages[0]"),
-        ([{"role": "wizard", "content": "Hello"}], "messages[0].role"),
-        ([{"role": "function", "content": "Hello"}], "messages[0].role"),
-        ([{"role": "user"}], "messages[0]"),
-        ([{"role": "user", "content": None}], "messages[0].content"),
-        ([{"role": "user", "content": 5}], "messages[0].content"),
-        ([{"role": "user", "content": []}], "messages[0].content"),
-        (
-            [USER, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
-            "messages[1].content",
-        ),
-        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
-        ([{"role": "assistant"}], "messages[0].content"),
-        ([{"role": "assistant", "content": None, "tool_calls": []}], "messages[0].content"),
-        ([{"role": "assistant", "tool_calls": [{"id": "call_1"}]}], "messages[0].tool_calls[0]"),
-        ([{"role": "user", "content": "Hello", "tool_calls": [{}]}], "messages[0].tool_calls"),
-        ([{"role": "system", "content": "Hello", "tool_calls": "none"}], "messages[0].tool_calls"),
-        ([{"role": "tool", "content": "21", "tool_call_id": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
-        *(([{"role": role, "content": "x", "name": 5}], "messages[0].name") for role in ROLES),
-        ([{"role": "tool", "content": "21"}], "messages[0]"),
-        ([{"role": "tool", "content": "21", "tool_call_id": ""}], "messages[0].tool_call_id"),
-    ],
-)
-def test_wrong_messages_are_refused_with_their_place(messages: Any, param: str) -> None:
-    assert refusal_of(messages=messages).param == param
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"{}",
-        b'{"messages":[{"role":"user","content":"\xff\xfe"}]}',
-        b'{"messages":[{"role":"user","content":"\\ud800"}]}',
-        b'{"messages":[{"role":"user","content":"x"}],"temperature":NaN}',
-        b'{"messages":[{"role":"user","content":"x"}],"temperature":Infinity}',
-        b'{"messages":[{"role":"user","content":"x"}],"max_tokens":1e999}',
-        b'{"messages":[{"role":"user","content":"x"}],"unknown":tru}',
-        b'{"messages":[{"role":"user","content":"x"}],"tools":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"messages":[{"role":"user","content":"x"}],"unknown":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
-    ],
-)
-def test_what_is_no_proper_json_is_refused(body: bytes) -> None:
-    refusal(body)
 
 
 @pytest.mark.parametrize(
@@ -178,33 +74,6 @@ def test_wrong_fields_are_refused_by_name(fields: dict[str, Any], param: str) ->
     assert refusal_of(**fields).param == param
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"temperature": 2.5}, "temperature: Expected 'float' <= 2.0."),
-        ({"presence_penalty": -3}, "presence_penalty: Expected 'float' >= -2.0."),
-        ({"stop": ["1", "2", "3", "4", "5"]}, "stop: Expected 'array' of length <= 4."),
-        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content: Expected 'array' of length >= 1."),
-        (
-            {"messages": [{"role": "tool", "content": "21", "tool_call_id": ""}]},
-            "messages[0].tool_call_id: Expected 'str' of length >= 1.",
-        ),
-        ({"stream": "yes"}, "stream: Expected 'bool | null', got 'str'."),
-        ({"tools": [{"type": "retrieval"}]}, "tools[0].type: This value is not one of those accepted here."),
-    ],
-)
-def test_refusals_say_what_is_accepted(fields: dict[str, Any], message: str) -> None:
-    assert refusal_of(**fields).message == message
-
-
-@given(st.text(min_size=8))
-def test_refusals_never_quote_what_was_sent(secret: str) -> None:
-    secret = f"canary-{secret}"
-    for message in ({"role": secret, "content": "x"}, {"role": "user", "content": {"x": secret}}):
-        error = refusal_of(messages=[message], tool_choice=secret, model=secret)
-        assert "canary" not in error.message + str(error.param)
-
-
 def test_null_is_the_same_as_absent() -> None:
     optional = [
         "model", "stream", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed",
@@ -213,19 +82,6 @@ def test_null_is_the_same_as_absent() -> None:
         "audio", "prediction", "web_search_options", "store", "service_tier", "logit_bias", "reasoning_effort", "other",
     ]  # fmt: skip
     assert decode(**dict.fromkeys(optional)) == decode()
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"role": "user", "content": "Hello", "name": None, "tool_calls": None, "tool_call_id": None},
-        {"role": "user", "content": "Hello", "tool_calls": []},
-        {"role": "assistant", "content": "Hello", "tool_calls": None, "tool_call_id": None, "refusal": None},
-        {"role": "tool", "content": "21", "tool_call_id": "call_1", "tool_calls": None},
-    ],
-)
-def test_null_is_the_same_as_absent_in_a_message_too(message: dict[str, Any]) -> None:
-    assert decode(messages=[message]).messages_json
 
 
 def test_schema_of_an_answer_keeps_its_bytes() -> None:
@@ -290,19 +146,6 @@ def test_newer_name_of_the_limit_wins() -> None:
     assert decode(max_tokens=10, max_completion_tokens=20.0).max_tokens == 20
 
 
-def test_empty_tools_are_the_plain_path() -> None:
-    body = decode(tools=[], tool_choice="auto", parallel_tool_calls=True)
-    assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
-
-
-def test_choice_of_tools_is_not_passed_on_without_tools_but_known() -> None:
-    for choice in ("none", "auto"):
-        body = decode(tool_choice=choice)
-        assert (body.tool_choice_json, body.names_tool_choice) == (b"", True)
-    assert not decode(tool_choice=None).names_tool_choice
-    assert not decode().names_tool_choice
-
-
 def big(messages: list[dict[str, Any]], **fields: Any) -> bytes:
     return json.dumps({"messages": messages, **fields}, ensure_ascii=False).encode()
 
@@ -332,17 +175,6 @@ async def test_big_body_is_read_in_steps_and_keeps_its_bytes(body: bytes) -> Non
     assert turns >= 5
     assert decoded.messages_json in body
     assert decoded.tools_json in body
-
-
-@pytest.mark.parametrize(
-    ("wrong", "param"),
-    [
-        ([USER] * 5_000 + [{"role": "user", "content": 5}], "messages[5000].content"),
-        ([{"role": "user", "content": [{"type": "text", "text": "x" * 200_000}, 5]}], "messages[0].content[1]"),
-    ],
-)
-def test_mistake_in_a_big_body_is_found_at_its_place(wrong: Any, param: str) -> None:
-    assert refusal_of(messages=wrong).param == param
 
 
 @pytest.mark.parametrize("at", [SLICE_BYTES - 1, SLICE_BYTES, 2 * SLICE_BYTES])
@@ -398,32 +230,6 @@ def test_lists_that_nobody_reads_are_not_built(body: bytes) -> None:
 )
 def test_lists_of_what_is_no_message_are_refused(body: bytes) -> None:
     refusal(body)
-
-
-CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([USER] * (MOST_ELEMENTS + 1), "messages"),
-        ([{"role": "user", "content": [{"type": "text", "text": "x"}] * MOST_ELEMENTS}], "messages[0].content"),
-        ([{"role": "assistant", "content": "x", "tool_calls": [CALL] * MOST_ELEMENTS}], "messages[0].tool_calls"),
-    ],
-    ids=["messages", "parts", "calls"],
-)
-def test_more_messages_parts_and_calls_than_the_most_are_refused(messages: list[dict[str, Any]], param: str) -> None:
-    refused = refusal_of(messages=messages)
-    assert refused.message == "A request may have at most 100,000 messages, parts and tool calls together."
-    assert refused.param == param
-
-
-def test_most_messages_are_taken() -> None:
-    assert decode(messages=[USER] * MOST_ELEMENTS).messages_json
-
-
-def test_more_tools_than_the_most_are_refused() -> None:
-    assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request may have at most 10,000 tools."
 
 
 def test_metadata_is_bounded() -> None:

@@ -1,74 +1,110 @@
-import json
+"""Messages of every role, and what is wrong with them."""
+
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from edge.wire.messages import check_values
-from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from edge.wire.messages import MOST_ELEMENTS
+from tests.edge.wire.chat_bodies import USER, decode, refusal_of
 
-SLICE_BYTES = 64 * 1024
-
-NUMBERS = st.integers(0, 9)
-# Of what can be mistaken for the end of a string, or for a value.
-TEXTS = st.text(alphabet='\\",[]{}:a\n', max_size=12)
-VALUES = st.recursive(NUMBERS | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=30)
+ROLES = ("system", "developer", "user", "assistant")
 
 
-def yielder() -> Yielder:
-    return Yielder(SLICE_BYTES)
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}], "name": "Ann"},
+        {"role": "assistant", "content": "Yes."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "21 degrees"},
+    ],
+)
+def test_every_form_of_message_is_taken(message: dict[str, Any]) -> None:
+    assert decode(messages=[USER, message]).messages_json
 
 
-def commas_of(value: object) -> int:
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return max(0, len(inner) - 1) + sum(map(commas_of, inner))
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        (None, "messages"),
+        ("Hello", "messages"),
+        ({}, "messages"),
+        ([5], "messages[0]"),
+        ([{"content": "Hello"}], "messages[0]"),
+        ([{"role": "wizard", "content": "Hello"}], "messages[0].role"),
+        ([{"role": "function", "content": "Hello"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0]"),
+        ([{"role": "user", "content": None}], "messages[0].content"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": []}], "messages[0].content"),
+        (
+            [USER, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+            "messages[1].content",
+        ),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
+        ([{"role": "assistant"}], "messages[0].content"),
+        ([{"role": "assistant", "content": None, "tool_calls": []}], "messages[0].content"),
+        ([{"role": "assistant", "tool_calls": [{"id": "call_1"}]}], "messages[0].tool_calls[0]"),
+        ([{"role": "user", "content": "Hello", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ([{"role": "system", "content": "Hello", "tool_calls": "none"}], "messages[0].tool_calls"),
+        ([{"role": "tool", "content": "21", "tool_call_id": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        *(([{"role": role, "content": "x", "name": 5}], "messages[0].name") for role in ROLES),
+        ([{"role": "tool", "content": "21"}], "messages[0]"),
+        ([{"role": "tool", "content": "21", "tool_call_id": ""}], "messages[0].tool_call_id"),
+    ],
+)
+def test_wrong_messages_are_refused_with_their_place(messages: Any, param: str) -> None:
+    assert refusal_of(messages=messages).param == param
 
 
-async def is_refused(text_json: bytes, most: int) -> bool:
-    try:
-        await check_values(text_json, yielder(), most)
-    except LegatoError as error:
-        return error.reason is Reason.REQUEST_INVALID
-    return False
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "Hello", "name": None, "tool_calls": None, "tool_call_id": None},
+        {"role": "user", "content": "Hello", "tool_calls": []},
+        {"role": "assistant", "content": "Hello", "tool_calls": None, "tool_call_id": None, "refusal": None},
+        {"role": "tool", "content": "21", "tool_call_id": "call_1", "tool_calls": None},
+    ],
+)
+def test_null_is_the_same_as_absent_in_a_message_too(message: dict[str, Any]) -> None:
+    assert decode(messages=[message]).messages_json
 
 
-def openings_of(value: object) -> int:
-    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if inner is None else 1 + sum(map(openings_of, inner))
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ([USER] * 5_000 + [{"role": "user", "content": 5}], "messages[5000].content"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x" * 200_000}, 5]}], "messages[0].content[1]"),
+    ],
+)
+def test_mistake_in_a_big_body_is_found_at_its_place(wrong: Any, param: str) -> None:
+    assert refusal_of(messages=wrong).param == param
 
 
-@given(VALUES)
-async def test_values_are_counted_and_what_stands_in_strings_is_not(value: object) -> None:
-    text_json, most = json.dumps(value).encode(), max(commas_of(value), openings_of(value))
-    assert not await is_refused(text_json, most)
-    if most:
-        assert await is_refused(text_json, most - 1)
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize("backslashes", range(5))
-@pytest.mark.parametrize("before", range(-6, 3))
-async def test_strings_are_told_from_values_wherever_the_text_is_cut(before: int, backslashes: int) -> None:
-    """The quote behind the backslashes stands just before the end of a slice, or just after it."""
-    string = json.dumps("\\" * backslashes + '",')
-    text_json = b" " * (SLICE_BYTES + before - 1) + f'[{string},"{"," * 100}",1]'.encode()
-    assert not await is_refused(text_json, 2)
-    assert await is_refused(text_json, 1)
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([USER] * (MOST_ELEMENTS + 1), "messages"),
+        ([{"role": "user", "content": [{"type": "text", "text": "x"}] * MOST_ELEMENTS}], "messages[0].content"),
+        ([{"role": "assistant", "content": "x", "tool_calls": [CALL] * MOST_ELEMENTS}], "messages[0].tool_calls"),
+    ],
+    ids=["messages", "parts", "calls"],
+)
+def test_more_messages_parts_and_calls_than_the_most_are_refused(messages: list[dict[str, Any]], param: str) -> None:
+    refused = refusal_of(messages=messages)
+    assert refused.message == "A request may have at most 100,000 messages, parts and tool calls together."
+    assert refused.param == param
 
 
-async def test_text_full_of_commas_is_no_value() -> None:
-    await check_values(b'["' + b"," * 1_000_000 + b'"]', yielder())
-
-
-@pytest.mark.parametrize("value", [b"[]", b'""', b"1", b'{"a":1}'])
-async def test_more_values_than_any_chat_has_are_refused(value: bytes) -> None:
-    with pytest.raises(LegatoError) as refused:
-        await check_values(b"[" + b",".join([value] * 600_000) + b"]", yielder())
-    assert refused.value.message == "The body has more than 500,000 values."
-
-
-async def test_more_lists_than_any_chat_has_are_refused_however_they_are_nested() -> None:
-    nested = b"[" * 500 + b"]" * 500
-    with pytest.raises(LegatoError) as refused:
-        await check_values(b"[" + b",".join([nested] * 1_100) + b"]", yielder())
-    assert refused.value.message == "The body has more than 500,000 lists and objects."
+def test_most_messages_are_taken() -> None:
+    assert decode(messages=[USER] * MOST_ELEMENTS).messages_json

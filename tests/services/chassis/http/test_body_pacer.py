@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from edge.wire.requests import LARGEST_BODY_BYTES
+from edge.wire.body_reader import LARGEST_BODY_BYTES
 from services.chassis.http.body_pacer import (
     FREE_PIECES,
     ORDINARY_PIECE_BYTES,

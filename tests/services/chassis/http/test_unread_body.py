@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from edge.wire.requests import LARGEST_BODY_BYTES
+from edge.wire.body_reader import LARGEST_BODY_BYTES
 from services.chassis.http.body_pacer import (
     SLICE_BYTES,
 )

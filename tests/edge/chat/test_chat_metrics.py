@@ -1,6 +1,6 @@
 import pytest
 
-from edge.metrics import OPERATION, PROVIDER, ChatMetrics, StepTimer
+from edge.chat.chat_metrics import OPERATION, PROVIDER, ChatMetrics, StepTimer
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason

@@ -1,0 +1,139 @@
+"""Settles slots of the journal: reports each to metering until it is acknowledged, and then frees it."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import Message
+
+from edge.backends.exchanges import MeteringReplica
+from edge.billing.journal import Slot
+from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.process import failpoints
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
+from services.chassis.timing.deadlines import Clock
+
+ANSWER_TIMEOUT_S = 10.0
+AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+REFUSED_AGAIN_AFTER_S = 30.0
+
+
+class Settlements:
+    def __init__(self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._log = log
+        # Pending settlements, by request.
+        self.under_way: dict[str, Settlement] = {}
+        # Retries of those that metering did not acknowledge at once.
+        self._retries: set[asyncio.Task[None]] = set()
+        # Their durations, for the metrics.
+        self.times_s = Histogram(STEP_BOUNDS_S)
+
+    def begin(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
+        """Reports the slot, and then frees it. `acknowledged` is the failpoint in between."""
+        loop = asyncio.get_running_loop()
+        settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
+        self.under_way[slot.request_id] = settlement
+        # The client's last bytes are sent first.
+        loop.call_soon(self._send_at_once, settlement)
+
+    def ends(self) -> "list[asyncio.Future[None]]":
+        """Futures of all pending settlements."""
+        return [settlement.ended for settlement in self.under_way.values()]
+
+    def _send_at_once(self, settlement: "Settlement") -> None:
+        """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
+        failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
+        try:
+            answer = self._send(settlement.slot)
+        except LegatoError as error:
+            self._send_later(settlement, error)
+        else:
+            answer.add_done_callback(partial(self._on_answer, settlement))
+
+    def _on_answer(self, settlement: "Settlement", answer: "asyncio.Future[Any]") -> None:
+        if answer.cancelled():
+            # The process shuts down. An unacknowledged settlement stays in its slot.
+            return
+        error = answer.exception()
+        if error is not None:
+            self._send_later(settlement, error)
+            return
+        slot = settlement.slot
+        self.times_s.observe(self._clock.elapsed_s() - settlement.began_s)
+        failpoints.hit(settlement.acknowledged if slot.basis else "edge.voided")
+        slot.free()
+        failpoints.hit("edge.freed")
+        self._end(settlement)
+
+    def _send_later(self, settlement: "Settlement", error: BaseException) -> None:
+        if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
+            self._put_off(settlement, error)
+            return
+        task = asyncio.create_task(self._retry_until_acknowledged(settlement.slot))
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+        task.add_done_callback(partial(self._on_answer, settlement))
+
+    async def _retry_until_acknowledged(self, slot: Slot) -> None:
+        failures = 1
+        while True:
+            if failures % 20 == 1:
+                self._log.warning("settlement.pending", request_id=slot.request_id, attempt=failures)
+            await asyncio.sleep(AGAIN_AFTER_S[min(failures, len(AGAIN_AFTER_S)) - 1])
+            try:
+                await self._send(slot)
+                return
+            except LegatoError as error:
+                if error.reason is not Reason.UNAVAILABLE:
+                    raise
+            failures += 1
+
+    def _send(self, slot: Slot) -> "asyncio.Future[Any]":
+        """Sends it; raises if no replica is connected."""
+        method, request, response_type = resolution(slot)
+        return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
+
+    def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
+        """Logs a settlement that metering refused, for an operator. It stays in its slot and is retried later."""
+        slot = settlement.slot
+        self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
+        asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
+        self._end(settlement)
+
+    def _end(self, settlement: "Settlement") -> None:
+        del self.under_way[settlement.slot.request_id]
+        settlement.ended.set_result(None)
+
+
+class Settlement:
+    """A pending settlement; `ended` when it was acknowledged or put off."""
+
+    __slots__ = ("acknowledged", "began_s", "ended", "slot")
+
+    def __init__(self, slot: Slot, acknowledged: str, began_s: float, ended: "asyncio.Future[None]") -> None:
+        self.slot = slot
+        self.acknowledged = acknowledged
+        self.began_s = began_s
+        self.ended = ended
+
+
+def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:
+    """Returns the call for a slot. Without a basis nothing is charged; what was delivered then is our loss."""
+    request_id, account_id, end = slot.request_id, slot.account_id, slot.end
+    if not slot.basis:
+        void = pb.VoidRequest(
+            request_id=request_id,
+            account_id=account_id,
+            end=end,
+            lost=slot.usage,
+            unpaid_prompt_tokens=slot.unpaid_prompt_tokens,
+            accepted_prompt_tokens=slot.accepted_prompt_tokens,
+        )
+        return "Void", void, pb.VoidResponse
+    settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
+    return "Settle", settle, pb.SettleResponse

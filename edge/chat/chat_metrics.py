@@ -1,0 +1,169 @@
+"""The metrics of chats: their outcomes, tokens and durations, and the steps that each of them takes.
+
+To its clients the edge is the model server, so OpenTelemetry's server metrics (`gen_ai_server_…`) are kept by class.
+"""
+
+from typing import Final, NamedTuple
+
+from protos.metering.v1 import metering_pb2 as metering_pb
+from protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers
+from services.chassis.telemetry.metrics import (
+    FIRST_TOKEN_BOUNDS_S,
+    OUTPUT_TOKEN_BOUNDS_S,
+    REQUEST_BOUNDS_S,
+    STEP_BOUNDS_S,
+    Count,
+    Histogram,
+    Registry,
+    counts,
+    histograms,
+)
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.timing.deadlines import Clock
+
+SERVER_LABELS: Final = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+OPERATION: Final = "chat"
+PROVIDER: Final = "legato"
+
+# The ways in which a chat may end, as they are logged.
+OUTCOMES: Final = {
+    number: name.removeprefix("END_").lower()
+    for name, number in metering_pb.End.items()
+    if number != metering_pb.END_UNSPECIFIED
+}
+SERVED: Final = (metering_pb.END_COMPLETE, metering_pb.END_CREDIT_SPENT)
+
+
+class Step(NamedTuple):
+    """A step of a chat: its name, and a histogram of its durations."""
+
+    name: str
+    durations_s: Histogram
+
+
+class _ClassMetrics(NamedTuple):
+    durations_s: Histogram
+    first_tokens_s: Histogram
+    output_tokens_s: Histogram
+    prompt_tokens: Count
+    completion_tokens: Count
+
+
+class ChatMetrics:
+    def __init__(self, registry: Registry) -> None:
+        self._chats = counts(registry, "legato_chats", "Admitted chats, by class and outcome.", ["class", "outcome"])
+        self._refusals = counts(
+            registry,
+            "legato_refusals",
+            "Errors sent to clients, as a response or within a stream, by reason.",
+            ["reason"],
+        )
+        steps = histograms(
+            registry, "legato_step_duration_seconds", "Duration of each step of a chat.", ["step"], STEP_BOUNDS_S
+        )
+        self.auth, self.rate, self.body, self.reserve, self.first_piece, self.relay = (
+            Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "relay")
+        )
+        self._durations_s = histograms(
+            registry,
+            "gen_ai_server_request_duration_seconds",
+            "Duration of served chats, from arrival to end.",
+            SERVER_LABELS,
+            REQUEST_BOUNDS_S,
+        )
+        self._first_tokens_s = histograms(
+            registry,
+            "gen_ai_server_time_to_first_token_seconds",
+            "Time from a chat's arrival to the first piece of its answer.",
+            SERVER_LABELS,
+            FIRST_TOKEN_BOUNDS_S,
+        )
+        self._output_tokens_s = histograms(
+            registry,
+            "gen_ai_server_time_per_output_token_seconds",
+            "Time per output token after the first, of served chats.",
+            SERVER_LABELS,
+            OUTPUT_TOKEN_BOUNDS_S,
+        )
+        self._tokens = counts(
+            registry, "legato_tokens", "Charged tokens, by class and type.", ["class", "gen_ai_token_type"]
+        )
+        self._by_class: dict[str, _ClassMetrics] = {}
+
+    def refused(self, reason: Reason) -> None:
+        self._refusals[reason,].value += 1
+
+    def ended(
+        self,
+        class_id: str,
+        end: "metering_pb.End.ValueType",
+        took_s: float,
+        first_token_s: float | None,
+        charged: Usage,
+    ) -> None:
+        """Records a chat. `first_token_s` counts from the arrival; None if there was no token."""
+        self._chats[class_id, OUTCOMES[end]].value += 1
+        if first_token_s is None:
+            return
+        metrics = self._by_class.get(class_id) or self._of_class(class_id)
+        metrics.first_tokens_s.observe(first_token_s)
+        metrics.prompt_tokens.value += charged.prompt_tokens
+        metrics.completion_tokens.value += charged.completion_tokens
+        if end in SERVED:
+            metrics.durations_s.observe(took_s)
+            if charged.completion_tokens > 1:
+                metrics.output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
+
+    def _of_class(self, class_id: str) -> _ClassMetrics:
+        labels = (OPERATION, PROVIDER, class_id)
+        self._by_class[class_id] = found = _ClassMetrics(
+            self._durations_s[labels],
+            self._first_tokens_s[labels],
+            self._output_tokens_s[labels],
+            self._tokens[class_id, "input"],
+            self._tokens[class_id, "output"],
+        )
+        return found
+
+
+class StepTimer:
+    __slots__ = ("_clock", "_step_began_s", "began_s", "span")
+
+    def __init__(self, clock: Clock, span: Span | None = None) -> None:
+        """Takes the span of a traced chat; the steps are its children."""
+        self._clock = clock
+        self.began_s = self._step_began_s = clock.elapsed_s()
+        self.span = span
+
+    def end_step(self, step: Step) -> float:
+        """Ends a step; returns when."""
+        now_s = self._clock.elapsed_s()
+        step.durations_s.observe(now_s - self._step_began_s)
+        if self.span is not None:
+            self.span.child(step.name, began_s=self._step_began_s).end(now_s)
+        self._step_began_s = now_s
+        return now_s
+
+    def refused(self, error: LegatoError) -> None:
+        if self.span is not None:
+            self.span.attributes["error.type"] = error.reason
+            self.span.attributes["http.response.status_code"] = error.wire.http_status
+
+    def close(self) -> None:
+        if self.span is not None:
+            self.span.end()
+
+
+def traced_step_timer(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> StepTimer:
+    """Returns the timer of a chat that may be traced, as part of its client's trace."""
+    traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
+    span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
+    if span is not None:
+        work_on(span)
+        span.attributes["gen_ai.operation.name"] = OPERATION
+        span.attributes["gen_ai.provider.name"] = PROVIDER
+        span.attributes["http.request.method"] = "POST"
+        span.attributes["legato.request_id"] = request_id
+    return StepTimer(clock, span)

@@ -1,0 +1,54 @@
+"""Limits the number of values in a JSON text before it is decoded.
+
+Two bytes of JSON can be an object of some hundred bytes in memory, and decoding millions of them blocks the event loop.
+So a text with more values than any chat needs is refused and never decoded.
+"""
+
+from typing import Final
+
+from edge.wire.validation import invalid
+from services.chassis.timing.deadlines import Yielder
+
+# List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
+# and calls have fewer.
+MOST_VALUES: Final = 500_000
+
+_SLICE_BYTES: Final = 64 * 1024
+
+
+async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALUES) -> None:
+    """Raises if there are too many values. Counts commas, one before each value but the first of a list or object.
+    Those in strings are counted as well at first, as this is far cheaper and mostly enough."""
+    if len(text_json) <= most:
+        return
+    commas = openings = 0
+    for begin in range(0, len(text_json), _SLICE_BYTES):
+        end = begin + _SLICE_BYTES
+        commas += text_json.count(b",", begin, end)
+        openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
+        if yielder.is_due(_SLICE_BYTES // 8):
+            await yielder.pause()
+    if max(commas, openings) > most:
+        await _check_outside_strings(text_json, yielder, most)
+
+
+async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) -> None:
+    commas = openings = begin = 0
+    is_inside = False
+    while begin < len(text_json):
+        piece = text_json[begin : begin + _SLICE_BYTES]
+        begin += len(piece)
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            # The escaped byte is the next one, which then does not end a string.
+            begin += 1
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
+        commas += outside.count(b",")
+        openings += outside.count(b"[") + outside.count(b"{")
+        if commas > most:
+            raise invalid(f"The body has more than {most:,} values.")
+        if openings > most:
+            raise invalid(f"The body has more than {most:,} lists and objects.")
+        if yielder.is_due(len(piece)):
+            await yielder.pause()

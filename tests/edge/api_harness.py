@@ -1,0 +1,72 @@
+"""The edge's application, with parts that a test gives it, and what it answers."""
+
+import io
+import json
+from typing import Any, NamedTuple, cast
+
+from edge.api.app import EdgeApp
+from edge.api.state import EdgeState
+from edge.chat.chat_metrics import ChatMetrics
+from services.chassis.errors import Reason
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
+from tests.edge.metering_harness import ANN
+from tests.support.fakes import FakeClock
+
+
+class AnyKey:
+    """Principals for which every request has the same valid key."""
+
+    async def identify(self, scope: Any, needed: Any) -> Any:
+        return ANN
+
+
+class NoLimits:
+    """Metering without rate limits."""
+
+    async def admit(self, principal: Any) -> None: ...
+
+
+class Response(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: Any
+
+
+class ApiHarness:
+    def __init__(self, **parts: Any) -> None:
+        """Takes parts of the state, where they are not those of every key and no limits."""
+        self.clock = FakeClock()
+        self._lines = io.StringIO()
+        self._registry = Registry()
+        given: dict[str, Any] = {"principals": AnyKey(), "metering": NoLimits(), "chat": None, "models": None, **parts}
+        log, metrics = Log("edge", self._lines, debug=True), ChatMetrics(self._registry)
+        self.state = EdgeState(**given, clock=self.clock, log=log, metrics=metrics)
+        self.app = EdgeApp(self.state)
+
+    async def ask(self, method: str, path: str, query: str = "", **headers: str) -> Response:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+            "query_string": query.encode(),
+        }
+        await self.app(scope, cast(Any, None), send)
+        start, body = sent
+        return Response(start["status"], start["headers"], json.loads(body["body"]))
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._lines.getvalue().splitlines()]
+
+    @property
+    def refusals(self) -> dict[Reason, float]:
+        """Counted, by reason."""
+        counted = {reason: self._registry.value("legato_refusals_total", {"reason": reason}) for reason in Reason}
+        return {reason: count for reason, count in counted.items() if count}

@@ -1,0 +1,38 @@
+"""Settlements that metering does not acknowledge at once."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from edge.billing import settlements
+from protos.metering.v1 import metering_pb2 as pb
+from protos.type.v1.usage_pb2 import Usage
+from tests.edge.metering_harness import ANN, MeteringHarness, cost
+from tests.support.waiting import until
+
+USAGE = Usage(prompt_tokens=90, completion_tokens=7)
+
+
+async def test_settlement_waits_for_a_metering_that_is_away(metering_harness: MeteringHarness) -> None:
+    await metering_harness.give(10**9)
+    hold = metering_harness.hold()
+    await hold.reserve(100, 10)
+    await metering_harness.shut()
+    hold.settle(USAGE, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    await asyncio.sleep(0.2)
+    await metering_harness.open()
+    async with asyncio.timeout(60):
+        assert await metering_harness.balance() == (10**9 - cost(90, 7), 0)
+
+
+async def test_settlement_that_metering_refuses_keeps_its_slot_and_is_logged_at_each_attempt(
+    metering_harness: MeteringHarness, log_text: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens were served that no request reserved, which an operator has to look at."""
+    monkeypatch.setattr(settlements, "REFUSED_AGAIN_AFTER_S", 0.05)
+    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
+    slot.seal(USAGE, pb.BASIS_PROVIDER, pb.END_COMPLETE)
+    metering_harness.metering.resolve(slot)
+    await until(lambda: log_text().count("settlement.refused") >= 2)
+    assert metering_harness.journal.taken == {slot.index: slot}

@@ -1,0 +1,21 @@
+"""Tools, and which of them has to be called."""
+
+from edge.wire.tools import MOST_TOOLS
+from tests.edge.wire.chat_bodies import TOOL, decode, refusal_of
+
+
+def test_empty_tools_are_the_plain_path() -> None:
+    body = decode(tools=[], tool_choice="auto", parallel_tool_calls=True)
+    assert (body.tools_json, body.tool_choice_json, body.parameters_json) == (b"", b"", b"")
+
+
+def test_choice_of_tools_is_not_passed_on_without_tools_but_known() -> None:
+    for choice in ("none", "auto"):
+        body = decode(tool_choice=choice)
+        assert (body.tool_choice_json, body.names_tool_choice) == (b"", True)
+    assert not decode(tool_choice=None).names_tool_choice
+    assert not decode().names_tool_choice
+
+
+def test_more_tools_than_the_most_are_refused() -> None:
+    assert refusal_of(tools=[TOOL] * (MOST_TOOLS + 1)).message == "A request may have at most 10,000 tools."
