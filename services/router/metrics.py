@@ -6,7 +6,7 @@ from typing import Final
 from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
 from services.router.completion import Completions
 from services.router.routing.call_span import OPERATION
-from services.router.routing.health import BreakerState
+from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 
 # OpenTelemetry's names: the router is the client and the model the server.

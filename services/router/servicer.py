@@ -20,7 +20,7 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import Completions
 from services.router.providers.base import Timeouts
-from services.router.routing.health import BreakerState
+from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.route_changes import find_changes
 from services.router.routing.routes import Routes, load_routes

@@ -15,10 +15,10 @@ from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.usage_check import UsageCheck, longest_output_tokens
 from services.router.compiled import RunningCount
 from services.router.prompts import tokens
 from services.router.providers.base import PackRead, Piece, PieceTaker, ProviderError, ProviderUsage
-from services.router.routing.health import UsageCheck, longest_output_tokens
 from services.router.schema.tools import ToolCallFragment
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})

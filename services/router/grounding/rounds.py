@@ -18,11 +18,11 @@ from services.chassis.process import failpoints
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
 from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.usage_check import UsageCheck
 from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import UNREADABLE, Piece, ProviderUsage, as_count
-from services.router.routing.health import UsageCheck
 from services.router.routing.upstream import Upstream
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 

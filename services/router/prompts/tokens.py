@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from services.chassis.timing.deadlines import Yielder
+from services.router.schema.messages import ABSENT, NULL, Message
 
 # Counting a slice blocks the event loop for about a millisecond.
 SLICE_CHARACTERS = 16 * 1024
@@ -95,6 +96,53 @@ def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
         yield decoder.decode(given[begin:end], final=end >= len(given))
 
 
+async def count_request(messages: Iterable[Message], values_json: Iterable[bytes]) -> int:
+    """Counts all texts of messages, and JSON as it is written."""
+    counted = YieldingCount()
+    for piece in _request_texts(messages, values_json):
+        if counted.add(piece):
+            await counted.pause()
+    return counted.tokens
+
+
+def _request_texts(messages: Iterable[Message], values_json: Iterable[bytes]) -> Iterator[str]:
+    for value_json in values_json:
+        yield from slices_of_json(value_json)
+    for message in messages:
+        yield from _message_texts(message)
+
+
+def _message_texts(message: Message) -> Iterator[str]:
+    """Yields the texts of a message in slices. Strings are decoded only here, since a prompt may have megabytes."""
+    # Yielded even if empty, as for a part: reading it has a cost.
+    yield from slices_of(message.name or "")
+    if message.tool_call_id:
+        yield from slices_of(message.tool_call_id)
+    content = message.content
+    if isinstance(content, list):
+        for part in content:
+            yield from ("",) if part.text is ABSENT else _value_slices(part.text)
+            yield from _value_slices(part.cache_control)
+    elif content != NULL:
+        yield from _value_slices(content)
+    for given in (message.refusal, message.reasoning_content, message.reasoning, message.prefix, message.partial):
+        if given is not ABSENT:
+            yield from _value_slices(given)
+    for call in message.calls:
+        yield from slices_of(call.id or "")
+        if call.function is not None:
+            yield from slices_of(call.function.name or "")
+            yield from _value_slices(call.function.arguments)
+        yield from _value_slices(call.extra_content)
+
+
+def _value_slices(value: msgspec.Raw) -> Iterable[str]:
+    """Returns a string's text, or any other value's JSON, in slices."""
+    if value is ABSENT:
+        return ()
+    return text_slices(value) if memoryview(value)[0] == _QUOTE else slices_of_json(value)
+
+
 @cache
 def count_once(text: str) -> int:
     """Counts and caches one of the few texts that are in every prompt."""
@@ -103,6 +151,7 @@ def count_once(text: str) -> int:
 
 SLICE_BYTES = 16 * 1024
 
+_QUOTE = ord('"')
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _string = msgspec.json.Decoder(str)
 # Matches up to a position where a string may be split: neither inside a UTF-8 sequence nor between the escapes of a

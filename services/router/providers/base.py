@@ -11,8 +11,10 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from services.router.compiled import RunningCount
+from services.router.prompts.fitting import Figures
 from services.router.schema.messages import Messages
-from services.router.schema.tools import Parameters, ToolCallFragment, Tools
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import ToolCallFragment, Tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +145,6 @@ class Failure(Enum):
     REFUSED = "refused"
     # By the provider's count, the prompt and the longest answer exceed its context window.
     CONTEXT = "context"
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """The figures a provider reported about a prompt's length, by its own count; None if missing."""
-
-    context_tokens: int | None = None
-    prompt_tokens: int | None = None
-    # The prompt plus the requested output limit.
-    total_tokens: int | None = None
 
 
 class ProviderError(Exception):

@@ -8,11 +8,12 @@ from typing import Any
 
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
-from services.router.prompts.prompt import Calibration, Character
+from services.router.prompts.calibration import Calibration
+from services.router.prompts.prompt import Character
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
 from services.router.providers.http.fetch import GaugeAddress, QueueGauge
 from services.router.providers.http.pool import read_url
-from services.router.routing.health import BreakerState, CircuitBreaker
+from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.queue_watch import QueueWatch
 from services.router.routing.routes import Routes, Target
 from services.router.routing.saturation import ModelSaturation

@@ -12,14 +12,16 @@ from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
-from services.router.prompts.prompt import CountedPrompt, Prompt, fit_max_tokens, model_prompt_tokens, refit_max_tokens
+from services.router.prompts.calibration import CountedPrompt
+from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
+from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
 from services.router.routing.call_span import begin_span, end_span
-from services.router.routing.health import BreakerState
+from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
 from services.router.routing.upstream import Upstream, begin
-from services.router.schema.tools import RARELY_TAKEN, Parameters
+from services.router.schema.parameters import RARELY_TAKEN, Parameters
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 

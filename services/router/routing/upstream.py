@@ -7,11 +7,12 @@ from types import TracebackType
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span
-from services.router.prompts.prompt import CountedPrompt
+from services.router.answers.usage_check import UsageCheck, Violation
+from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import CannotDo, Failure, Piece, PieceTaker, Provider, ProviderCall, ProviderError
 from services.router.providers.http.failures import ConnectionRefused
 from services.router.routing.call_span import end_span
-from services.router.routing.health import Attempt, UsageCheck, Violation
+from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
 from services.router.routing.saturation import ModelUse
 

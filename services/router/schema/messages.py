@@ -42,8 +42,6 @@ _BRACKET: Final = ord("[")
 
 # A prompt may have 100,000 of the structs below. They form no reference cycles, so gc=False spares the collector them.
 # Those named `_Strict` reject unknown fields; the others skip them.
-
-
 class Part(Struct, gc=False, omit_defaults=True):
     type: Raw = ABSENT
     # A JSON string.

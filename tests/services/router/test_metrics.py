@@ -4,7 +4,7 @@ import pytest
 
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
-from services.router.routing.health import FAILURES_IN_A_ROW
+from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
 from tests.support.upstreams.openai import USAGE, Reply, Upstream
 

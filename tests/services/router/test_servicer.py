@@ -26,7 +26,7 @@ from services.chassis.errors import Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
 from services.router.prompts.prompt import load_character
-from services.router.routing.health import FAILURES_IN_A_ROW
+from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import Router, connected_router, read, refusal_of
 from tests.support.upstreams.openai import Reply, Upstream
 

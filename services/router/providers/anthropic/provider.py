@@ -29,7 +29,8 @@ from services.router.providers.translation.turns import (
     UserTurn,
     read_conversation,
 )
-from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode, Parameters
+from services.router.schema.parameters import KnownParameters, Parameters
+from services.router.schema.tools import CallableFunctions, Function, Mode
 
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
 VERSION_2023 = "2023-06-01"

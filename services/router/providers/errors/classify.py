@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from services.router.providers.base import Failure, Figures, ProviderError
+from services.router.prompts.fitting import Figures
+from services.router.providers.base import Failure, ProviderError
 from services.router.providers.errors.error_body import ErrorBody, read_error_body
 from services.router.providers.errors.length_figures import read_figures
-from services.router.schema.tools import STEERING
+from services.router.schema.parameters import STEERING
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from services.router.providers.base import UNREADABLE, Figures, as_count
+from services.router.prompts.fitting import Figures
+from services.router.providers.base import UNREADABLE, as_count
 
 # The figures are near the beginning.
 MOST_CHARACTERS: Final = 1000

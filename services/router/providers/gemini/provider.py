@@ -14,7 +14,8 @@ from services.router.providers.http.exchange import ProviderHttpClient, Provider
 from services.router.providers.http.pool import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
-from services.router.schema.tools import CallableFunctions, Function, KnownParameters, Mode, Parameters
+from services.router.schema.parameters import KnownParameters, Parameters
+from services.router.schema.tools import CallableFunctions, Function, Mode
 
 VERSIONS = ("v1", "v1beta")
 

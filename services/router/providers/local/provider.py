@@ -20,7 +20,8 @@ from services.router.providers.base import (
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.providers.openai.provider import OpenAIProvider
-from services.router.schema.tools import NO_TOOLS, Parameters
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import NO_TOOLS
 
 # Parameters that do not apply with tools, where the schema determines the answer.
 _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")

@@ -10,7 +10,8 @@ import pytest
 
 from services.router.answers.toolcalls import ToolCalls
 from services.router.providers.base import Piece, Provider, ProviderCall, ProviderError
-from services.router.schema.tools import Parameters, Tools
+from services.router.schema.parameters import Parameters
+from services.router.schema.tools import Tools
 from tests.services.router.schema.reading import parsed
 
 

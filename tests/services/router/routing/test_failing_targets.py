@@ -10,8 +10,8 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
-from services.router.routing import health
-from services.router.routing.health import FAILURES_IN_A_ROW
+from services.router.routing import circuit_breaker
+from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE
 from services.router.settings import MOST_ATTEMPTS
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
@@ -141,7 +141,7 @@ async def test_model_that_is_passed_over_is_not_asked_for_want_of_room_elsewhere
 async def test_chat_that_tries_out_a_silent_model_moves_on_long_before_its_time_is_over(
     socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "LEAST_TRIAL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(circuit_breaker, "LEAST_TRIAL_TIMEOUT_S", 0.2)
     async with (
         Upstream() as first,
         Upstream() as second,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.schema.tools import KnownParameters, Parameters
+from services.router.schema.parameters import KnownParameters, Parameters
 
 
 def test_nothing_said_is_nothing_wanted() -> None:

@@ -6,7 +6,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from services.router.providers.base import Failure, Figures
+from services.router.prompts.fitting import Figures
+from services.router.providers.base import Failure
 from services.router.providers.errors.classify import (
     ErrorPattern,
     ErrorPatterns,

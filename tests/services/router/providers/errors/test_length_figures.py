@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.providers.base import Figures
+from services.router.prompts.fitting import Figures
 from services.router.providers.errors.length_figures import MOST_CHARACTERS, read_figures
 
 SENTENCES = {

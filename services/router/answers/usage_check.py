@@ -1,0 +1,76 @@
+"""Checks whether the token counts that a provider reports for one call are plausible.
+
+Reported counts are what is charged, so an implausible one, by mistake or by greed, is rejected. Honest counts
+differ from ours by the provider's tokenizer, by its prompt template, and by hidden reasoning, which may take as
+many tokens as the model was allowed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from services.router.providers.base import ProviderUsage
+
+# A provider's tokens per token of ours, at most, and a fixed allowance on top for templates, the provider's own
+# instructions and a short reasoning.
+MOST_TIMES_OURS: Final = 4
+FREE_TOKENS: Final = 16_384
+# Faster than any model generates, hidden reasoning included.
+MOST_TOKENS_A_SECOND: Final = 20_000
+# A model applies its limit with its own tokenizer, which may count fewer tokens than ours.
+LIMIT_MARGIN_PARTS: Final = 2
+LIMIT_MARGIN_TOKENS: Final = 64
+
+
+class Violation(Enum):
+    """A way in which a provider's answer is invalid."""
+
+    PROMPT_TOKENS = "prompt_tokens"
+    COMPLETION_TOKENS = "completion_tokens"
+    # The model exceeded its output limit.
+    MAX_TOKENS = "max_tokens"
+
+
+def longest_output_tokens(max_tokens: int) -> int:
+    """Returns the most tokens, by our count, of an answer whose model respects this limit."""
+    return max_tokens + max_tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
+
+
+@dataclass(slots=True)
+class UsageCheck:
+    """Checks the usage that a provider reports for one call."""
+
+    context_tokens: int
+    # The limit sent to the model.
+    max_tokens: int
+    # Our own count.
+    prompt_tokens: int
+    # Time since the model was called.
+    age_s: Callable[[], float]
+    on_violation: Callable[[Violation], None]
+
+    def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
+        """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
+        prompt_tokens, completion_tokens, cached_tokens = (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cached_tokens,
+        )
+        if prompt_tokens is not None and prompt_tokens > self._most_prompt_tokens():
+            self.on_violation(Violation.PROMPT_TOKENS)
+            prompt_tokens = cached_tokens = None
+        if not self.believes_output(completion_tokens or 0, output_tokens):
+            self.on_violation(Violation.COMPLETION_TOKENS)
+            completion_tokens = None
+        return ProviderUsage(prompt_tokens, completion_tokens, cached_tokens)
+
+    def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
+        if told_tokens > min(self.context_tokens, longest_output_tokens(self.max_tokens)):
+            return False
+        # The elapsed time is read last, since hardly any answer needs it.
+        free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS
+        return told_tokens <= free_tokens or told_tokens <= free_tokens + MOST_TOKENS_A_SECOND * self.age_s()
+
+    def _most_prompt_tokens(self) -> int:
+        return min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)

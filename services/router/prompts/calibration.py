@@ -1,0 +1,87 @@
+"""Learns the ratio of a model's token count of prompts to ours.
+
+We count with one tokenizer; a model has its own, and adds templates and tool definitions. Every answer reports the
+model's count of its prompt, so the ratio is known after a few answers.
+"""
+
+import math
+from collections import OrderedDict, deque
+from typing import Final, NamedTuple
+
+# In a shorter prompt the template outweighs the tokenizer.
+LEAST_PROMPT_TOKENS: Final = 256
+# No tokenizer differs from ours by more: such a count is an error, or the prompt was truncated.
+SMALLEST_RATIO: Final = 0.2
+LARGEST_RATIO: Final = 5.0
+# Limits per size bucket. Few samples per account keep a busy one with unusual texts from dominating.
+SAMPLES_PER_ACCOUNT: Final = 8
+MOST_ACCOUNTS: Final = 16
+UPPER_QUANTILE: Final = 0.95
+
+
+class CountedPrompt(NamedTuple):
+    """A prompt with our own token count."""
+
+    tokens: int
+    has_tools: bool
+    account_id: str
+
+
+class Ratios(NamedTuple):
+    """Quantiles of the model's count of a prompt divided by ours."""
+
+    middle: float
+    upper: float
+    # Whether they were measured with prompts of about the same size.
+    is_same_size: bool = True
+
+
+class Calibration:
+    """The calibration of one model. Prompts are grouped by whether they have tools, and by size within a factor of two:
+    a server's fixed additions matter less in a long prompt."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[tuple[bool, int], _Samples] = {}
+
+    def note(self, prompt: CountedPrompt, model_tokens: int) -> None:
+        """Records the model's own count of a prompt."""
+        if prompt.tokens < LEAST_PROMPT_TOKENS:
+            return
+        ratio = model_tokens / prompt.tokens
+        if SMALLEST_RATIO <= ratio <= LARGEST_RATIO:
+            self._by_size.setdefault(_size(prompt), _Samples()).add(prompt.account_id, ratio)
+
+    def ratios(self, prompt: CountedPrompt) -> Ratios | None:
+        """Returns the ratios for similar prompts, or for the nearest known size; None if there are none."""
+        has_tools, bits = _size(prompt)
+        known = [size for size in self._by_size if size[0] == has_tools]
+        if not known:
+            return None
+        nearest = min(known, key=lambda size: (abs(size[1] - bits), -size[1]))
+        ratios = self._by_size[nearest].ratios()
+        return ratios if nearest[1] == bits else ratios._replace(is_same_size=False)
+
+
+class _Samples:
+    def __init__(self) -> None:
+        # Ordered by last use, most recent last.
+        self._by_account: OrderedDict[str, deque[float]] = OrderedDict()
+        self._ratios: Ratios | None = None
+
+    def add(self, account_id: str, ratio: float) -> None:
+        self._by_account.setdefault(account_id, deque(maxlen=SAMPLES_PER_ACCOUNT)).append(ratio)
+        self._by_account.move_to_end(account_id)
+        if len(self._by_account) > MOST_ACCOUNTS:
+            self._by_account.popitem(last=False)
+        self._ratios = None
+
+    def ratios(self) -> Ratios:
+        if self._ratios is None:
+            samples = sorted(ratio for ratios in self._by_account.values() for ratio in ratios)
+            upper = samples[math.ceil(UPPER_QUANTILE * len(samples)) - 1]
+            self._ratios = Ratios(samples[len(samples) // 2], max(samples[len(samples) // 2], upper))
+        return self._ratios
+
+
+def _size(prompt: CountedPrompt) -> tuple[bool, int]:
+    return prompt.has_tools, prompt.tokens.bit_length()

@@ -1,0 +1,114 @@
+"""The parameters of a request, described and parsed once."""
+
+from collections.abc import Collection, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from services.chassis.errors import LegatoError, Reason
+
+_NOTHING: Final = (Raw(), Raw(b"null"))
+
+# Parameters that steer an answer: a model that does not take one can answer without it.
+RARELY_TAKEN: Final = frozenset({"logit_bias", "reasoning_effort", "verbosity"})
+STEERING: Final = RARELY_TAKEN | {"temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"}
+
+
+class _JsonSchema(Struct):
+    schema: Raw = Raw()
+
+
+class ResponseFormat(Struct):
+    type: str = "text"
+    json_schema: _JsonSchema | None = None
+    # llama.cpp also accepts the schema here.
+    schema: Raw = Raw()
+
+    @property
+    def answer_schema(self) -> Raw | None:
+        """The JSON schema of the answer, if it has one."""
+        found = self.json_schema.schema if self.json_schema is not None else Raw()
+        return None if found in _NOTHING else found
+
+
+class KnownParameters(Struct):
+    """The parameters that are translated for some provider; None if the client did not send one."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    reasoning_effort: str | None = None
+    response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
+    parallel_tool_calls: bool | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_known_parameters = msgspec.json.Decoder(KnownParameters)
+_response_format = msgspec.json.Decoder(ResponseFormat)
+
+
+class Parameters:
+    """The parameters of one chat as JSON, which OpenAI-compatible providers send on unchanged. Parsed when first
+    read."""
+
+    __slots__ = ("_fields", "_known", "json")
+
+    def __init__(self, json: bytes = b"") -> None:
+        """`json` is empty if there are none."""
+        self.json = json
+        self._fields: Mapping[str, Raw] | None = None
+        self._known: KnownParameters | None = None
+
+    @property
+    def fields(self) -> Mapping[str, Raw]:
+        """All parameters, whether we know them or not."""
+        if self._fields is None:
+            self._fields = _decoded_value(_fields, self.json) if self.json else {}
+        return self._fields
+
+    def read(self) -> KnownParameters:
+        if self._known is None:
+            self._known = _decoded_value(_known_parameters, self.json) if self.json else KnownParameters()
+        return self._known
+
+    def without(self, names: Collection[str]) -> "Parameters":
+        """Returns the other parameters; the same object if it has none of these."""
+        kept = {name: value for name, value in self.fields.items() if name not in names}
+        if len(kept) == len(self.fields):
+            return self
+        return Parameters(msgspec.json.encode(kept) if kept else b"")
+
+    @property
+    def response_format(self) -> ResponseFormat | None:
+        """The format of the answer; None if it is absent, null or unreadable. Other parameters are not looked at."""
+        try:
+            return _response_format.decode(self.fields.get("response_format", _NOTHING[1]))
+        except msgspec.ValidationError:
+            return None
+
+    @property
+    def wants_one_call(self) -> bool:
+        """Returns whether the model may call only one function at a time."""
+        return "parallel_tool_calls" in self.fields and self.read().parallel_tool_calls is False
+
+
+_Decoded = TypeVar("_Decoded")
+
+
+def _decoded_value(decoder: msgspec.json.Decoder[_Decoded], parameters_json: bytes) -> _Decoded:
+    try:
+        return decoder.decode(parameters_json)
+    except (msgspec.DecodeError, RecursionError):
+        # The edge rejects these, but others may call a router too.
+        raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None
+
+
+NO_PARAMETERS: Final = Parameters()
