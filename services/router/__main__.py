@@ -26,9 +26,12 @@ from services.router.prompts.tokens import open_vocabulary
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderEnvironment
 from services.router.routing.model_states import ModelStates, ProviderPool
+from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
-from services.router.servicer import Reload, RouteAdminServicer, RouterServicer
+from services.router.servicers.grounding import GroundingAdminServicer
+from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.router import RouterServicer
 from services.router.settings import RouterSettings
 
 STOP_GRACE_S = 0.5
@@ -62,12 +65,12 @@ async def main() -> None:
         tracer = opened.enter_context(tracing_to(settings.otlp_endpoint, "router", clock, log, registry))
         servicer = RouterServicer(completions, log, tracer)
         show_exchanges(registry, {"edge": servicer.message_items})
-        reload = Reload(settings.routes, settings.timeouts, model_states, log, found)
+        reload = Reload(settings.routes, settings.timeouts, model_states, log)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.on_signal)
         servicers = [
             servicer,
             RouteAdminServicer(model_states, reload),
-            grounding.admin(completions.preview, log),
+            GroundingAdminServicer(grounding.library, grounding.intake, grounding.config, completions.preview, log),
         ]
         certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
         show_certificate(registry, certificates)

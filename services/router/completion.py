@@ -116,7 +116,7 @@ class Completions:
 
     @property
     def bundled_classes(self) -> frozenset[str]:
-        return self._model_states.bundled_classes
+        return self._model_states.routes.bundled_classes
 
     async def serve(self, conversation: ChatConversation) -> None:
         opened = _OpenedChat(_opening(await conversation.receive()), self._prompt_memory)
@@ -147,7 +147,7 @@ class Completions:
     async def preview(self, chat: ChatOpen) -> PromptPreview:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
         class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
-        character = self._model_states.characters[class_id]
+        character = self._model_states.routes.characters[class_id]
         opened = _OpenedChat(chat, self._prompt_memory)
         with opened.memory:
             prompt = await opened.compose(character)
@@ -172,7 +172,7 @@ class Completions:
     ) -> None:
         chat = opened.chat
         story.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
-        character = self._model_states.characters[story.class_id]
+        character = self._model_states.routes.characters[story.class_id]
         story.character_version = character.version
         prompt = await opened.compose(character)
         if self._grounding is not None and not prompt.tools.json:

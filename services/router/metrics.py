@@ -1,9 +1,11 @@
 """Prometheus metrics of the models that the router calls."""
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from services.chassis.telemetry.metrics import Histogram, Registry, counters_of, gauges, histograms_of
+from services.chassis.telemetry.metrics import Registry, counters_of, gauges, histograms_of
+from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
 from services.router.routing.call_span import OPERATION
 from services.router.routing.circuit_breaker import BreakerState
@@ -15,69 +17,92 @@ MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
 BREAKER_STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
-def show_model_states(model_states: ModelStates, registry: Registry) -> None:
-    """Registers the metrics of all models in the current routes; a removed model is no longer exported."""
+def _violations(violation: Violation, model: ModelState) -> int:
+    return model.breaker.violations[violation]
 
-    def read(value: Callable[[ModelState], float]) -> Iterator[tuple[tuple[str, str], float]]:
-        for labels, model_state in _by_labels(model_states):
-            yield labels, value(model_state)
 
-    gauges(
-        registry,
+class _ModelMetric(NamedTuple):
+    register: Callable[..., None]
+    name: str
+    meaning: str
+    # Beyond those of the model.
+    labels: Sequence[str]
+    # A number or a histogram of each model, by the values of these labels.
+    readings: Mapping[tuple[str, ...], Callable[[ModelState], Any]]
+
+
+MODEL_METRICS: Final = (
+    _ModelMetric(
+        gauges,
         "legato_breaker_state",
         "Circuit breaker of a model: 0 closed, 1 half-open (one chat at a time), 2 open (tried last).",
-        MODEL_LABELS,
-        lambda: read(lambda model_state: BREAKER_STATES[model_state.health.state]),
-    )
-    gauges(
-        registry,
+        (),
+        {(): lambda model: BREAKER_STATES[model.breaker.state]},
+    ),
+    _ModelMetric(
+        gauges,
         "legato_upstream_running",
         "Running chats at a model.",
-        MODEL_LABELS,
-        lambda: read(lambda model_state: model_state.saturation.gate.running),
-    )
-    gauges(
-        registry,
+        (),
+        {(): lambda model: model.saturation.gate.running},
+    ),
+    _ModelMetric(
+        gauges,
         "legato_upstream_limit",
         "Limit of concurrent chats at a model: fixed, by its queue length, or by latency. 1000000: no limit.",
-        MODEL_LABELS,
-        lambda: read(lambda model_state: model_state.saturation.gate.limit),
-    )
-    counters_of(
-        registry,
+        (),
+        {(): lambda model: model.saturation.gate.limit},
+    ),
+    _ModelMetric(
+        counters_of,
         "legato_upstream_attempts",
         "Attempts at a model, by outcome. One that fails in mid-answer also counts as answered.",
-        (*MODEL_LABELS, "outcome"),
-        lambda: _outcomes(model_states),
-    )
-    counters_of(
-        registry,
+        ("outcome",),
+        {
+            ("answered",): lambda model: model.breaker.answers,
+            ("declined",): lambda model: model.breaker.refusals,
+            ("failed",): lambda model: model.breaker.failures,
+        },
+    ),
+    _ModelMetric(
+        counters_of,
         "legato_upstream_violations",
         "Answers with implausible usage or beyond their token limit, by violation.",
-        (*MODEL_LABELS, "violation"),
-        lambda: _violations(model_states),
-    )
-    histograms_of(
-        registry,
+        ("violation",),
+        {(each.value,): partial(_violations, each) for each in Violation},
+    ),
+    _ModelMetric(
+        histograms_of,
         "gen_ai_client_operation_time_to_first_chunk_seconds",
         "Time from the request to the first chunk of the model's answer.",
-        (*MODEL_LABELS, "gen_ai_operation_name"),
-        lambda: _latencies(model_states),
-    )
-    histograms_of(
-        registry,
+        ("gen_ai_operation_name",),
+        {(OPERATION,): lambda model: model.breaker.latencies_s},
+    ),
+    _ModelMetric(
+        histograms_of,
         "gen_ai_client_operation_duration_seconds",
         "Time from the request to the end of the model's answer, for complete answers.",
-        (*MODEL_LABELS, "gen_ai_operation_name"),
-        lambda: _durations(model_states),
-    )
-    histograms_of(
-        registry,
+        ("gen_ai_operation_name",),
+        {(OPERATION,): lambda model: model.breaker.durations_s},
+    ),
+    _ModelMetric(
+        histograms_of,
         "gen_ai_client_token_usage",
         "Tokens of a chat as the provider reports them, or else as the router counts them.",
-        (*MODEL_LABELS, "gen_ai_operation_name", "gen_ai_token_type"),
-        lambda: _tokens(model_states),
-    )
+        ("gen_ai_operation_name", "gen_ai_token_type"),
+        {
+            (OPERATION, "input"): lambda model: model.breaker.prompt_tokens,
+            (OPERATION, "output"): lambda model: model.breaker.completion_tokens,
+        },
+    ),
+)
+
+
+def show_model_states(model_states: ModelStates, registry: Registry) -> None:
+    """Registers the metrics of all models in the current routes; a removed model is no longer exported."""
+    for metric in MODEL_METRICS:
+        labels = (*MODEL_LABELS, *metric.labels)
+        metric.register(registry, metric.name, metric.meaning, labels, partial(_read, model_states, metric))
 
 
 def show_chats(completions: Completions, registry: Registry) -> None:
@@ -90,40 +115,11 @@ def show_chats(completions: Completions, registry: Registry) -> None:
     )
 
 
-def _by_labels(model_states: ModelStates) -> Iterator[tuple[tuple[str, str], ModelState]]:
-    """Yields each model once; if the routes have it with different limits, the first one counts."""
+def _read(model_states: ModelStates, metric: _ModelMetric) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields the values of each model; if the routes have it with different limits, the first one counts."""
     found: dict[tuple[str, str], ModelState] = {}
-    for of_class in model_states.by_class.values():
-        for model_state in of_class:
-            found.setdefault((model_state.target.provider, model_state.target.model_name), model_state)
-    yield from found.items()
-
-
-def _outcomes(model_states: ModelStates) -> Iterator[tuple[tuple[str, ...], float]]:
-    for labels, model_state in _by_labels(model_states):
-        health = model_state.health
-        yield (*labels, "answered"), health.answers
-        yield (*labels, "declined"), health.refusals
-        yield (*labels, "failed"), health.failures
-
-
-def _violations(model_states: ModelStates) -> Iterator[tuple[tuple[str, ...], float]]:
-    for labels, model_state in _by_labels(model_states):
-        for violation, number in model_state.health.violations.items():
-            yield (*labels, violation.value), number
-
-
-def _latencies(model_states: ModelStates) -> Iterator[tuple[tuple[str, ...], Histogram]]:
-    for labels, model_state in _by_labels(model_states):
-        yield (*labels, OPERATION), model_state.health.latencies_s
-
-
-def _durations(model_states: ModelStates) -> Iterator[tuple[tuple[str, ...], Histogram]]:
-    for labels, model_state in _by_labels(model_states):
-        yield (*labels, OPERATION), model_state.health.durations_s
-
-
-def _tokens(model_states: ModelStates) -> Iterator[tuple[tuple[str, ...], Histogram]]:
-    for labels, model_state in _by_labels(model_states):
-        yield (*labels, OPERATION, "input"), model_state.health.prompt_tokens
-        yield (*labels, OPERATION, "output"), model_state.health.completion_tokens
+    for model in (model for of_class in model_states.by_class.values() for model in of_class):
+        found.setdefault((model.target.provider, model.target.model_name), model)
+    for labels, model in found.items():
+        for more_labels, read in metric.readings.items():
+            yield (*labels, *more_labels), read(model)

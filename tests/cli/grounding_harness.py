@@ -16,6 +16,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.settings import GroundingSettings
+from services.router.servicers.grounding import GroundingAdminServicer
 
 ACCOUNT = "acct_1"
 
@@ -45,7 +46,8 @@ async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIte
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
         grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
-        servicers = [grounding.admin(_no_models, log), Accounts()]  # type: ignore[abstract]
+        admin = GroundingAdminServicer(grounding.library, grounding.intake, grounding.config, _no_models, log)
+        servicers = [admin, Accounts()]  # type: ignore[abstract]
         server = RpcServer("127.0.0.1:0", servicers, log, insecure_tcp=True)
         await server.start()
         try:

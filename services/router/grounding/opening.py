@@ -10,7 +10,6 @@ from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.chassis.versioned_secrets import parse_versioned_secrets
-from services.router.grounding.servicer import GroundingAdminServicer, Preview
 from services.router.grounding.settings import KEY_VARIABLE, GroundingSettings
 
 if TYPE_CHECKING:
@@ -29,10 +28,6 @@ class Opened:
     library: "Library | None"
     intake: "Intake | None"
     config: pb.GroundingConfig
-
-    def admin(self, preview: Preview, log: Log) -> GroundingAdminServicer:
-        """Returns the RPCs for owners. `preview` composes the prompt of a chat."""
-        return GroundingAdminServicer(self.library, self.intake, self.config, preview, log)
 
 
 async def open_grounding(settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack) -> Opened:

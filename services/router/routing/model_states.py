@@ -9,7 +9,6 @@ from typing import Any
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
-from services.router.prompts.prompt import Character
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
 from services.router.providers.http.fetch import GaugeAddress, QueueGauge
 from services.router.providers.http.pool import read_url
@@ -114,7 +113,7 @@ class ModelState:
     target: Target
     pooled: PooledProvider
     saturation: ModelSaturation
-    health: CircuitBreaker
+    breaker: CircuitBreaker
     calibration: Calibration = field(default_factory=Calibration)
 
 
@@ -137,13 +136,11 @@ class ModelStates:
         self._local_places = local_places
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self.by_class: Mapping[str, tuple[ModelState, ...]] = {}
-        self.characters: Mapping[str, Character] = {}
         self.replace(routes)
 
     def replace(self, routes: Routes) -> None:
         """Applies new routes to new chats. The state of an unchanged model is kept."""
-        self.characters = routes.characters
-        self.bundled_classes = routes.bundled_classes
+        self.routes = routes
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }
@@ -158,7 +155,6 @@ class ModelStates:
             class_id: tuple(self._model_states[routes.providers[target.provider], target] for target in targets)
             for class_id, targets in routes.classes.items()
         }
-
         for key, model_state in before.items():
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
                 self._provider_pool.do(model_state.saturation.queue_watch.aclose())

@@ -22,7 +22,6 @@ from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
 from services.router.routing.upstream import Upstream, begin
 from services.router.schema.parameters import RARELY_TAKEN, Parameters
-from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 
 
@@ -114,9 +113,7 @@ class Attempts:
 
 
 class Targets:
-    def __init__(
-        self, model_states: ModelStates, log: Log, most_attempts: int = MOST_ATTEMPTS, *, tells_traces: bool = False
-    ) -> None:
+    def __init__(self, model_states: ModelStates, log: Log, most_attempts: int, *, tells_traces: bool = False) -> None:
         """`tells_traces` sends our trace context to providers, so that their traces can be joined to ours."""
         self._model_states = model_states
         self._log = log
@@ -134,12 +131,12 @@ class Targets:
             for model_state in _in_turn(model_states, opening.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
-                if opening.refusals.are_for_want_of_room and not model_state.health.may_be_asked():
+                if opening.refusals.are_for_want_of_room and not model_state.breaker.may_be_asked():
                     # Trying it would most likely only delay the client, who may as well retry later.
                     break
                 # A healthy model can take a fallback, or its gate refuses it. But trying failing models one after
                 # another would multiply the load.
-                is_retry = attempts.count > 0 and model_state.health.state is not BreakerState.CLOSED
+                is_retry = attempts.count > 0 and model_state.breaker.state is not BreakerState.CLOSED
                 if is_retry and budget.is_spent:
                     opening.refusals.is_for_now = True
                     continue
@@ -159,7 +156,7 @@ def _in_turn(model_states: Sequence[ModelState], key_id: str) -> Iterator[ModelS
     tried only if no other model answered: a recent refusal is no reason to refuse a chat that no other model takes."""
     left_alone, failing = [], []
     for model_state in model_states:
-        if not model_state.health.may_be_asked():
+        if not model_state.breaker.may_be_asked():
             failing.append(model_state)
         elif model_state.saturation.backoff.left_s(key_id):
             left_alone.append(model_state)
@@ -278,7 +275,7 @@ class _Opening:
         self._attempts.count += 1
         self._log_event("model.called", target)
         failpoints.hit("router.asked")
-        attempt = model_state.health.start_attempt()
+        attempt = model_state.breaker.start_attempt()
         if self._attempts.first_asked_at_s is None:
             self._attempts.first_asked_at_s = attempt.began_s
         span = begin_span(target, self._attempts.count, max_tokens)
@@ -291,7 +288,7 @@ class _Opening:
             call.on_sent = partial(self._allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
-        timeout_s = model_state.health.trial_timeout_s if may_move_on else None
+        timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
         try:
             first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:

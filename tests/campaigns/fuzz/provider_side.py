@@ -28,7 +28,8 @@ from services.router.providers.base import ProviderEnvironment, ProviderRoute, T
 from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
-from services.router.servicer import RouterServicer
+from services.router.servicers.router import RouterServicer
+from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 from tests.campaigns.fuzz.answers import STREAMS, random_body
 from tests.campaigns.fuzz.framing import Framed, random_frame
@@ -247,7 +248,7 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
         )
         clock = SystemClock()
         model_states = ModelStates(routes, provider_pool, clock, log)
-        servicer = RouterServicer(Completions(model_states, Targets(model_states, log), clock, log), log)
+        servicer = RouterServicer(Completions(model_states, Targets(model_states, log, MOST_ATTEMPTS), clock, log), log)
         server = RpcServer(f"unix:{folder}/router.sock", [servicer], log)
         await server.start()
         try:

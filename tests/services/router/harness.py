@@ -27,7 +27,7 @@ from services.router.providers.base import ProviderEnvironment, ProviderRoute, T
 from services.router.routing.model_states import ModelStates, ProviderPool
 from services.router.routing.routes import Routes, Target
 from services.router.routing.targets import Targets
-from services.router.servicer import RouterServicer
+from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
 from tests.support.upstreams.openai import Upstream

@@ -25,7 +25,7 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.completion import Completions, PromptPreview
 from services.router.grounding.grounding import Library
-from services.router.grounding.servicer import GroundingAdminServicer
+from services.router.servicers.grounding import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
 from tests.support.certificates import Authority

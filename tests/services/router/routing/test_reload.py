@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.router.routing.route_changes import find_changes
+from services.router.routing.reload import find_changes
 from services.router.routing.routes import Routes, load_routes
 from tests.services.router.routing.test_routes import GOOD
 

@@ -1,17 +1,52 @@
-"""Tells how a routes file differs from the routes in use, line by line and without secrets."""
+"""Reloads the routes file while chats run, and tells beforehand what that would change, line by line and without
+secrets."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any, Final
 
-from services.router.routing.routes import Routes
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.router.providers.base import Timeouts
+from services.router.routing.model_states import ModelStates
+from services.router.routing.routes import Routes, load_routes
 
 # In an address: a user with a password, and a query.
 _SECRETS: Final = re.compile(r"//[^/@]*@|\?.*")
 # Named, but never shown.
 _HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
+
+
+class Reload:
+    def __init__(self, path: Path, timeouts: Timeouts, model_states: ModelStates, log: Log) -> None:
+        self._path = path
+        self._timeouts = timeouts
+        self._model_states = model_states
+        self._log = log
+
+    def now(self) -> None:
+        """Reloads for new chats; running ones keep their routes. Raises SettingsError, and then nothing has changed."""
+        try:
+            routes = load_routes(self._path, timeouts=self._timeouts)
+        except SettingsError as error:
+            for mistake in str(error).splitlines():
+                self._log.warning("routes.refused", reason=mistake)
+            raise
+        self._model_states.replace(routes)
+        self._log.info("routes.reloaded")
+
+    def find_changes(self) -> list[str]:
+        """Returns what a reload would change; raises SettingsError if the file has mistakes."""
+        return find_changes(self._model_states.routes, load_routes(self._path, timeouts=self._timeouts))
+
+    def on_signal(self) -> None:
+        """Reloads on SIGHUP; mistakes are found in the log."""
+        with contextlib.suppress(SettingsError):
+            self.now()
 
 
 def find_changes(current: Routes, wanted: Routes) -> list[str]:

@@ -1,4 +1,4 @@
-"""The router's account of itself."""
+"""Models and their state, and routes that are reloaded while chats run."""
 
 import asyncio
 import os
@@ -16,7 +16,6 @@ import pytest
 from protos.router.v1.router_pb2 import (
     BREAKER_STATE_CLOSED,
     BREAKER_STATE_OPEN,
-    ListModelsRequest,
     ListTargetsRequest,
     ReloadRoutesRequest,
     Target,
@@ -32,14 +31,6 @@ from tests.support.upstreams.openai import Reply, Upstream
 
 if TYPE_CHECKING:
     from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub
-
-
-async def test_classes_are_listed_and_the_reserved_one_is_not(router: Router) -> None:
-    models = (await router.stub.ListModels(ListModelsRequest())).models
-    assert [model.model_id for model in models] == ["auto", "mezzo", "forte", "fortissimo"]
-    assert {model.owner for model in models} == {"legato"}
-    assert all(model.create_time.seconds > 1_700_000_000 for model in models)
-    assert not any(model.is_bundled for model in models)
 
 
 PROVIDER = """

@@ -1,0 +1,59 @@
+"""The RPCs of operators: models with their state, and reloading the routes."""
+
+from dataclasses import asdict
+from typing import Any
+
+import grpc.aio
+
+from protos.router.v1 import router_pb2 as pb
+from protos.router.v1 import router_pb2_grpc as pb_grpc
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.load.admission import NO_LIMIT
+from services.chassis.settings import SettingsError
+from services.router.routing.model_states import ModelState, ModelStates
+from services.router.routing.reload import Reload
+from services.rules.model_classes import CLASSES
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
+    def __init__(self, model_states: ModelStates, reload: Reload) -> None:
+        self._model_states = model_states
+        self._reload = reload
+
+    async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
+        try:
+            self._reload.now()
+        except SettingsError as error:
+            raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
+        return pb.ReloadRoutesResponse(targets=self._targets())
+
+    async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
+        response = pb.ListTargetsResponse(targets=self._targets())
+        if request.compares_file:
+            try:
+                response.changes.extend(self._reload.find_changes())
+            except SettingsError as error:
+                response.file_mistakes.extend(str(error).splitlines())
+        return response
+
+    def _targets(self) -> list[pb.Target]:
+        by_class = self._model_states.by_class
+        return [_to_target(class_id, model_state) for class_id in CLASSES for model_state in by_class[class_id]]
+
+
+def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
+    gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
+    return pb.Target(
+        class_id=class_id,
+        provider=target.provider,
+        model_name=target.model_name,
+        breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
+        attempts=breaker.attempts,
+        failures=breaker.failures,
+        median_latency_s=breaker.median_latency_s,
+        running=gate.running,
+        limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+        cost=None if target.cost is None else pb.ProviderCost(**asdict(target.cost)),
+    )

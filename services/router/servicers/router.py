@@ -1,0 +1,64 @@
+"""The RPCs of the edge: chats, and the classes that can be asked for."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.router.v1 import router_pb2 as pb
+from protos.router.v1 import router_pb2_grpc as pb_grpc
+from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Histogram
+from services.chassis.telemetry.tracing import Tracer
+from services.router.completion import Completions
+from services.rules.model_classes import AUTO, CLASSES
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+OWNER = "legato"
+# The classes are as old as the service; only the models behind them change.
+CREATED = datetime(2026, 11, 15, tzinfo=UTC)
+
+SERVICE = pb.DESCRIPTOR.services_by_name["RouterService"].full_name
+
+
+class RouterServicer(pb_grpc.RouterServiceServicer):
+    def __init__(self, completions: Completions, log: Log, tracer: Tracer | None = None) -> None:
+        self._completions = completions
+        self._chat = StreamMethod(pb.ChatRequest, completions.serve)
+        self._exchange = ExchangeServer(SERVICE, {"Chat": self._chat}, pb.ExchangeResponse, log, tracer)
+        self._spans = None if tracer is None else CallSpans(tracer, SERVICE)
+
+    @property
+    def message_items(self) -> Histogram:
+        return self._exchange.message_items
+
+    async def drain(self, delay_s: float = 0.0) -> None:
+        """Requests every edge to open no more chats here, then waits until none is running. Callers without an exchange
+        may still open chats until the delay is over."""
+        await self._exchange.drain(delay_s)
+        await self._completions.drain()
+        await self._exchange.close()
+
+    def Chat(self, request_iterator: AsyncIterator[pb.ChatRequest], context: Context) -> AsyncIterator[pb.ChatResponse]:
+        span = None if self._spans is None else self._spans.begin_rpc("Chat", context)
+        return serve_stream(self._chat, context, span)
+
+    def Exchange(
+        self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
+    ) -> AsyncIterator[pb.ExchangeResponse]:
+        return self._exchange.serve(request_iterator, context)
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
+        created = Timestamp()
+        created.FromDatetime(CREATED)
+        bundled = self._completions.bundled_classes
+        return pb.ListModelsResponse(
+            models=[
+                pb.Model(model_id=model_id, create_time=created, owner=OWNER, is_bundled=model_id in bundled)
+                for model_id in (AUTO, *CLASSES)
+            ]
+        )
