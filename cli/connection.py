@@ -4,10 +4,10 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import click
 import grpc
@@ -17,7 +17,10 @@ from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
+from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
+from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
@@ -29,14 +32,11 @@ from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
-if TYPE_CHECKING:
-    from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-    from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
-    from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-
+StubT = TypeVar("StubT")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
+AUTH = "auth"
 ROUTER = "router"
 METERING = "metering"
 THE_SERVICE = "The service"
@@ -63,7 +63,28 @@ class NotRunning(click.ClickException):
     exit_code = 3
 
 
+class _Stub(Generic[StubT]):
+    """An attribute of `ServiceStubs`: the stub of one of a service's RPC services."""
+
+    def __init__(self, kind: Callable[[grpc.Channel], StubT], service: str) -> None:
+        self._kind, self._service = kind, service
+
+    def __get__(self, services: "ServiceStubs", owner: type) -> StubT:
+        return self._kind(services.channel(self._service))
+
+
 class ServiceStubs:
+    accounts = _Stub(AccountAdminServiceStub, AUTH)
+    keys = _Stub(KeyAdminServiceStub, AUTH)
+    maintenance = _Stub(MaintenanceAdminServiceStub, AUTH)
+    notices = _Stub(NoticeServiceStub, AUTH)
+    users = _Stub(UserAdminServiceStub, AUTH)
+    credits = _Stub(CreditAdminServiceStub, METERING)
+    metering = _Stub(MeteringServiceStub, METERING)
+    notice_thresholds = _Stub(NoticeThresholdServiceStub, METERING)
+    spend_limits = _Stub(SpendLimitServiceStub, METERING)
+    statements = _Stub(StatementServiceStub, METERING)
+
     def __init__(
         self,
         open_channel_to: Callable[[str], grpc.Channel],
@@ -78,62 +99,16 @@ class ServiceStubs:
         self._channels: dict[str, grpc.Channel] = {}
 
     @property
-    def accounts(self) -> AccountAdminServiceStub:
-        return AccountAdminServiceStub(self._channel("auth"))
-
-    @property
-    def keys(self) -> KeyAdminServiceStub:
-        return KeyAdminServiceStub(self._channel("auth"))
-
-    @property
-    def maintenance(self) -> MaintenanceAdminServiceStub:
-        return MaintenanceAdminServiceStub(self._channel("auth"))
-
-    @property
-    def users(self) -> "UserAdminServiceStub":
-        from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
-
-        return UserAdminServiceStub(self._channel("auth"))
-
-    @property
-    def credits(self) -> CreditAdminServiceStub:
-        return CreditAdminServiceStub(self._channel(METERING))
-
-    @property
-    def metering(self) -> MeteringServiceStub:
-        return MeteringServiceStub(self._channel(METERING))
-
-    @property
-    def spend_limits(self) -> SpendLimitServiceStub:
-        return SpendLimitServiceStub(self._channel(METERING))
-
-    @property
-    def notices(self) -> "NoticeServiceStub":
-        from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-
-        return NoticeServiceStub(self._channel("auth"))
-
-    @property
-    def notice_thresholds(self) -> "NoticeThresholdServiceStub":
-        from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-
-        return NoticeThresholdServiceStub(self._channel(METERING))
-
-    @property
-    def statements(self) -> StatementServiceStub:
-        return StatementServiceStub(self._channel("metering"))
-
-    @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
         """The stubs of all replicas by address: each has its own routes and figures."""
-        return {router: RouteAdminServiceStub(self._channel(router)) for router in self._find_routers()}
+        return {router: RouteAdminServiceStub(self.channel(router)) for router in self._find_routers()}
 
     @property
     def grounding(self) -> GroundingAdminServiceStub:
         """The stub of any replica that answers: all share one database."""
-        return GroundingAdminServiceStub(self._channel(self._find_router()))
+        return GroundingAdminServiceStub(self.channel(self._find_router()))
 
-    def _channel(self, service: str) -> grpc.Channel:
+    def channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:
             self._channels[service] = self._open_channel_to(service)
         return self._channels[service]
@@ -175,6 +150,30 @@ def call_service(
             time.sleep(PAUSE_S)
     finally:
         bar.clear()
+
+
+class _PagedRequest(Protocol):
+    page_token: str
+
+
+class _Page(Protocol):
+    next_page_token: str
+
+
+PagedRequestT = TypeVar("PagedRequestT", bound=_PagedRequest)
+PageT = TypeVar("PageT", bound=_Page)
+
+
+def every_page(
+    method: "grpc.UnaryUnaryMultiCallable[PagedRequestT, PageT]", request: PagedRequestT, timeout_s: float = TIMEOUT_S
+) -> Iterator[PageT]:
+    """Yields the pages of a list, from the request's own page on."""
+    while True:
+        page = call_service(method, request, timeout_s=timeout_s)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 def _outage(error: LegatoError) -> str:

@@ -7,34 +7,10 @@ from typing import Any
 
 import click
 
-from cli.options import shared_options
+from cli.command import COMMANDS, shared_options
 
 MISUSE = 2
 INTERRUPTED = 130
-
-# Each command with its package in cli/commands, which has a module of its name, and its help.
-COMMANDS = {
-    "up": ("service", "Start the whole service and keep it running."),
-    "status": ("service", "List the service's processes."),
-    "accounts": ("account", "Create, list and change accounts."),
-    "keys": ("account", "Create, list and revoke API keys."),
-    "users": ("account", "Invite and disable the users of the web console."),
-    "console": ("account", "Create a link that signs in to the web console."),
-    "credits": ("ledger", "Grant and adjust credit, and show balances."),
-    "limits": ("account", "Show and set how much an account or a key may spend."),
-    "notices": ("account", "Show and set what an account's owners are told, and how."),
-    "memory": ("account", "Manage the notes for an account's chats."),
-    "attachments": ("account", "Manage the documents for an account's chats."),
-    "usage": ("ledger", "Show an account's usage."),
-    "requests": ("ledger", "Show the receipts of an account's requests."),
-    "prices": ("ledger", "Show the prices."),
-    "routes": ("service", "Check and reload the routes, and show the state of their models."),
-    "maintenance": ("service", "Refuse new chats for a while, on every edge."),
-    "certs": ("service", "Create certificates for services on TCP."),
-    "audit": ("ledger", "Check that the ledger is consistent."),
-    "migrate": ("service", "Migrate the databases."),
-    "version": ("service", "Print the version."),
-}
 
 
 class LazyCommands(click.Group):
@@ -87,13 +63,15 @@ def _say_error(message: str) -> None:
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="legato", message="legato %(version)s")
-@shared_options
 def legato() -> None:
     """A chat-completion service that speaks OpenAI's wire format.
 
     Start it with `legato up`; the other commands talk to the running service over its private sockets. They exit
     with 1 if the service refuses, 2 on a usage error and 3 if the service is not running.
     """
+
+
+legato.params += shared_options()
 
 
 def main() -> None:

@@ -7,13 +7,9 @@ import os
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
-
-if TYPE_CHECKING:
-    from google.protobuf.timestamp_pb2 import Timestamp
 
 
 def show_json(value: Any) -> None:
@@ -78,14 +74,6 @@ def _printable(value: object) -> str:
     text = "-" if value is None else str(value)
     # Control characters in a name must not reach the terminal.
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def rfc3339_of(timestamp: "Timestamp") -> str:
-    return rfc3339(timestamp.ToDatetime(tzinfo=UTC))
 
 
 WIDTH = 30

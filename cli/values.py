@@ -1,6 +1,6 @@
-"""Parses and prints the values of options: limits, amounts of money, names of keys."""
+"""Parses the values of options: limits, classes, amounts of money, lists of names."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,9 +10,11 @@ from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2 import Account, Key, UpdateAccountRequest, UpdateKeyRequest
+    from protos.auth.v1.auth_pb2 import UpdateAccountRequest, UpdateKeyRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+account_argument = click.argument("account_id", metavar="ID")
 
 LIMITS = {
     "requests_per_minute": "Requests per minute",
@@ -22,7 +24,7 @@ LIMITS = {
 
 
 def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
-    """Adds an option for each limit; the command gets them by name, None if not given."""
+    """Adds an option for each limit; the command gets them by the names of the messages' fields, None if not given."""
 
     def add(command: CommandT) -> CommandT:
         for name, what in reversed(LIMITS.items()):
@@ -32,17 +34,6 @@ def limit_options(whose: str) -> Callable[[CommandT], CommandT]:
         return command
 
     return add
-
-
-def put_limits(request: "UpdateAccountRequest | UpdateKeyRequest", limits: Mapping[str, int | None]) -> None:
-    for name, limit in limits.items():
-        if limit is not None:
-            setattr(request, name, limit)
-
-
-def own_limits(owner: "Account | Key") -> dict[str, int | None]:
-    """Returns the limits; None if a default applies."""
-    return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
 
 
 ALL_CLASSES = "all"
@@ -61,11 +52,6 @@ def put_classes(request: "UpdateAccountRequest | UpdateKeyRequest", classes: Seq
         request.allow_all_classes = True
     else:
         request.allowed_classes.class_ids.extend(dict.fromkeys(classes))
-
-
-def allowed_classes(owner: "Account | Key") -> list[str] | None:
-    """Returns the classes that an account or a key may use; None: all."""
-    return list(owner.allowed_classes.class_ids) if owner.HasField("allowed_classes") else None
 
 
 class UsdAmount(click.ParamType[int]):

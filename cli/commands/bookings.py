@@ -14,8 +14,8 @@ from typing import TypeVar
 import click
 import grpc
 
+from cli.command import Invocation
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.options import Invocation
 from protos.metering.v1.metering_pb2 import (
     AdjustCreditsRequest,
     AdjustCreditsResponse,

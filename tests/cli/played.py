@@ -74,7 +74,8 @@ class Played:
             service_name, _, method_name = method.partition(".")
             descriptor = _services(service)[service_name].methods_by_name[method_name]
             _, request, rpc = self.channels[service].take_unary_unary(descriptor)
-            self.requests.append(request)
+            # As the far end gets it: the near end may change its own for the next page.
+            self.requests.append(type(request).FromString(request.SerializeToString()))
             rpc.send_initial_metadata(())
             if isinstance(answer, LegatoError):
                 details = to_status(answer).SerializeToString()

@@ -5,20 +5,11 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.bookings import OutcomeUnknown, command_line, grant
-from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
-from cli.values import (
-    LIMITS,
-    USD,
-    allowed_classes,
-    classes_option,
-    limit_options,
-    own_limits,
-    put_classes,
-    put_limits,
-)
+from cli.connection import CallRefused, ServiceStubs, call_service, every_page
+from cli.descriptions import allowed_classes, money, own_limits, rfc3339, time_of
+from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
 from protos.auth.v1.auth_pb2 import (
     Account,
     CreateAccountRequest,
@@ -44,20 +35,21 @@ def grounding_options(command: CommandT) -> CommandT:
     """Adds an option for each source."""
     for name, what in reversed(GROUNDINGS.items()):
         help_text = f"Let its chats use {what}, if the service is configured for it."
-        command = click.option(f"--{name}", type=click.Choice(["on", "off"]), help=help_text)(command)
+        add = click.option(f"--{name}", type=click.Choice(["on", "off"]), callback=_is_on, help=help_text)
+        command = add(command)
     return command
 
 
-@click.group()
-@shared_options
-def accounts() -> None:
-    """Create, list and change accounts."""
+def _is_on(context: click.Context, parameter: click.Parameter, switch: str | None) -> bool | None:
+    return None if switch is None else switch == "on"
+
+
+accounts = command_group("accounts")
 
 
 @accounts.command()
 @click.argument("name")
 @click.option("--credits", "credits_nanos", type=USD, default="0", help="Initial credit in dollars, such as 5.00.")
-@takes_invocation
 def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
     """Create an account."""
     if credits_nanos < 0:
@@ -67,7 +59,6 @@ def create(invocation: Invocation, name: str, credits_nanos: int) -> None:
 
 
 @accounts.command("list")
-@takes_invocation
 def list_(invocation: Invocation) -> None:
     """List all accounts."""
     found = list(every_account(invocation.services))
@@ -79,8 +70,7 @@ def list_(invocation: Invocation) -> None:
 
 
 @accounts.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def show(invocation: Invocation, account_id: str) -> None:
     """Show one account."""
     account = get_account(invocation.services, account_id)
@@ -88,44 +78,27 @@ def show(invocation: Invocation, account_id: str) -> None:
 
 
 @accounts.command("set")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.option(
     "--class", "preferred_class", type=click.Choice(CLASSES), help="The class that `auto` selects for this account."
 )
 @classes_option("The classes that its keys may use, such as mezzo,forte; `all` for all of them.")
 @limit_options("for each of the account's keys; 0 restores the service's default.")
 @grounding_options
-@takes_invocation
-def set_(
-    invocation: Invocation,
-    account_id: str,
-    preferred_class: str | None,
-    classes: list[str] | None,
-    search: str | None,
-    memory: str | None,
-    attachments: str | None,
-    **limits: int | None,
-) -> None:
+def set_(invocation: Invocation, account_id: str, classes: list[str] | None, **changes: Any) -> None:
     """Change an account. The change is in effect everywhere when the command returns."""
-    if all(given is None for given in (preferred_class, classes, search, memory, attachments, *limits.values())):
+    if all(given is None for given in (classes, *changes.values())):
         raise click.UsageError(
             "nothing to change: give --class, --classes, a limit, --search, --memory or --attachments."
         )
-    request = UpdateAccountRequest(
-        account_id=account_id,
-        preferred_class=preferred_class,
-        search=_is_on(search),
-        memory=_is_on(memory),
-        attachments=_is_on(attachments),
-    )
-    put_limits(request, limits)
+    # The options are called like the message's fields.
+    request = UpdateAccountRequest(account_id=account_id, **changes)
     put_classes(request, classes)
     show_changed(invocation, call_service(invocation.services.accounts.UpdateAccount, request).account)
 
 
 @accounts.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def suspend(invocation: Invocation, account_id: str) -> None:
     """Refuse all keys of an account. They are refused everywhere when the command returns."""
     request = SuspendAccountRequest(account_id=account_id)
@@ -133,8 +106,7 @@ def suspend(invocation: Invocation, account_id: str) -> None:
 
 
 @accounts.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def resume(invocation: Invocation, account_id: str) -> None:
     """Lift a suspension. The account's keys work everywhere when the command returns."""
     request = ResumeAccountRequest(account_id=account_id)
@@ -174,15 +146,8 @@ def get_account(services: ServiceStubs, account_id: str) -> Account:
 
 
 def every_account(services: ServiceStubs) -> Iterator[Account]:
-    page_token = ""
-    while True:
-        page = call_service(
-            services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE, page_token=page_token)
-        )
+    for page in every_page(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE)):
         yield from page.accounts
-        page_token = page.next_page_token
-        if not page_token:
-            return
 
 
 def balance_of(services: ServiceStubs, account_id: str) -> Balance:
@@ -199,10 +164,6 @@ def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str,
     return balances
 
 
-def _is_on(switch: str | None) -> bool | None:
-    return None if switch is None else switch == "on"
-
-
 def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
     """Describes an account; None is an unknown balance."""
     return {
@@ -211,12 +172,11 @@ def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
         "class": account.preferred_class or DEFAULT_CLASS,
         "classes": allowed_classes(account),
         "auto_class": account.auto_class or account.preferred_class or DEFAULT_CLASS,
-        "balance_usd": None if balance is None else format_usd(balance.balance_nanos),
-        "balance_nanos": None if balance is None else balance.balance_nanos,
-        "held_nanos": None if balance is None else balance.held_nanos,
-        "owed_nanos": None if balance is None else balance.owed_nanos,
+        **money(balance=balance and balance.balance_nanos),
+        "held_nanos": balance and balance.held_nanos,
+        "owed_nanos": balance and balance.owed_nanos,
         **own_limits(account),
         "grounding": [name for name in GROUNDINGS if getattr(account, name)],
-        "suspended_at": rfc3339_of(account.suspend_time) if account.HasField("suspend_time") else None,
-        "created_at": rfc3339_of(account.create_time),
+        "suspended_at": time_of(account, "suspend_time"),
+        "created_at": rfc3339(account.create_time),
     }

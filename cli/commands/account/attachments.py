@@ -9,10 +9,12 @@ from typing import Any
 import click
 import grpc
 
+from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import Bar, rfc3339_of
+from cli.descriptions import rfc3339, word_of
+from cli.output import Bar
+from cli.values import account_argument
 from protos.router.v1.grounding_pb2 import (
     ATTACHMENT_STAGE_INDEXING,
     ATTACHMENT_STAGE_READING,
@@ -37,16 +39,12 @@ STAGES = {
 }
 
 
-@click.group()
-@shared_options
-def attachments() -> None:
-    """Manage the documents for an account's chats."""
+attachments = command_group("attachments")
 
 
 @attachments.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@takes_invocation
 def add(invocation: Invocation, account_id: str, file: Path) -> None:
     """Add a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
     get_account(invocation.services, account_id)
@@ -59,8 +57,7 @@ def add(invocation: Invocation, account_id: str, file: Path) -> None:
 
 
 @attachments.command("list")
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's documents. One without a name is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
@@ -70,9 +67,8 @@ def list_(invocation: Invocation, account_id: str) -> None:
 
 
 @attachments.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("attachment_id", metavar="ATTACHMENT")
-@takes_invocation
 def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
     """Delete a document. It is erased completely when the command returns."""
     request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
@@ -111,9 +107,9 @@ def _describe(attachment: Attachment) -> dict[str, Any]:
     return {
         "attachment_id": attachment.attachment_id,
         "name": attachment.name or None,
-        "kind": DocumentKind.Name(attachment.kind).removeprefix("DOCUMENT_KIND_").lower(),
+        "kind": word_of(DocumentKind, attachment.kind) or "unspecified",
         "size_bytes": attachment.size_bytes,
         "pages": attachment.pages,
         "passages": attachment.passages,
-        "created_at": rfc3339_of(attachment.create_time),
+        "created_at": rfc3339(attachment.create_time),
     }

@@ -4,23 +4,19 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.account.users import console_origin, create_link, every_user
 from cli.connection import ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
 from protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
 from protos.type.v1.access_token_pb2 import AccountRole
 
 FIRST_USER = "Operator"
 
 
-@click.group()
-@shared_options
-def console() -> None:
-    """Create a link that signs in to the web console."""
+console = command_group("console")
 
 
 @console.command("sign-in-link")
-@takes_invocation
 def sign_in_link(invocation: Invocation) -> None:
     """Create a link that signs the first operator in, once within ten minutes.
 

@@ -5,20 +5,10 @@ from typing import Any
 
 import click
 
-from cli.connection import ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
-from cli.values import (
-    ALL_CLASSES,
-    LIMITS,
-    OneOrMoreOf,
-    allowed_classes,
-    classes_option,
-    limit_options,
-    own_limits,
-    put_classes,
-    put_limits,
-)
+from cli.command import Invocation, command_group
+from cli.connection import ServiceStubs, call_service, every_page
+from cli.descriptions import allowed_classes, own_limits, rfc3339, time_of, word_of
+from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
 from protos.auth.v1.auth_pb2 import (
     CountKeysByPepperRequest,
     CreateKeyRequest,
@@ -33,20 +23,12 @@ from protos.auth.v1.auth_pb2 import (
 )
 
 SCOPES = {"inference": Scope.SCOPE_INFERENCE, "models": Scope.SCOPE_MODELS, "usage": Scope.SCOPE_USAGE}
-STATES = {
-    KeyState.KEY_STATE_ACTIVE: "active",
-    KeyState.KEY_STATE_REVOKED: "revoked",
-    KeyState.KEY_STATE_EXPIRED: "expired",
-}
 NEVER = "never"
 PAGE_SIZE = 200
 COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
 
 
-@click.group()
-@shared_options
-def keys() -> None:
-    """Create, list and revoke API keys."""
+keys = command_group("keys")
 
 
 @keys.command()
@@ -69,7 +51,6 @@ def keys() -> None:
     help="Days until the key expires.",
 )
 @classes_option("The classes that the key may use, such as mezzo,forte.  [default: whatever the account may use]")
-@takes_invocation
 def create(
     invocation: Invocation,
     account_id: str,
@@ -87,7 +68,6 @@ def create(
 
 @keys.command("list")
 @click.option("--account", "account_id", metavar="ID", required=True)
-@takes_invocation
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's keys; the keys themselves are not stored."""
     things = [describe(key) for key in every_key(invocation.services, account_id)]
@@ -100,20 +80,17 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @click.argument("key_id")
 @classes_option("The classes that the key may use, such as mezzo,forte; `all` for whatever the account may use.")
 @limit_options("for this key only; 0 restores the account's limit.")
-@takes_invocation
-def set_(invocation: Invocation, key_id: str, classes: list[str] | None, **limits: int | None) -> None:
+def set_(invocation: Invocation, key_id: str, classes: list[str] | None, **limits: Any) -> None:
     """Set a key's own limits and classes. They are in effect everywhere when the command returns."""
     if all(given is None for given in (classes, *limits.values())):
         raise click.UsageError("nothing to change: give a limit or --classes.")
-    request = UpdateKeyRequest(key_id=key_id)
-    put_limits(request, limits)
+    request = UpdateKeyRequest(key_id=key_id, **limits)
     put_classes(request, classes)
     invocation.show(describe(call_service(invocation.services.keys.UpdateKey, request).key))
 
 
 @keys.command()
 @click.argument("key_id")
-@takes_invocation
 def revoke(invocation: Invocation, key_id: str) -> None:
     """Revoke a key. It is refused everywhere when the command returns."""
     invocation.show(describe(call_service(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
@@ -121,7 +98,6 @@ def revoke(invocation: Invocation, key_id: str) -> None:
 
 @keys.command()
 @click.argument("key_id")
-@takes_invocation
 def show(invocation: Invocation, key_id: str) -> None:
     """Show one key, and whose it is, by its public part: key_ and the 16 characters after sk-legato-."""
     found = call_service(invocation.services.keys.GetKey, GetKeyRequest(key_id=key_id))
@@ -130,19 +106,12 @@ def show(invocation: Invocation, key_id: str) -> None:
 
 
 @keys.command()
-@takes_invocation
 def peppers(invocation: Invocation) -> None:
     """Count the active keys by the version of the pepper they need. An unused version may be removed."""
     counts = call_service(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
-    things = [
-        {
-            "pepper_version": count.pepper_version,
-            "keys": count.keys,
-            "last_used_hour": rfc3339_of(count.last_use_time) if count.HasField("last_use_time") else None,
-        }
-        for count in counts
-    ]
-    invocation.show_list(things, ["pepper_version", "keys", "last_used_hour"])
+    columns = ["pepper_version", "keys", "last_used_hour"]
+    values = [(count.pepper_version, count.keys, time_of(count, "last_use_time")) for count in counts]
+    invocation.show_list([dict(zip(columns, row, strict=True)) for row in values], columns)
 
 
 def create_key(
@@ -166,14 +135,8 @@ def create_key(
 
 
 def every_key(services: ServiceStubs, account_id: str) -> Iterator[Key]:
-    page_token = ""
-    while True:
-        request = ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE, page_token=page_token)
-        page = call_service(services.keys.ListKeys, request)
+    for page in every_page(services.keys.ListKeys, ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE)):
         yield from page.keys
-        page_token = page.next_page_token
-        if not page_token:
-            return
 
 
 def describe(key: Key) -> dict[str, Any]:
@@ -186,11 +149,11 @@ def describe(key: Key) -> dict[str, Any]:
         "scopes": scopes,
         # None: whatever the account may use.
         "classes": allowed_classes(key),
-        "expires_at": rfc3339_of(key.expire_time) if key.HasField("expire_time") else None,
-        "state": STATES.get(key.state, "unknown"),
-        "created_at": rfc3339_of(key.create_time),
-        "revoked_at": rfc3339_of(key.revoke_time) if key.HasField("revoke_time") else None,
-        "last_used_hour": rfc3339_of(key.last_use_time) if key.HasField("last_use_time") else None,
+        "expires_at": time_of(key, "expire_time"),
+        "state": word_of(KeyState, key.state) or "unknown",
+        "created_at": rfc3339(key.create_time),
+        "revoked_at": time_of(key, "revoke_time"),
+        "last_used_hour": time_of(key, "last_use_time"),
         **own_limits(key),
         "pepper_version": key.pepper_version,
     }

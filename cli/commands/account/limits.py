@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
-from cli.values import USD, UsdAmount
+from cli.descriptions import money, rfc3339
+from cli.values import USD, UsdAmount, account_argument
 from protos.auth.v1.auth_pb2 import GetKeyRequest
 from protos.metering.v1.spend_limits_pb2 import (
     ListSpendLimitsRequest,
@@ -17,7 +17,6 @@ from protos.metering.v1.spend_limits_pb2 import (
     Spend,
     SpendLimits,
 )
-from services.chassis.money import format_usd
 
 PERIODS = ("day", "month", "total")
 UNLIMITED = "none"
@@ -43,15 +42,11 @@ class LimitAmount(UsdAmount):
 LIMIT = LimitAmount()
 
 
-@click.group()
-@shared_options
-def limits() -> None:
-    """Show and set how much an account or a key may spend."""
+limits = command_group("limits")
 
 
 @limits.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def show(invocation: Invocation, account_id: str) -> None:
     """Show the spend limits of an account and of its keys, and what was spent."""
     get_account(invocation.services, account_id)
@@ -61,12 +56,11 @@ def show(invocation: Invocation, account_id: str) -> None:
 
 
 @limits.command("set")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.option("--key", "key_id", metavar="KEY", default="", help="Limit one key.  [default: the whole account]")
 @click.option("--day", type=LIMIT, help="Dollars a day, in UTC; `none` for no limit.")
 @click.option("--month", type=LIMIT, help="Dollars a calendar month, in UTC; `none` for no limit.")
 @click.option("--total", type=LIMIT, help="Dollars in all; `none` for no limit.")
-@takes_invocation
 def set_(
     invocation: Invocation, account_id: str, key_id: str, day: int | None, month: int | None, total: int | None
 ) -> None:
@@ -97,7 +91,6 @@ def require_key(services: ServiceStubs, account_id: str, key_id: str) -> None:
 
 
 @limits.command()
-@takes_invocation
 def recount(invocation: Invocation) -> None:
     """Correct what was spent and is held, from usage and holds: where `legato audit` says that these differ."""
     recounted = call_service(
@@ -125,13 +118,8 @@ def describe(spend: Spend) -> list[dict[str, Any]]:
                 "account_id": spend.account_id,
                 "key_id": spend.key_id or None,
                 "period": period,
-                "limit_usd": None if limit_nanos is None else format_usd(limit_nanos),
-                "limit_nanos": limit_nanos,
-                "spent_usd": format_usd(spent_nanos),
-                "spent_nanos": spent_nanos,
-                "held_usd": format_usd(spend.held_nanos),
-                "held_nanos": spend.held_nanos,
-                "starts_anew": rfc3339_of(ends[period]) if period in ends else None,
+                **money(limit=limit_nanos, spent=spent_nanos, held=spend.held_nanos),
+                "starts_anew": rfc3339(ends[period]) if period in ends else None,
             }
         )
     return rows

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
+from cli.descriptions import rfc3339
+from cli.values import account_argument
 from protos.router.v1.grounding_pb2 import (
     AddNoteRequest,
     ListNotesRequest,
@@ -22,16 +23,12 @@ from protos.router.v1.grounding_pb2 import (
 COLUMNS = ["note_id", "text", "created_at"]
 
 
-@click.group()
-@shared_options
-def memory() -> None:
-    """Manage the notes for an account's chats."""
+memory = command_group("memory")
 
 
 @memory.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("text", required=False)
-@takes_invocation
 def add(invocation: Invocation, account_id: str, text: str | None) -> None:
     """Add a note. Without TEXT it is read from stdin, which keeps it out of the process list."""
     get_account(invocation.services, account_id)
@@ -40,8 +37,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
 
 
 @memory.command("list")
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's notes. One without a text is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
@@ -50,10 +46,9 @@ def list_(invocation: Invocation, account_id: str) -> None:
 
 
 @memory.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("note_id", metavar="NOTE")
 @click.argument("text", required=False)
-@takes_invocation
 def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None) -> None:
     """Replace the text of a note. Without TEXT it is read from stdin."""
     given = _read_stdin() if text is None else text
@@ -62,9 +57,8 @@ def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None
 
 
 @memory.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("note_id", metavar="NOTE")
-@takes_invocation
 def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
     """Delete a note. It is erased completely when the command returns."""
     request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
@@ -73,8 +67,7 @@ def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
 
 
 @memory.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def clear(invocation: Invocation, account_id: str) -> None:
     """Delete all notes of an account."""
     request = RemoveAllNotesRequest(account_id=account_id)
@@ -90,4 +83,4 @@ def _read_stdin() -> str:
 
 
 def _describe(note: Note) -> dict[str, Any]:
-    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339_of(note.create_time)}
+    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339(note.create_time)}

@@ -4,34 +4,25 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.account.limits import LIMIT
 from cli.connection import call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
+from cli.descriptions import money, rfc3339, time_of, word_of
+from cli.values import account_argument
 from protos.auth.v1 import notices_pb2 as pb
 from protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest
-from services.chassis.money import format_usd
 
-STATES = {
-    pb.DELIVERY_STATE_PENDING: "pending",
-    pb.DELIVERY_STATE_DELIVERED: "delivered",
-    pb.DELIVERY_STATE_FAILED: "failed",
-}
 COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "attempts", "failure", "delivery_id"]
 WEBHOOK_COLUMNS = ["webhook_id", "url", "created_at"]
 
 
-@click.group()
-@shared_options
-def notices() -> None:
-    """Show and set what an account's owners are told, and how."""
+notices = command_group("notices")
 
 
 @notices.command("list")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.option("--failed", is_flag=True, help="Only those that could not be delivered.")
 @click.option("--limit", type=click.IntRange(1, 100), default=50, show_default=True, help="The most notices to list.")
-@takes_invocation
 def list_(invocation: Invocation, account_id: str, failed: bool, limit: int) -> None:
     """List notices and their deliveries, the newest first."""
     request = pb.ListNoticesRequest(account_id=account_id, page_size=limit, only_failed=failed)
@@ -40,9 +31,8 @@ def list_(invocation: Invocation, account_id: str, failed: bool, limit: int) -> 
 
 
 @notices.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("delivery_id", metavar="DELIVERY")
-@takes_invocation
 def resend(invocation: Invocation, account_id: str, delivery_id: str) -> None:
     """Try a delivery again, also one that was given up."""
     request = pb.ResendNoticeRequest(account_id=account_id, delivery_id=delivery_id)
@@ -51,8 +41,7 @@ def resend(invocation: Invocation, account_id: str, delivery_id: str) -> None:
 
 
 @notices.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def test(invocation: Invocation, account_id: str) -> None:
     """Send a test notice to every webhook and owner."""
     request = pb.SendTestNoticeRequest(account_id=account_id)
@@ -61,8 +50,7 @@ def test(invocation: Invocation, account_id: str) -> None:
 
 
 @notices.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def show(invocation: Invocation, account_id: str) -> None:
     """Show the webhooks, the threshold of a low balance, and what is not mailed."""
     request = pb.GetNoticeSettingsRequest(account_id=account_id)
@@ -82,11 +70,10 @@ def show(invocation: Invocation, account_id: str) -> None:
 
 
 @notices.command("set")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.option("--low-balance", type=LIMIT, help="Dollars; 0 for never, `none` for the service's default.")
 @click.option("--mute", multiple=True, metavar="KIND", help="Do not mail this kind; repeat for several.")
 @click.option("--unmute", multiple=True, metavar="KIND", help="Mail this kind again; repeat for several.")
-@takes_invocation
 def set_(
     invocation: Invocation, account_id: str, low_balance: int | None, mute: tuple[str, ...], unmute: tuple[str, ...]
 ) -> None:
@@ -109,15 +96,12 @@ def set_(
     invocation.show(shown)
 
 
-@notices.group()
-@shared_options
-def webhooks() -> None:
-    """Add, list and remove an account's webhooks."""
+webhooks = command_group("webhooks", "Add, list and remove an account's webhooks.")
+notices.add_command(webhooks)
 
 
 @webhooks.command("list")
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def list_webhooks(invocation: Invocation, account_id: str) -> None:
     """List the webhooks; their secrets are not shown again."""
     request = pb.GetNoticeSettingsRequest(account_id=account_id)
@@ -126,9 +110,8 @@ def list_webhooks(invocation: Invocation, account_id: str) -> None:
 
 
 @webhooks.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("url", metavar="URL")
-@takes_invocation
 def add(invocation: Invocation, account_id: str, url: str) -> None:
     """Add a webhook. Its secret is shown now and never again."""
     request = pb.AddWebhookRequest(account_id=account_id, url=url)
@@ -137,9 +120,8 @@ def add(invocation: Invocation, account_id: str, url: str) -> None:
 
 
 @webhooks.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("webhook_id", metavar="WEBHOOK")
-@takes_invocation
 def remove(invocation: Invocation, account_id: str, webhook_id: str) -> None:
     """Remove a webhook, with what was not delivered to it."""
     request = pb.RemoveWebhookRequest(account_id=account_id, webhook_id=webhook_id)
@@ -151,7 +133,7 @@ def describe(notice: pb.Notice) -> list[dict[str, Any]]:
     """Returns a row for each delivery, and one for a notice without any."""
     own = {
         "notice_id": notice.notice_id,
-        "created_at": rfc3339_of(notice.create_time),
+        "created_at": rfc3339(notice.create_time),
         "kind": notice.kind,
         "key_id": notice.key_id or None,
         "summary": notice.summary,
@@ -163,29 +145,20 @@ def describe(notice: pb.Notice) -> list[dict[str, Any]]:
 def describe_delivery(delivery: pb.NoticeDelivery | None) -> dict[str, Any]:
     if delivery is None:
         return dict.fromkeys(["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"])
-    has_next = delivery.HasField("next_attempt_time")
     return {
         "delivery_id": delivery.delivery_id,
         "channel": delivery.channel,
         "recipient": delivery.recipient or None,
-        "state": STATES.get(delivery.state, "unknown"),
+        "state": word_of(pb.DeliveryState, delivery.state) or "unknown",
         "attempts": delivery.attempts,
         "failure": delivery.failure or None,
-        "next_attempt_at": rfc3339_of(delivery.next_attempt_time) if has_next else None,
+        "next_attempt_at": time_of(delivery, "next_attempt_time"),
     }
 
 
 def describe_webhook(webhook: pb.Webhook) -> dict[str, Any]:
-    return {
-        "webhook_id": webhook.webhook_id,
-        "url": webhook.url,
-        "created_at": rfc3339_of(webhook.create_time),
-    }
+    return {"webhook_id": webhook.webhook_id, "url": webhook.url, "created_at": rfc3339(webhook.create_time)}
 
 
 def describe_threshold(low: LowBalance) -> dict[str, Any]:
-    return {
-        "low_balance_usd": format_usd(low.threshold_nanos),
-        "low_balance_nanos": low.threshold_nanos,
-        "low_balance_is_default": low.is_default,
-    }
+    return {**money(low_balance=low.threshold_nanos), "low_balance_is_default": low.is_default}

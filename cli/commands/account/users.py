@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import click
 
-from cli.connection import ServiceStubs, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
+from cli.command import Invocation, command_group
+from cli.connection import ServiceStubs, call_service, every_page
+from cli.descriptions import rfc3339, time_of, word_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
 from protos.auth.v1.users_pb2 import (
@@ -30,17 +30,13 @@ ROLES = {
     "member": AccountRole.ACCOUNT_ROLE_MEMBER,
     "viewer": AccountRole.ACCOUNT_ROLE_VIEWER,
 }
-ROLE_NAMES = {role: name for name, role in ROLES.items()}
 COLUMNS = ["user_id", "name", "email", "accounts", "is_operator", "passkeys", "last_seen_hour", "disabled_at"]
 PAGE_SIZE = 200
 DEFAULT_ORIGIN: Final = "http://localhost:8081"
 EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id"]
 
 
-@click.group()
-@shared_options
-def users() -> None:
-    """Invite and disable the users of the web console."""
+users = command_group("users")
 
 
 @users.command()
@@ -50,23 +46,15 @@ def users() -> None:
 @click.option(
     "--role", type=click.Choice(list(ROLES)), default="owner", show_default=True, help="The role in that account."
 )
-@takes_invocation
 def invite(invocation: Invocation, name: str, email: str, account_id: str, role: str) -> None:
     """Create a user, and a link that signs them in. It is shown once, and works once within a week."""
     request = CreateUserRequest(name=name, email=email, account_id=account_id, role=ROLES[role])
     made = call_service(invocation.services.users.CreateUser, request, repeatable=False)
-    expires_at = rfc3339_of(made.code_expire_time)
-    invocation.show(
-        {
-            **describe(made.user, []),
-            "link": link_of(made.code, console_origin(invocation.data)),
-            "link_expires_at": expires_at,
-        }
-    )
+    link, expires_at = link_of(made.code, console_origin(invocation.data)), rfc3339(made.code_expire_time)
+    invocation.show({**describe(made.user, []), "link": link, "link_expires_at": expires_at})
 
 
 @users.command("list")
-@takes_invocation
 def list_(invocation: Invocation) -> None:
     """List all users."""
     invocation.show_list([describe(*listed) for listed in every_user(invocation.services)], COLUMNS)
@@ -74,7 +62,6 @@ def list_(invocation: Invocation) -> None:
 
 @users.command("sign-in-link")
 @click.argument("user_id")
-@takes_invocation
 def sign_in_link(invocation: Invocation, user_id: str) -> None:
     """Create a link that signs a user in, once within ten minutes. Using it ends the user's other sessions."""
     invocation.show(create_link(invocation.services, user_id, console_origin(invocation.data)))
@@ -83,7 +70,6 @@ def sign_in_link(invocation: Invocation, user_id: str) -> None:
 @users.command()
 @click.argument("user_id")
 @click.option("--undo", is_flag=True, help="Let the user sign in again.")
-@takes_invocation
 def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
     """End a user's sessions and let them sign in no more. Their keys stay valid: those are the account's."""
     request = DisableUserRequest(user_id=user_id, enable=undo)
@@ -93,7 +79,6 @@ def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
 @users.command("set-operator")
 @click.argument("user_id")
 @click.option("--undo", is_flag=True, help="Make the user an operator no longer.")
-@takes_invocation
 def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
     """Make a user an operator, who may administer every account in the operators' console."""
     request = SetOperatorRequest(user_id=user_id, is_operator=not undo)
@@ -105,7 +90,6 @@ def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
 @click.option("--user", "user_id", metavar="ID", default="", help="Only what this user did.")
 @click.option("--action", default="", help="Only this action, such as key.created, or this kind of it, such as key.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
-@takes_invocation
 def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str, limit: int) -> None:
     """List what users and operators did, the newest first."""
     request = UserAdminServiceListAuditEventsRequest(
@@ -116,19 +100,14 @@ def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str
 
 
 def every_user(services: ServiceStubs) -> Iterator[tuple[User, list[Membership]]]:
-    page_token = ""
-    while True:
-        page = call_service(services.users.ListUsers, ListUsersRequest(page_size=PAGE_SIZE, page_token=page_token))
+    for page in every_page(services.users.ListUsers, ListUsersRequest(page_size=PAGE_SIZE)):
         for user in page.users:
             yield user, [held.membership for held in page.memberships if held.user_id == user.user_id]
-        page_token = page.next_page_token
-        if not page_token:
-            return
 
 
 def create_link(services: ServiceStubs, user_id: str, origin: str) -> dict[str, Any]:
     made = call_service(services.users.CreateSignInLink, CreateSignInLinkRequest(user_id=user_id), repeatable=False)
-    return {"user_id": user_id, "link": link_of(made.code, origin), "link_expires_at": rfc3339_of(made.expire_time)}
+    return {"user_id": user_id, "link": link_of(made.code, origin), "link_expires_at": rfc3339(made.expire_time)}
 
 
 def link_of(code: str, origin: str) -> str:
@@ -152,7 +131,7 @@ def _running_console(data: Path) -> str:
 def describe_event(event: AuditEvent) -> dict[str, Any]:
     return {
         "event_no": event.event_no,
-        "time": rfc3339_of(event.time),
+        "time": rfc3339(event.time),
         "action": event.action,
         "user_id": event.user_id or None,
         "account_id": event.account_id or None,
@@ -168,10 +147,10 @@ def describe(user: User, memberships: list[Membership]) -> dict[str, Any]:
         "user_id": user.user_id,
         "name": user.name,
         "email": user.email or None,
-        "accounts": [f"{held.account_id} ({ROLE_NAMES.get(held.role, 'unknown')})" for held in memberships],
+        "accounts": [f"{held.account_id} ({word_of(AccountRole, held.role) or 'unknown'})" for held in memberships],
         "is_operator": user.is_operator,
         "passkeys": user.passkeys,
-        "created_at": rfc3339_of(user.create_time),
-        "last_seen_hour": rfc3339_of(user.last_seen_time) if user.HasField("last_seen_time") else None,
-        "disabled_at": rfc3339_of(user.disable_time) if user.HasField("disable_time") else None,
+        "created_at": rfc3339(user.create_time),
+        "last_seen_hour": time_of(user, "last_seen_time"),
+        "disabled_at": time_of(user, "disable_time"),
     }

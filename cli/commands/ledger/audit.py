@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
-from cli.options import Invocation, takes_invocation
 from cli.output import show_json
 from protos.auth.v1.users_pb2 import VerifyAuditEventsRequest
 from protos.metering.v1.metering_pb2 import AuditRequest, ListClosingsRequest
@@ -18,7 +18,7 @@ from protos.metering.v1.statements_pb2 import AuditAccountRequest
 TIMEOUT_S = 600.0
 
 
-@click.command()
+@command()
 @click.option("--account", "account_id", metavar="ID", help="Audit one account.  [default: all]")
 @click.option("--month", metavar="YYYY-MM", help="Also verify the entries of this closed month.")
 @click.option("--all", "all_months", is_flag=True, help="Also verify the entries of all closed months.")
@@ -27,7 +27,6 @@ TIMEOUT_S = 600.0
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Only verify a file of archived entries against the closing of its month.",
 )
-@takes_invocation
 def audit(
     invocation: Invocation, account_id: str | None, month: str | None, all_months: bool, archive: Path | None
 ) -> None:
@@ -39,7 +38,6 @@ def audit(
     if archive is not None:
         _show(invocation, _verify_archive(services, archive), f"{archive.name} is what was closed.")
         return
-    report: dict[str, Any] = {}
     if account_id is not None:
         get_account(services, account_id)
         request = AuditAccountRequest(account_id=account_id)
@@ -57,7 +55,7 @@ def audit(
     broken = [f"audit log: the chain is broken at event {event_no}" for event_no in log.broken_event_nos]
     if not invocation.json:
         click.echo("\n".join(broken) or f"The audit log is intact: {log.events:,} events.")
-    report = {"audit_events": log.events, "closed_months": len(closings)}
+    report: dict[str, Any] = {"audit_events": log.events, "closed_months": len(closings)}
     if closings:
         report |= {"last_closed_month": closings[-1].month, "closing_hash": closings[-1].closing_hash}
     if invocation.json:
@@ -67,10 +65,7 @@ def audit(
 
 
 def _show(invocation: Invocation, violations: list[str], if_none: str) -> None:
-    if invocation.json:
-        show_json({"ok": not violations, "violations": violations})
-    else:
-        click.echo("\n".join(violations) or if_none)
+    invocation.say("\n".join(violations) or if_none, {"ok": not violations, "violations": violations})
     if violations:
         sys.exit(1)
 

@@ -6,31 +6,24 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands import bookings
 from cli.commands.account.accounts import balance_of, get_account
-from cli.commands.ledger.statements import STATEMENT_COLUMNS, describe_ledger_entry, list_entries, period_options
+from cli.commands.ledger.statements import describe_ledger_entry, list_entries, period_options
 from cli.connection import call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of, show_json, show_table, stream_csv, stream_json
-from cli.values import USD
+from cli.descriptions import money, rfc3339, word_of
+from cli.output import show_json, show_table
+from cli.values import USD, account_argument
 from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
-from services.chassis.money import format_usd
+from protos.metering.v1.statements_pb2 import LedgerEntry
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 PAGE_SIZE = 1_000
-KINDS: dict[int, str] = {
-    CreditKind.CREDIT_KIND_GRANT: "grant",
-    CreditKind.CREDIT_KIND_ADJUSTMENT: "adjustment",
-    CreditKind.CREDIT_KIND_CHARGES: "charges",
-}
 COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 
 
-@click.group()
-@shared_options
-def credits() -> None:
-    """Grant and adjust credit, and show balances."""
+credits = command_group("credits")
 
 
 # An amount may begin with a minus, so unknown options are passed on as arguments.
@@ -43,10 +36,9 @@ def id_option(command: CommandT) -> CommandT:
 
 
 @credits.command("grant", context_settings=AMOUNTS_MAY_BE_NEGATIVE)
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("amount_nanos", metavar="AMOUNT", type=USD)
 @id_option
-@takes_invocation
 def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_id: str | None) -> None:
     """Add credit, in dollars: `legato credits grant ID 5.00`."""
     if amount_nanos <= 0:
@@ -59,11 +51,10 @@ def grant_(invocation: Invocation, account_id: str, amount_nanos: int, booking_i
 
 
 @credits.command(context_settings=AMOUNTS_MAY_BE_NEGATIVE)
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("amount_nanos", metavar="AMOUNT", type=USD)
 @click.option("--reason", required=True, help="The reason, recorded in the ledger.")
 @id_option
-@takes_invocation
 def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: str, booking_id: str | None) -> None:
     """Correct a balance, up or down: `legato credits adjust ID -1.25 --reason "charged twice"`."""
     if amount_nanos == 0:
@@ -73,8 +64,7 @@ def adjust(invocation: Invocation, account_id: str, amount_nanos: int, reason: s
 
 
 @credits.command()
-@click.argument("account_id", metavar="ID")
-@takes_invocation
+@account_argument
 def balance(invocation: Invocation, account_id: str) -> None:
     """Show an account's balance, and how much of it running requests hold, and what it owes for returned payments."""
     get_account(invocation.services, account_id)
@@ -82,24 +72,19 @@ def balance(invocation: Invocation, account_id: str) -> None:
 
 
 @credits.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @period_options
-@takes_invocation
 def statement(invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None) -> None:
     """Print every entry of an account's ledger as CSV, oldest first, with the balance after each."""
     get_account(invocation.services, account_id)
     rows = (describe_ledger_entry(entry) for entry in list_entries(invocation.services, account_id, start, end))
-    if invocation.json:
-        stream_json(rows)
-    else:
-        stream_csv(STATEMENT_COLUMNS, rows)
+    invocation.stream(rows, list(describe_ledger_entry(LedgerEntry())))
 
 
 @credits.command("list")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of entries.  [default: all]")
 @click.option("--page", "page_token", metavar="TOKEN", default="", help="Continue a truncated list: its next_page.")
-@takes_invocation
 def list_(invocation: Invocation, account_id: str, limit: int | None, page_token: str) -> None:
     """List grants, adjustments and each day's charges, oldest first, with the balance after each."""
     get_account(invocation.services, account_id)
@@ -124,26 +109,16 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
 
 def describe_entry(entry: CreditEntry) -> dict[str, Any]:
     is_day = entry.kind == CreditKind.CREDIT_KIND_CHARGES
-    time = rfc3339_of(entry.time)
+    time = rfc3339(entry.time)
     return {
         "time": time[: len("2026-11-15")] if is_day else time,
-        "kind": KINDS.get(entry.kind),
-        "amount_usd": format_usd(entry.amount_nanos),
-        "amount_nanos": entry.amount_nanos,
-        "balance_usd": format_usd(entry.balance_nanos),
-        "balance_nanos": entry.balance_nanos,
+        "kind": word_of(CreditKind, entry.kind),
+        **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
         "id": entry.booking_id or None,
         "reason": entry.reason or None,
     }
 
 
 def describe(balance: Balance) -> dict[str, Any]:
-    return {
-        "account_id": balance.account_id,
-        "balance_usd": format_usd(balance.balance_nanos),
-        "balance_nanos": balance.balance_nanos,
-        "held_usd": format_usd(balance.held_nanos),
-        "held_nanos": balance.held_nanos,
-        "owed_usd": format_usd(balance.owed_nanos),
-        "owed_nanos": balance.owed_nanos,
-    }
+    amounts = money(balance=balance.balance_nanos, held=balance.held_nanos, owed=balance.owed_nanos)
+    return {"account_id": balance.account_id, **amounts}

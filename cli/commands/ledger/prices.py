@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command
 from cli.connection import call_service
-from cli.options import Invocation, takes_invocation
-from cli.output import rfc3339_of
+from cli.descriptions import rfc3339
 from protos.metering.v1.metering_pb2 import Price
 from protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
 from protos.router.v1.router_pb2 import ListTargetsRequest, Target
@@ -18,12 +18,11 @@ MARGIN_COLUMNS = ["class", "provider", "model", "input", "cached_input", "output
 KINDS = ("input", "cached_input", "output")
 
 
-@click.command()
+@command()
 @click.option("--all", "all_versions", is_flag=True, help="Show earlier versions, too.")
 @click.option(
     "--margins", is_flag=True, help="Compare the prices with what providers charge (`cost` of a model in the routes)."
 )
-@takes_invocation
 def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
     """Show what a million tokens cost, in dollars, now and as scheduled."""
     listed = call_service(invocation.services.statements.ListPrices, ListPricesRequest())
@@ -38,7 +37,7 @@ def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
         {
             "version": version.version,
             "state": state,
-            "since": rfc3339_of(version.start_time),
+            "since": rfc3339(version.start_time),
             "class": priced.class_id,
             "input_usd": format_usd(priced.price.input_nanos_per_million),
             "cached_input_usd": format_usd(priced.price.cached_input_nanos_per_million),

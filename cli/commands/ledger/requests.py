@@ -5,12 +5,12 @@ from itertools import islice
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
-from cli.commands.ledger.statements import RECEIPT_COLUMNS, describe_receipt, list_receipts, period_options
+from cli.commands.ledger.statements import describe_receipt, list_receipts, period_options
 from cli.connection import CallRefused, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import stream_csv, stream_json
-from protos.metering.v1.statements_pb2 import ListRequestsRequest
+from cli.values import account_argument
+from protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceipt
 from services.chassis.errors import Reason
 
 TABLE_COLUMNS = [
@@ -18,17 +18,15 @@ TABLE_COLUMNS = [
 ]  # fmt: skip
 
 
-@click.group()
-@shared_options
-def requests() -> None:
-    """Show the receipts of an account's requests: tokens, price and charge, never content."""
+requests = command_group(
+    "requests", "Show the receipts of an account's requests: tokens, price and charge, never content."
+)
 
 
 @requests.command("list")
-@click.argument("account_id", metavar="ID")
+@account_argument
 @period_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of requests.")
-@takes_invocation
 def list_(invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None, limit: int) -> None:
     """List requests that run, and those that were charged, the newest first."""
     get_account(invocation.services, account_id)
@@ -37,23 +35,18 @@ def list_(invocation: Invocation, account_id: str, start: datetime | None, end: 
 
 
 @requests.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @period_options
-@takes_invocation
 def export(invocation: Invocation, account_id: str, start: datetime | None, end: datetime | None) -> None:
     """Print all receipts of a period as CSV, the newest first."""
     get_account(invocation.services, account_id)
     rows = (describe_receipt(receipt) for receipt in list_receipts(invocation.services, account_id, start, end))
-    if invocation.json:
-        stream_json(rows)
-    else:
-        stream_csv(RECEIPT_COLUMNS, rows)
+    invocation.stream(rows, list(describe_receipt(RequestReceipt())))
 
 
 @requests.command()
-@click.argument("account_id", metavar="ID")
+@account_argument
 @click.argument("request_id", metavar="REQUEST")
-@takes_invocation
 def show(invocation: Invocation, account_id: str, request_id: str) -> None:
     """Show one request, charged or not."""
     request = ListRequestsRequest(account_id=account_id, request_id=request_id)

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.options import Invocation, takes_invocation
-from cli.output import rfc3339_of, show_table, stream_csv, stream_json
+from cli.descriptions import rfc3339, tokens_of
+from cli.output import show_table, stream_csv, stream_json
 from cli.values import OneOrMoreOf
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.errors import Reason
@@ -45,7 +46,7 @@ class Moment(click.ParamType[datetime]):
         return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
 
 
-@click.command()
+@command()
 @click.option("--account", "account_id", metavar="ID", required=True, help="The account.")
 @click.option(
     "--from", "start", type=Moment(), help="Start of the period.  [default: 24 hours ago, or 30 days with --by day]"
@@ -62,7 +63,6 @@ class Moment(click.ParamType[datetime]):
     help="Separate rows for each key or class; repeat for both.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@takes_invocation
 def usage(
     invocation: Invocation,
     account_id: str,
@@ -133,12 +133,10 @@ def round_up(moment: datetime) -> datetime:
 
 def describe(row: UsageRow) -> dict[str, Any]:
     return {
-        "start": rfc3339_of(row.start_time),
+        "start": rfc3339(row.start_time),
         "class": row.class_id or None,
         "key_id": row.key_id or None,
         "requests": row.requests,
-        "prompt_tokens": row.usage.prompt_tokens,
-        "cached_tokens": row.usage.cached_tokens,
-        "completion_tokens": row.usage.completion_tokens,
+        **tokens_of(row.usage),
         "cost_nanos": row.cost_nanos,
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import Invocation, shared_options, takes_invocation
+from cli.command import Invocation, command_group
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
@@ -15,13 +15,13 @@ _folder_option = click.option(
 )
 
 
-@click.group()
-@shared_options
-def certs() -> None:
+certs = command_group(
+    "certs",
     """Create a certificate authority, and certificates for the processes and programs that use TCP.
 
     The files are for LEGATO_TLS_CA (ca.pem), LEGATO_TLS_CERT (NAME.pem) and LEGATO_TLS_KEY (NAME.key).
-    """
+    """,
+)
 
 
 @certs.command()
@@ -30,7 +30,6 @@ def certs() -> None:
 @click.option(
     "--again", is_flag=True, help="Replace the authority. The old one stays trusted until you remove it from ca.pem."
 )
-@takes_invocation
 def init(invocation: Invocation, folder: Path | None, days: int, again: bool) -> None:
     """Create the authority, unless there is one."""
     from cli.authority import AUTHORITY, make_authority
@@ -47,7 +46,6 @@ def init(invocation: Invocation, folder: Path | None, days: int, again: bool) ->
 @click.option("--host", "hosts", multiple=True, help="Another host name or address of the service; repeat for several.")
 @click.option("--days", type=click.IntRange(min=1), default=CERTIFICATE_DAYS, show_default=True)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@takes_invocation
 def issue(
     invocation: Invocation, names: tuple[str, ...], folder: Path | None, hosts: tuple[str, ...], days: int
 ) -> None:
@@ -74,7 +72,6 @@ def issue(
 
 @certs.command()
 @_folder_option
-@takes_invocation
 def show(invocation: Invocation, folder: Path | None) -> None:
     """List the certificates and when they expire."""
     from cli.authority import list_issued

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.connection import call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import rfc3339_of
+from cli.descriptions import rfc3339
 from protos.auth.v1.auth_pb2 import (
     EndMaintenanceRequest,
     GetMaintenanceRequest,
@@ -19,10 +19,7 @@ DEFAULT_RETRY_AFTER_S = 60
 LONGEST_RETRY_AFTER_S = 86_400
 
 
-@click.group()
-@shared_options
-def maintenance() -> None:
-    """Refuse new chats for a while, on every edge."""
+maintenance = command_group("maintenance")
 
 
 @maintenance.command()
@@ -37,7 +34,6 @@ def maintenance() -> None:
     show_default=True,
     help="Seconds after which clients should retry (Retry-After).",
 )
-@takes_invocation
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
     """Refuse new chats; running ones continue. It is in effect everywhere when the command returns."""
     request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
@@ -45,7 +41,6 @@ def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
 
 
 @maintenance.command()
-@takes_invocation
 def off(invocation: Invocation) -> None:
     """Admit chats again. It is in effect everywhere when the command returns."""
     response = call_service(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
@@ -53,7 +48,6 @@ def off(invocation: Invocation) -> None:
 
 
 @maintenance.command()
-@takes_invocation
 def status(invocation: Invocation) -> None:
     """Show whether maintenance is on, and its message."""
     response = call_service(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
@@ -65,5 +59,5 @@ def describe(current: Maintenance) -> dict[str, Any]:
         "maintenance": "on" if current.is_on else "off",
         "message": current.message if current.is_on else None,
         "retry_after_s": current.retry_after_s if current.is_on else None,
-        "started_at": rfc3339_of(current.start_time) if current.is_on else None,
+        "started_at": rfc3339(current.start_time) if current.is_on else None,
     }

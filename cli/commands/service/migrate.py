@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cli.options import Invocation, takes_invocation
+from cli.command import Invocation, command
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision.completeness import require_complete
 from services.chassis.errors import LegatoError
@@ -31,9 +31,8 @@ class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS = ["service", "revision", "newest", "migrated_by"]
 
 
-@click.command()
+@command()
 @click.option("--show", is_flag=True, help="Only show the version of each schema.")
-@takes_invocation
 def migrate(invocation: Invocation, show: bool) -> None:
     """Migrate every service's database, once, before services of a new version start."""
     from services.chassis.database.database import open_database

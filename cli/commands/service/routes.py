@@ -6,31 +6,22 @@ from typing import Any
 
 import click
 
+from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
-from cli.options import Invocation, shared_options, takes_invocation
-from cli.output import show_json
+from cli.descriptions import word_of
 from protos.router.v1.router_pb2 import BreakerState, ListTargetsRequest, ReloadRoutesRequest, Target
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 
-BREAKER_STATES = {
-    BreakerState.BREAKER_STATE_CLOSED: "closed",
-    BreakerState.BREAKER_STATE_OPEN: "open",
-    BreakerState.BREAKER_STATE_HALF_OPEN: "half-open",
-}
 COLUMNS = ["class", "provider", "model", "breaker", "attempts", "failures", "latency_ms", "running", "limit"]
 MISTAKEN = 2
 
 
-@click.group()
-@shared_options
-def routes() -> None:
-    """Check and reload the routes, and show the state of their models."""
+routes = command_group("routes")
 
 
 @routes.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@takes_invocation
 def check(invocation: Invocation, file: Path) -> None:
     """Report every mistake in a routes file, and exit with 2 if there is any. Works offline."""
     from services.router.routing.routes import load_routes
@@ -40,16 +31,12 @@ def check(invocation: Invocation, file: Path) -> None:
         load_routes(file)
     except SettingsError as error:
         mistakes = str(error).splitlines()
-    if invocation.json:
-        show_json({"ok": not mistakes, "mistakes": mistakes})
-    else:
-        click.echo("\n".join(mistakes) or "The routes are valid.")
+    invocation.say("\n".join(mistakes) or "The routes are valid.", {"ok": not mistakes, "mistakes": mistakes})
     if mistakes:
         sys.exit(MISTAKEN)
 
 
 @routes.command()
-@takes_invocation
 def reload(invocation: Invocation) -> None:
     """Reload the routes file on every router. Running chats go on; a file with a mistake changes nothing."""
     outcomes: list[dict[str, Any]] = []
@@ -67,7 +54,6 @@ def reload(invocation: Invocation) -> None:
 
 
 @routes.command()
-@takes_invocation
 def show(invocation: Invocation) -> None:
     """List the models of each class in the order of fallback, with their circuit breakers and figures."""
     routers = invocation.services.routers
@@ -97,7 +83,7 @@ def describe(router: str, target: Target) -> dict[str, Any]:
         "class": target.class_id,
         "provider": target.provider,
         "model": target.model_name,
-        "breaker": BREAKER_STATES.get(target.breaker_state, "unknown"),
+        "breaker": (word_of(BreakerState, target.breaker_state) or "unknown").replace("_", "-"),
         "attempts": target.attempts,
         "failures": target.failures,
         "latency_ms": latency_ms,

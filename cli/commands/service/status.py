@@ -3,19 +3,17 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import click
 import msgspec
 
+from cli.command import Invocation, command
 from cli.connection import NotRunning
-from cli.options import Invocation, takes_invocation
 from cli.supervision.data_folder import is_supervised, read_processes
 from cli.supervision.health import HealthProbe
 
 COLUMNS = ["name", "pid", "restarts", "health"]
 
 
-@click.command()
-@takes_invocation
+@command()
 def status(invocation: Invocation) -> None:
     """List the service's processes: name, pid, restarts, health."""
     if not is_supervised(invocation.data):

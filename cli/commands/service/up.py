@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 
+from cli.command import Invocation, command
 from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
-from cli.options import Invocation, takes_invocation
 from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision import completeness, data_folder
@@ -53,7 +53,7 @@ class CannotStart(click.ClickException):
     pass
 
 
-@click.command()
+@command()
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -89,7 +89,6 @@ class CannotStart(click.ClickException):
     multiple=True,
     help="Create this part again if it is missing while others are in use. Its data is lost.",
 )
-@takes_invocation
 def up(
     invocation: Invocation,
     port: int | None,
@@ -160,7 +159,7 @@ def up(
             # A full disk must not end a running service.
             completeness.record_parts(data, settings.database_url)
         with ignoring_closed(sys.stdout):
-            show_json({"ready": address}) if invocation.json else click.echo(f"ready {address}")
+            invocation.say(f"ready {address}", {"ready": address})
             if welcomes:
                 url = console.url if console else ""
                 _greet(invocation, address, url, is_bundled=loaded.bundled_classes >= loaded.classes.keys())
@@ -261,8 +260,8 @@ def _wait_for_leftovers(data: Path) -> FolderLock:
 
 
 def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled: bool) -> None:
+    from cli.commands.service.welcome import show_welcome, welcome
     from cli.connection import running_services
-    from cli.welcome import show_welcome, welcome
 
     services = running_services(invocation.data, environ={})
     try:

@@ -2,15 +2,11 @@
 
 from importlib.metadata import version as version_of
 
-import click
-
-from cli.options import Invocation, takes_invocation
-from cli.output import show_json
+from cli.command import Invocation, command
 
 
-@click.command()
-@takes_invocation
+@command()
 def version(invocation: Invocation) -> None:
     """Print the version."""
     number = version_of("legato")
-    show_json({"version": number}) if invocation.json else click.echo(f"legato {number}")
+    invocation.say(f"legato {number}", {"version": number})

@@ -3,7 +3,7 @@ import shlex
 
 import pytest
 
-from cli.welcome import curl_line, show_welcome, welcome
+from cli.commands.service.welcome import curl_line, show_welcome, welcome
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2

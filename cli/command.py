@@ -1,0 +1,156 @@
+"""One command: its options --data and --json, which may also stand before it, its services, and its output."""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.output import show_fields, show_json, show_table, stream_csv, stream_json
+
+if TYPE_CHECKING:
+    from cli.connection import ServiceStubs
+
+# Each command with its package in cli/commands, which has a module of its name, and its help.
+COMMANDS = {
+    "up": ("service", "Start the whole service and keep it running."),
+    "status": ("service", "List the service's processes."),
+    "accounts": ("account", "Create, list and change accounts."),
+    "keys": ("account", "Create, list and revoke API keys."),
+    "users": ("account", "Invite and disable the users of the web console."),
+    "console": ("account", "Create a link that signs in to the web console."),
+    "credits": ("ledger", "Grant and adjust credit, and show balances."),
+    "limits": ("account", "Show and set how much an account or a key may spend."),
+    "notices": ("account", "Show and set what an account's owners are told, and how."),
+    "memory": ("account", "Manage the notes for an account's chats."),
+    "attachments": ("account", "Manage the documents for an account's chats."),
+    "usage": ("ledger", "Show an account's usage."),
+    "requests": ("ledger", "Show the receipts of an account's requests."),
+    "prices": ("ledger", "Show the prices."),
+    "routes": ("service", "Check and reload the routes, and show the state of their models."),
+    "maintenance": ("service", "Refuse new chats for a while, on every edge."),
+    "certs": ("service", "Create certificates for services on TCP."),
+    "audit": ("ledger", "Check that the ledger is consistent."),
+    "migrate": ("service", "Migrate the databases."),
+    "version": ("service", "Print the version."),
+}
+
+_DATA = "cli.data"
+_JSON = "cli.json"
+
+
+class Invocation:
+    """One run of one command."""
+
+    def __init__(self, context: click.Context) -> None:
+        self._context = context
+        self.json = bool(context.meta.get(_JSON))
+        # The value of --data, wherever it was given.
+        self.given_data: str | None = context.meta.get(_DATA)
+
+    @functools.cached_property
+    def data(self) -> Path:
+        if self.given_data:
+            return Path(self.given_data)
+        from cli.settings import CommandSettings, read_settings
+
+        return read_settings(CommandSettings).data
+
+    @functools.cached_property
+    def services(self) -> "ServiceStubs":
+        from cli.connection import running_services
+
+        # A test passes its own services as the context's object.
+        services: ServiceStubs | None = self._context.obj
+        if services is None:
+            # --data wins over addresses in the settings.
+            services = running_services(self.data, {} if self.given_data else os.environ)
+        self._context.call_on_close(services.close)
+        return services
+
+    def say(self, text: str, thing: dict[str, Any]) -> None:
+        """Prints a text, or with --json what it is about."""
+        show_json(thing) if self.json else click.echo(text)
+
+    def show(self, thing: dict[str, Any]) -> None:
+        """Prints one thing."""
+        show_json(thing) if self.json else show_fields({name: _for_people(value) for name, value in thing.items()})
+
+    def show_list(self, things: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
+        """Prints a list; without --json only its columns."""
+        if self.json:
+            show_json(things)
+        else:
+            show_table(columns, [[_for_people(thing[column]) for column in columns] for thing in things])
+
+    def stream(self, things: Iterable[dict[str, Any]], columns: Sequence[str]) -> None:
+        """Prints a list as its things come, which need not fit into memory: as CSV or JSON."""
+        if self.json:
+            stream_json(things)
+        else:
+            stream_csv(columns, things)
+
+
+def _for_people(value: Any) -> Any:
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else value
+
+
+def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a function a command, which gets its `Invocation` as the first argument, and has the shared options."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
+        def with_invocation(**given: Any) -> Any:
+            _require_text(given.values())
+            return function(Invocation(click.get_current_context()), **given)
+
+        made: click.Command = click.command(name, cls=click.Command, **attributes)(with_invocation)
+        made.params += shared_options()
+        return made
+
+    return make
+
+
+class CommandGroup(click.Group):
+    """A command of several commands, which are added by `group.command()`."""
+
+    def command(  # type: ignore[override]
+        self, *args: Any, **kwargs: Any
+    ) -> Callable[[Callable[..., Any]], click.Command]:
+        def add(function: Callable[..., Any]) -> click.Command:
+            made = command(*args, **kwargs)(function)
+            self.add_command(made)
+            return made
+
+        return add
+
+
+def command_group(name: str, help_text: str = "") -> CommandGroup:
+    return CommandGroup(name, help=help_text or COMMANDS[name][1], params=shared_options())
+
+
+def shared_options() -> list[click.Parameter]:
+    data = "The service's data folder.  [default: $LEGATO_DATA, or .legato]"
+    return [
+        click.Option(["--data"], metavar="DIR", expose_value=False, callback=_remember, help=data),
+        click.Option(["--json"], is_flag=True, expose_value=False, callback=_remember, help="Print JSON."),
+    ]
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    # Inner contexts share the outer one's meta and are parsed later: the option nearest to the command wins.
+    if value == "":
+        raise click.BadParameter("name a folder.")
+    if value:
+        context.meta[_DATA if parameter.name == "data" else _JSON] = value
+
+
+def _require_text(given: Iterable[object]) -> None:
+    """Raises for text that is not UTF-8: Python decodes a shell's other bytes to surrogates, which cannot be sent.
+    Paths may have them."""
+    try:
+        "".join(value for value in given if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        raise click.UsageError("arguments must be UTF-8 text.") from None
