@@ -6,7 +6,12 @@ import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, NamedTuple
+
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.fetch import WholeResponse, fetch_once
+from services.chassis.http_client.origin import Origin
 
 UNIX: Final = "unix:"
 # A page waits no longer for a process that does not answer.
@@ -132,41 +137,26 @@ async def _resolve(given: ProcessAddress) -> list[ProcessAddress]:
 
 async def _read(given: ProcessAddress) -> ProcessState:
     try:
-        async with asyncio.timeout(READ_WITHIN_S):
-            (head, ready), (_, metrics) = await asyncio.gather(
-                _get(given.address, "/readyz"), _get(given.address, "/metrics")
-            )
-    except (OSError, TimeoutError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+        ready, metrics = await asyncio.gather(_get(given.address, "/readyz"), _get(given.address, "/metrics"))
+    except (Interrupted, UnicodeDecodeError):
         return ProcessState(given.name, given.address)
-    is_ready = head.startswith("HTTP/1.1 200 ")
-    version = re.search(r"^server: legato/(\S+)\r?$", head, re.IGNORECASE | re.MULTILINE)
+    if not metrics.is_whole:
+        return ProcessState(given.name, given.address)
+    version = re.search(r"legato/(\S+)", ready.header(b"server"))
     return ProcessState(
         given.name,
         given.address,
         answers=True,
-        missing="" if is_ready else ready.strip().removeprefix("not ready: "),
+        missing="" if ready.status == 200 else ready.body.decode().strip().removeprefix("not ready: "),
         version=version[1] if version else "",
-        metrics=Metrics(metrics),
+        metrics=Metrics(metrics.body.decode()),
     )
 
 
-async def _get(address: str, path: str) -> tuple[str, str]:
-    """Returns the head and the body of an answer. The port closes each connection after one."""
+async def _get(address: str, path: str) -> WholeResponse:
     if address.startswith(UNIX):
-        reader, writer = await asyncio.open_unix_connection(address.removeprefix(UNIX))
+        origin = Origin("localhost", 80, socket=Path(address.removeprefix(UNIX)))
     else:
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-        answer = await reader.read(LARGEST_ANSWER_BYTES)
-        while more := await reader.read(LARGEST_ANSWER_BYTES):
-            answer += more
-            if len(answer) > LARGEST_ANSWER_BYTES:
-                raise ValueError
-    finally:
-        writer.close()
-    head, _, body = answer.decode().partition("\r\n\r\n")
-    if not head.startswith("HTTP/1.1 "):
-        raise ValueError
-    return head, body
+        origin = Origin(host.strip("[]"), int(port))
+    return await fetch_once(origin, path, {}, timeout_s=READ_WITHIN_S, most_bytes=LARGEST_ANSWER_BYTES)

@@ -23,7 +23,7 @@ class HealthProbe(msgspec.Struct, frozen=True):
             return False
         if self.protocol == "grpc":
             return grpc_is_serving(f"unix:{self.socket}")
-        return _http_status(self.socket, "/health", TIMEOUT_S) == b"200"
+        return _http_status(self.socket, "/health", TIMEOUT_S) == 200
 
     def answers(self, timeout_s: float = TIMEOUT_S) -> bool:
         """Returns whether the process responds in time, even if it says that it does not serve."""
@@ -31,7 +31,7 @@ class HealthProbe(msgspec.Struct, frozen=True):
             return False
         if self.protocol == "grpc":
             return _grpc_status(f"unix:{self.socket}", timeout_s) not in _NO_ANSWER
-        return _http_status(self.socket, self.work_path, timeout_s) != b""
+        return _http_status(self.socket, self.work_path, timeout_s) is not None
 
 
 # gRPC's own status codes for a missing response.
@@ -71,17 +71,19 @@ def _grpc_status(address: str, timeout_s: float) -> str:
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
-def _http_status(path: str, target: str, timeout_s: float) -> bytes:
-    """Returns the status; empty without an answer."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(timeout_s)
+def _http_status(path: str, target: str, timeout_s: float) -> int | None:
+    """Returns the status; None without an answer."""
+    import http.client
+
+    connection = http.client.HTTPConnection("localhost")
+    with socket.socket(socket.AF_UNIX) as connection.sock:
+        connection.sock.settimeout(timeout_s)
         try:
-            connection.connect(path)
-            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-            status_line = connection.makefile("rb").readline(200)
-        except OSError:
-            return b""
-    return b"".join(status_line.split(b" ")[1:2])
+            connection.sock.connect(path)
+            connection.request("GET", target, headers={"Connection": "close"})
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return None
 
 
 # A few missed checks may be chance.

@@ -11,7 +11,7 @@ from services.auth.outbound_http import OutboundHttp, RequestFailed, Resolve, is
 from services.chassis.errors import LegatoError, Reason
 
 TIMEOUT_S: Final = 10.0
-# A thread for each delivery that may run at once; they start as they are needed.
+# Deliveries that may run at once.
 CONNECTIONS_MOST: Final = 32
 URL_LENGTH_MOST: Final = 2_000
 SIGNATURE_HEADER: Final = "legato-signature"
@@ -64,7 +64,6 @@ class WebhookClient:
     ) -> None:
         self.allows_private = allows_private
         self._http = OutboundHttp(
-            "webhook",
             connections_most=CONNECTIONS_MOST,
             timeout_s=timeout_s,
             response_bytes_most=0,
@@ -82,7 +81,7 @@ class WebhookClient:
             SIGNATURE_HEADER: sign(secret, body, now_s),
         }
         try:
-            status, _ = await self._http.request("POST", url, headers, body)
+            status, _ = await self._http.request(url, headers, body)
         except RequestFailed as error:
             raise WebhookFailure(str(error)) from None
         if 300 <= status < 400:

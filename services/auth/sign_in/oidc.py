@@ -117,7 +117,6 @@ class OidcIssuer:
         self._log = log
         # The issuer is the operator's choice, and may be in their own network.
         self._http = OutboundHttp(
-            "oidc",
             connections_most=CONNECTIONS_MOST,
             timeout_s=TIMEOUT_S,
             response_bytes_most=RESPONSE_BYTES_MOST,
@@ -166,7 +165,7 @@ class OidcIssuer:
                 headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             else:
                 form["client_secret"] = self.client.client_secret
-        status, content = await self._ask("POST", metadata.token_endpoint, headers, urlencode(form))
+        status, content = await self._ask(metadata.token_endpoint, headers, urlencode(form).encode())
         if status >= 500:
             raise unavailable("The sign-in provider")
         if status != http.HTTPStatus.OK:
@@ -260,16 +259,15 @@ class OidcIssuer:
             return metadata
 
     async def _get(self, url: str) -> bytes:
-        status, content = await self._ask("GET", url, {}, None)
+        status, content = await self._ask(url, {})
         if status != http.HTTPStatus.OK:
             self._log.warning("oidc.refused", http_status=status)
             raise unavailable("The sign-in provider")
         return content
 
-    async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: str | None) -> tuple[int, bytes]:
-        sent = None if body is None else body.encode()
+    async def _ask(self, url: str, headers: Mapping[str, str], body: bytes | None = None) -> tuple[int, bytes]:
         try:
-            return await self._http.request(method, url, {"Accept": "application/json", **headers}, sent)
+            return await self._http.request(url, {"Accept": "application/json", **headers}, body)
         except RequestFailed as error:
             self._log.warning("oidc.unreachable", error=error.failure.value)
             raise unavailable("The sign-in provider") from None

@@ -7,11 +7,12 @@ from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.fetch import fetch
+from services.chassis.http_client.origin import RequestHead, read_url
+from services.chassis.http_client.pool import ConnectionPool
 from services.router.grounding.records import SearchResult
 from services.router.providers.base import UNREADABLE
-from services.router.providers.http.failures import Interrupted
-from services.router.providers.http.fetch import fetch
-from services.router.providers.http.pool import ConnectionPool, RequestHead, read_url
 
 RESULTS_MOST: Final = 5
 LONGEST_ADDRESS: Final = 2_000

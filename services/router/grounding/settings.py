@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
+from services.chassis.http_client.origin import has_host
 from services.chassis.settings import PostgresAddress, Seconds, SettingsError
 from services.chassis.versioned_secrets import parse_versioned_secrets
-from services.router.providers.http.pool import has_host
 from services.rules.residency import DataStore
 
 KEY_VARIABLE = "LEGATO_GROUNDING_KEY"

@@ -171,6 +171,10 @@ class ProviderError(Exception):
         self.mentions = mentions
 
 
+class ServerRefused(ProviderError):
+    """The provider's server refuses connections."""
+
+
 class CannotDo(ProviderError):
     """The provider does not support what was requested; another may. The message is for the client."""
 

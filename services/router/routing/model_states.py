@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from services.chassis.http_client.origin import read_url
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
-from services.router.providers.http.fetch import GaugeAddress, QueueGauge
-from services.router.providers.http.pool import read_url
+from services.router.providers.queue_gauge import GaugeAddress, QueueGauge
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.queue_watch import QueueWatch
 from services.router.routing.routes import Routes, Target

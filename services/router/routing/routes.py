@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from services.chassis.http_client.origin import has_host
 from services.chassis.settings import SettingsError, read_variable
 from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
-from services.router.providers.http.pool import has_host
 from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
 from services.rules.model_classes import CLASSES

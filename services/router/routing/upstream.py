@@ -9,8 +9,16 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span
 from services.router.answers.usage_check import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
-from services.router.providers.base import CannotDo, Failure, Piece, PieceTaker, Provider, ProviderCall, ProviderError
-from services.router.providers.http.failures import ConnectionRefused
+from services.router.providers.base import (
+    CannotDo,
+    Failure,
+    Piece,
+    PieceTaker,
+    Provider,
+    ProviderCall,
+    ProviderError,
+    ServerRefused,
+)
 from services.router.routing.call_span import end_span
 from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
@@ -74,7 +82,7 @@ async def begin(
         model_use.release()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
             attempt.given_up()
-        elif isinstance(error, ConnectionRefused) and model_use.are_others_answered:
+        elif isinstance(error, ServerRefused) and model_use.are_others_answered:
             # A server that answers others but refuses a connection is full, not down.
             error.failure = Failure.BUSY
             attempt.given_up()

@@ -35,8 +35,8 @@ from tests.campaigns.fuzz.answers import STREAMS, random_body
 from tests.campaigns.fuzz.framing import Framed, random_frame
 from tests.campaigns.fuzz.watch import LoopWatch, MemoryWatch
 from tests.services.router.harness import Answer, Router, as_json, connected_router, read, target
-from tests.services.router.providers.servers import read_request
 from tests.services.router.providers.wires import CALLS, TEXT, as_stream
+from tests.support.servers.byte_server import read_request
 
 # An answer may not hold the event loop for longer, nor take more memory than so many times its size and this.
 LONGEST_TURN_S: Final = 0.25

@@ -40,7 +40,6 @@ def port() -> Iterator[int]:
 
 async def get(url: str, *addresses: str, response_bytes_most: int = 1_000) -> tuple[int, bytes]:
     client = OutboundHttp(
-        "test",
         connections_most=1,
         timeout_s=60.0,
         response_bytes_most=response_bytes_most,
@@ -48,7 +47,7 @@ async def get(url: str, *addresses: str, response_bytes_most: int = 1_000) -> tu
         resolve=lambda host, port: list(addresses),
     )
     try:
-        return await client.request("GET", url, {})
+        return await client.request(url, {})
     finally:
         client.close()
 
@@ -105,11 +104,11 @@ class _Silent:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_a_request_that_waits_for_another_is_not_cut_short_by_it(port: int, scheme: str) -> None:
     silent = _Silent(drips=scheme == "https")
-    client = OutboundHttp("test", connections_most=1, timeout_s=1.0, response_bytes_most=1_000, allows_private=True)
+    client = OutboundHttp(connections_most=1, timeout_s=1.0, response_bytes_most=1_000, allows_private=True)
     try:
-        first = asyncio.create_task(client.request("GET", f"{scheme}://127.0.0.1:{silent.port}/", {}))
+        first = asyncio.create_task(client.request(f"{scheme}://127.0.0.1:{silent.port}/", {}))
         await asyncio.to_thread(silent.connected.wait, 60)
-        assert await client.request("GET", f"http://127.0.0.1:{port}/", {}) == (200, CONTENT)
+        assert await client.request(f"http://127.0.0.1:{port}/", {}) == (200, CONTENT)
         with pytest.raises(RequestFailed) as failed:
             await first
         assert failed.value.failure is RequestFailure.TIMEOUT

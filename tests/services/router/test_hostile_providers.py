@@ -12,7 +12,7 @@ from services.chassis.telemetry.log import Log
 from services.router.providers.http.exchange import LARGEST_ANSWER_BYTES
 from services.router.providers.http.sse import LONGEST_EVENT_BYTES
 from tests.services.router.harness import read, running_router, target
-from tests.services.router.providers.servers import listening, read_request
+from tests.support.servers.byte_server import listening, read_request
 from tests.support.upstreams.openai import Upstream
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

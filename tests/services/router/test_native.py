@@ -68,7 +68,7 @@ def parse(read: bytes) -> Packed | None:
             answer.read_event(event)
     except (httptools.HttpParserError, ProviderError, EventTooLong):
         return None
-    is_all = body.is_between_chunks and not reader.is_inside_event and not (answer.is_finished or answer.is_over)
+    is_all = body.is_between_chunks and not (reader.begun or reader.data) and not (answer.is_finished or answer.is_over)
     if not is_all or len(answer.pieces) != 1 or answer.usage is not None:
         return None
     [piece] = answer.pieces

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from services.chassis.http_client.origin import read_url
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
 from services.router.providers.base import (
     CannotDo,
@@ -19,7 +20,6 @@ from services.router.providers.base import (
     as_object,
 )
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
-from services.router.providers.http.pool import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from services.chassis.http_client.origin import read_url
 from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.gemini.answer import SIGNS, ContentAnswer
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
-from services.router.providers.http.pool import read_url
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
 from services.router.schema.parameters import KnownParameters, Parameters

@@ -7,8 +7,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
+from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.failures import ConnectionRefused, Interrupted
+from services.chassis.http_client.origin import Origin, RequestHead
 from services.router.providers.base import (
     LARGEST_PIECE_CHARACTERS,
     Piece,
@@ -16,14 +19,13 @@ from services.router.providers.base import (
     ProviderAnswer,
     ProviderCall,
     ProviderError,
+    ServerRefused,
     Timeouts,
     UnreadableAnswer,
 )
 from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
-from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.failures import Interrupted
-from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
+from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.sse import LONGEST_HALVED_BYTES, EventReader, EventTooLong, join_halves
 from services.router.providers.translation.conversion import SHORT_BYTES, has_too_many_objects
 
@@ -116,7 +118,7 @@ class ProviderHttpClient:
         """`keep` enables reuse of connections."""
         self._timeouts = timeouts
         self._error_patterns = error_patterns
-        self._connections = ConnectionPool(origin, timeouts.connect_s, keep=keep)
+        self._connections = AnswerConnections(origin, timeouts.connect_s, keep=keep)
         self._deadlines = self._connections.deadlines
         self._budget = BufferBudget()
         self._head = RequestHead(
@@ -134,18 +136,24 @@ class ProviderHttpClient:
         await self._connections.aclose()
 
     async def warm(self) -> None:
-        await self._connections.warm()
+        try:
+            await self._connections.warm()
+        except Interrupted as error:
+            raise _failure_of(error) from None
 
     async def send(self, question: ProviderRequest, answer: ProviderAnswer) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer. Closing the generator closes the connection."""
         over_at_s = self._deadlines.now_s() + self._timeouts.total_s
-        connection = await self._post(question)
+        try:
+            connection = await self._post(question)
+        except Interrupted as error:
+            raise _failure_of(error) from None
         streams, taker = question.stream, question.taker
         # It refers to the prompt, which is not needed any more.
         del question
         buffer = AnswerBuffer(self._budget)
         try:
-            if connection.status != 200:
+            if connection.response.status != 200:
                 raise await self._read_failure(connection)
             if not _is_stream(connection, streams=streams):
                 await _read_whole(connection, answer, buffer)
@@ -165,12 +173,14 @@ class ProviderHttpClient:
                 piece = await stream.next_piece()
                 yield piece
             await stream.read_to_end()
+        except Interrupted as error:
+            raise _failure_of(error) from None
         finally:
             buffer.release()
             # Reused if nothing is left to read.
             connection.release()
 
-    async def _post(self, question: ProviderRequest) -> HttpConnection:
+    async def _post(self, question: ProviderRequest) -> AnswerConnection:
         """Sends the request and returns the connection once the response head has arrived."""
         connection = await self._post_on(self._connections.acquire, question)
         if connection.was_closed_unheard:
@@ -182,10 +192,10 @@ class ProviderHttpClient:
 
     async def _post_on(
         self, open_connection: Callable[[], Awaitable[HttpConnection]], question: ProviderRequest
-    ) -> HttpConnection:
+    ) -> AnswerConnection:
         """Returns the connection without a response if it was closed unheard."""
         body = await question.write_body()
-        connection = await open_connection()
+        connection = cast(AnswerConnection, await open_connection())
         try:
             connection.answer_within(self._patience_s(question))
             head = self._head.for_body(question.path, body, question.traceparent)
@@ -206,14 +216,14 @@ class ProviderHttpClient:
 
     async def _read_failure(self, connection: HttpConnection) -> ProviderError:
         said = b""
-        if connection.status in TELLING_STATUSES:
+        if connection.response.status in TELLING_STATUSES:
             connection.answer_within(AFTER_FAILURE_S)
             # A partial body is used too.
             with suppress(Interrupted):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in connection.headers}
-        return read_failure(connection.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in connection.response.headers}
+        return read_failure(connection.response.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self._error_patterns)
 
 
 class Stream:
@@ -224,7 +234,7 @@ class Stream:
 
     def __init__(
         self,
-        connection: HttpConnection,
+        connection: AnswerConnection,
         idle_s: float,
         answer: ProviderAnswer,
         buffer: AnswerBuffer,
@@ -237,6 +247,8 @@ class Stream:
         self._place = buffer
         self._taker = taker or PieceTaker()
         self._taker.pack_read = answer.read_packer()
+        # Takes a read that need not be parsed; None inside an event, or once the answer has finished.
+        self.take_read: Callable[[bytes], int] | None = None
         self._failed: Exception | None = None
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
@@ -260,7 +272,8 @@ class Stream:
             if self._taker.take is not None:
                 self._connection.read_in_rounds()
             try:
-                received = await self._connection.read(self._take_at_once, self._read_taker())
+                self._offer_reads()
+                received = await self._connection.read_by(self)
             except Interrupted:
                 if not self._answer.is_finished:
                     raise
@@ -270,7 +283,7 @@ class Stream:
                 self._receive(received)
         return pieces.popleft()
 
-    def _take_at_once(self, received: bytes) -> bool:
+    def take_body(self, received: bytes) -> bool:
         """Reads what has arrived while `next_piece` waits; returns False if that has to go on. Only the first piece is
         taken here: if one read brought several, others have their turn between them."""
         self._receive(received)
@@ -283,20 +296,18 @@ class Stream:
                 # Raised in the waiting task: here it would reach nobody but the event loop.
                 pieces.clear()
                 self._failed = error
-        self._connection.consume_read = self._read_taker()
+        self._offer_reads()
         return not pieces and self._failed is None
 
-    def _read_taker(self) -> Callable[[bytes], int] | None:
-        """Returns who takes a read that need not be parsed; nobody inside an event, or once the answer has finished."""
-        if self._events.is_inside_event or self._half or self._answer.is_finished:
-            return None
-        return self._taker.take_read
+    def _offer_reads(self) -> None:
+        has_rest = self._events.begun or self._events.data or self._half or self._answer.is_finished
+        self.take_read = None if has_rest else self._taker.take_read
 
     def _receive(self, received: bytes) -> None:
         """Splits received bytes into pieces; empty ones end the answer."""
         pieces = self._answer.pieces
         try:
-            if self._connection.body_bytes > LARGEST_STREAM_BYTES:
+            if self._connection.response.body_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
             events = self._events.feed(received) if received else self._events.finish()
             if self._place.taken_bytes or not received.endswith(b"\n\n"):
@@ -365,9 +376,10 @@ class Stream:
 
 def _is_stream(connection: HttpConnection, *, streams: bool) -> bool:
     """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
+    content_type = connection.response.header(b"content-type").partition(";")[0].strip().lower()
     if streams:
-        return connection.content_type != "application/json"
-    return connection.content_type == "text/event-stream"
+        return content_type != "application/json"
+    return content_type == "text/event-stream"
 
 
 async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
@@ -385,6 +397,10 @@ async def _read_whole(connection: HttpConnection, answer: ProviderAnswer, buffer
     answer.begin_piece()
     answer.read_whole(body)
     answer.close()
+
+
+def _failure_of(error: Interrupted) -> ProviderError:
+    return (ServerRefused if isinstance(error, ConnectionRefused) else ProviderError)(str(error))
 
 
 def _refuse_too_many_objects(data: bytes) -> None:

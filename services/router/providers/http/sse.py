@@ -18,41 +18,37 @@ class EventTooLong(Exception):
 class EventReader:
     def __init__(self) -> None:
         # An incomplete line.
-        self._begun = bytearray()
+        self.begun = bytearray()
         # The lines of an incomplete event; they are joined once it ends.
-        self._data: list[bytes] = []
+        self.data: list[bytes] = []
         self._data_bytes = 0
         # True until the first line is parsed by `_read`; events of the fast path do not begin with a mark.
         self._may_have_mark = True
 
     @property
-    def is_inside_event(self) -> bool:
-        return bool(self._begun or self._data)
-
-    @property
     def held_bytes(self) -> int:
         """Bytes buffered for an incomplete event."""
-        return len(self._begun) + self._data_bytes
+        return len(self.begun) + self._data_bytes
 
     def feed(self, received: bytes) -> list[bytes]:
         """Returns the data of each event completed by the received bytes."""
         is_one_line = received.find(b"\n") == len(received) - 2 and received.endswith(b"\n")
-        if is_one_line and received.startswith(_ONE_LINE) and not (self._begun or self._data or b"\r" in received):
+        if is_one_line and received.startswith(_ONE_LINE) and not (self.begun or self.data or b"\r" in received):
             # One event of one line, as most reads bring.
             return [received[len(_ONE_LINE) : -2]]
         if b"\n" not in received and b"\r" not in received:
             self._hold(received)
             return []
-        if self._begun:
-            received = bytes(self._begun) + received
-            self._begun.clear()
+        if self.begun:
+            received = bytes(self.begun) + received
+            self.begun.clear()
         if b"\r" in received:
             # A trailing carriage return may be half of a CRLF, so it is held back.
             if received.endswith(b"\r"):
                 self._hold(b"\r")
                 received = received[:-1]
             received = received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if not self._data and received.startswith(_ONE_LINE) and received.endswith(b"\n\n"):
+        if not self.data and received.startswith(_ONE_LINE) and received.endswith(b"\n\n"):
             events = received[len(_ONE_LINE) : -2].split(b"\n\n" + _ONE_LINE)
             if received.count(b"\n") == 2 * len(events):
                 # Fast path for the common case: complete events of one line each.
@@ -60,17 +56,17 @@ class EventReader:
         lines = received.split(b"\n")
         rest = lines.pop()
         if rest:
-            self._begun[:0] = rest
+            self.begun[:0] = rest
         return self._read(lines)
 
     def finish(self) -> list[bytes]:
         """Flushes at the end of the connection: the last event may lack its blank line."""
-        lines = bytes(self._begun).replace(b"\r", b"\n").split(b"\n")
-        self._begun.clear()
+        lines = bytes(self.begun).replace(b"\r", b"\n").split(b"\n")
+        self.begun.clear()
         return self._read([*lines, b""])
 
     def _hold(self, received: bytes) -> None:
-        self._begun += received
+        self.begun += received
         if self.held_bytes > LONGEST_EVENT_BYTES:
             raise EventTooLong
 
@@ -79,7 +75,7 @@ class EventReader:
             self._may_have_mark = False
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         events = []
-        data = self._data
+        data = self.data
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[6:] if line.startswith(b"data: ") else line[5:])

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
+from services.chassis.http_client.origin import read_url
 from services.router.providers.base import Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
 from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
-from services.router.providers.http.pool import read_url
 from services.router.providers.openai.answer import SIGNS, CompletionAnswer
 from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder, merged
 from services.router.schema.messages import ABSENT, Messages, Part, PastToolCall, decode_string, encode_string

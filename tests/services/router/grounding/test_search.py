@@ -12,8 +12,8 @@ import pytest
 
 from services.router.grounding.search import LONGEST_TITLE, RESULTS_MOST, SearchFailed, SearxSearch
 from tests.services.router.providers.certificates import make_certificate, server_context
-from tests.services.router.providers.servers import listening, read_request
 from tests.support.outside.searx import Searx, page
+from tests.support.servers.byte_server import listening, read_request
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from edge.chat.replies import Reply, StreamedReply, WholeReply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
+from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation
 from services.router.answers.relay import Relay
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece, ProviderAnswer
 from services.router.providers.gemini.answer import ContentAnswer
-from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.answer_connection import AnswerConnection, BodyReader
 from services.router.providers.http.exchange import AnswerBuffer, BufferBudget, Stream
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
@@ -48,16 +49,16 @@ class Network:
     """The provider's end of a connection: gives what it was given, segment by segment."""
 
     segments: list[bytes]
-    body_bytes = 0
+    response: ResponseReader = field(default_factory=ResponseReader)
 
-    async def read(self, consume: Callable[[bytes], bool], consume_read: Callable[[bytes], int] | None = None) -> bytes:
+    async def read_by(self, reader: BodyReader) -> bytes:
         return self.segments.pop(0) if self.segments else b""
 
     def limit_silence(self, silence_s: float) -> None:
         """Is never silent."""
 
-    def as_connection(self) -> HttpConnection:
-        return cast(HttpConnection, self)
+    def as_connection(self) -> AnswerConnection:
+        return cast(AnswerConnection, self)
 
 
 @dataclass

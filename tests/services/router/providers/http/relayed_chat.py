@@ -10,13 +10,15 @@ import msgspec
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
 from services.chassis.exchange.outbox import Outbox, read_packed
 from services.chassis.exchange.server import _ServerCall
+from services.chassis.http_client.connection import HttpConnection
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.timing.deadlines import Deadlines
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.providers.base import PieceTaker, Timeouts
-from services.router.providers.http.connection import HttpConnection
+from services.router.providers.http.answer_connection import AnswerConnection
+from services.router.providers.http.read_rounds import ReadRounds
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import make_call
 from tests.support.waiting import until
@@ -70,8 +72,11 @@ class Chat:
 
     def __init__(self, grant: Grant | None = None, *, packs: bool = False) -> None:
         self.transport = FakeTransport()
-        self.connection = HttpConnection(Owner(), Deadlines())
+        self._rounds = ReadRounds()
+        self.connection = AnswerConnection(Owner(), Deadlines(), self._rounds)
         self.connection.connection_made(self.transport)
+        # There is no socket to read in rounds.
+        self.connection._round_reader = None
         self.outbox = Outbox(ExchangeResponse, Histogram(BATCH_BOUNDS))
         self.call = _ServerCall(1, ChatRequest, self.outbox)
         self.allowance = TokenAllowance(self.call, grant)
@@ -98,6 +103,7 @@ class Chat:
                 if not await self.relay.pass_on(piece):
                     break
         finally:
+            self._rounds.close()
             self.allowance.close()
             await pieces.aclose()
 
@@ -106,7 +112,7 @@ class Chat:
 
     @property
     def is_waiting(self) -> bool:
-        return self.connection._consume is not None
+        return self.connection._reader is not None
 
     def queued(self) -> list[ChatResponse]:
         packed = [unpack_piece(payload) for _, payload in read_packed(b"".join(self.outbox._packed))]

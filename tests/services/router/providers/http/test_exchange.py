@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from services.chassis.http_client import connection
 from services.router.providers.base import Failure, ProviderCall, ProviderError, Timeouts
-from services.router.providers.http import connection
 from services.router.providers.http import exchange as http
 from services.router.providers.http import sse as halves
 from services.router.providers.http.exchange import BUDGET_BYTES, FREE_BYTES, AnswerBuffer, BufferBudget
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
-from tests.services.router.providers.servers import Serve, listening, read_request
+from tests.support.servers.byte_server import Serve, listening, read_request
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.failures import Interrupted
-from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.origin import Origin, RequestHead
+from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.read_rounds import LONGEST_ROUND_S, ROUND_S, ReadRounds
 from tests.services.router.providers.certificates import make_certificate, server_context
-from tests.services.router.providers.servers import read_request
+from tests.support.servers.byte_server import read_request
 from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -137,7 +137,7 @@ class Server:
                 writer.write(HEAD + framed(b"begun"))
 
 
-Serving = Callable[[], contextlib.AbstractAsyncContextManager[tuple[ConnectionPool, Server]]]
+Serving = Callable[[], contextlib.AbstractAsyncContextManager[tuple[AnswerConnections, Server]]]
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -148,10 +148,10 @@ def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Serving:
         ours, theirs = ssl.create_default_context(cafile=str(certificate)), server_context(certificate)
 
     @asynccontextmanager
-    async def begin() -> AsyncIterator[tuple[ConnectionPool, Server]]:
+    async def begin() -> AsyncIterator[tuple[AnswerConnections, Server]]:
         server = Server()
         listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=theirs)
-        pool = ConnectionPool(Origin("localhost", listener.sockets[0].getsockname()[1], ours), 30.0)
+        pool = AnswerConnections(Origin("localhost", listener.sockets[0].getsockname()[1], ours), 30.0)
         pool._rounds = ReadRounds(round_s=0.001, least_connections=1)
         try:
             yield pool, server
@@ -164,8 +164,22 @@ def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Serving:
     return begin
 
 
-async def begun(pool: ConnectionPool) -> HttpConnection:
+class Reader:
+    """Takes whatever arrives."""
+
+    take_read: Callable[[bytes], int] | None = None
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def take_body(self, received: bytes) -> bool:
+        self.taken.append(received)
+        return True
+
+
+async def begun(pool: AnswerConnections) -> AnswerConnection:
     connection = await pool.acquire()
+    assert isinstance(connection, AnswerConnection)
     connection.answer_within(30)
     head = RequestHead(Origin("localhost", 80), {})
     await connection.post(head.for_body("/", b"{}"), b"{}")
@@ -180,13 +194,9 @@ async def test_a_response_is_read_in_rounds_to_its_end_and_its_connection_used_a
     async with serving() as (pool, server):
         for _ in range(2):
             connection = await begun(pool)
-            taken: list[bytes] = []
-
-            def consume(received: bytes, taken: list[bytes] = taken) -> bool:
-                taken.append(received)
-                return True
-
-            reading = asyncio.create_task(connection.read(consume))
+            reader = Reader()
+            taken = reader.taken
+            reading = asyncio.create_task(connection.read_by(reader))
             await asyncio.sleep(0)
             for number in range(20):
                 server.writers[0].write(framed(b"%d," % number))
@@ -194,7 +204,7 @@ async def test_a_response_is_read_in_rounds_to_its_end_and_its_connection_used_a
             server.writers[0].write(b"0\r\n\r\n")
             assert await reading == b""
             assert b"".join(taken) == b"".join(b"%d," % number for number in range(20))
-            assert connection.is_whole
+            assert connection.response.is_whole
             connection.release()
         assert (len(server.writers), server.requests) == (1, 2)
 
@@ -202,7 +212,7 @@ async def test_a_response_is_read_in_rounds_to_its_end_and_its_connection_used_a
 async def test_a_server_that_leaves_in_the_middle_is_noticed(serving: Serving) -> None:
     async with serving() as (pool, server):
         connection = await begun(pool)
-        reading = asyncio.create_task(connection.read(lambda received: True))
+        reading = asyncio.create_task(connection.read_by(Reader()))
         server.writers[0].close()
         with pytest.raises(Interrupted):
             await reading
@@ -241,9 +251,10 @@ async def test_a_timeout_that_fires_late_spares_a_response_that_is_in_the_socket
         connection = await begun(pool)
         connection.limit_silence(30)
         if not in_rounds:
-            connection._leave_rounds()
-        taken: list[bytes] = []
-        reading = asyncio.create_task(connection.read(lambda received: not taken.append(received)))  # type: ignore[func-returns-value]
+            connection._stop_reading_instead()
+        reader = Reader()
+        taken = reader.taken
+        reading = asyncio.create_task(connection.read_by(reader))
         await asyncio.sleep(0)
         server.writers[0].write(framed(b"late"))
         # As after a process has stood still: timers run before anything is read.
@@ -261,7 +272,7 @@ async def test_a_server_that_is_silent_for_too_long_is_given_up(serving: Serving
         connection = await begun(pool)
         connection.limit_silence(0.01)
         with pytest.raises(Interrupted, match="in time"):
-            await connection.read(lambda received: True)
+            await connection.read_by(Reader())
         connection.release()
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from protos.router.v1.router_pb2 import Grant
 from services.chassis.exchange.outbox import WINDOW_BYTES
+from services.chassis.http_client.connection import READ_AHEAD_BYTES
 from services.router.prompts.tokens import SLICE_CHARACTERS
 from services.router.providers.base import ProviderError, Timeouts
-from services.router.providers.http.connection import READ_AHEAD_BYTES
 from tests.services.router.providers.http.relayed_chat import DONE, Chat, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from services.router.providers.http.failures import Interrupted
-from services.router.providers.http.fetch import GaugeAddress, QueueGauge, WholeResponse, count_waiting, fetch
-from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead
-from tests.services.router.providers.servers import Serve, listening, read_request
-from tests.support.servers.ports import free_port
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.fetch import WholeResponse, fetch
+from services.chassis.http_client.origin import Origin, RequestHead
+from services.chassis.http_client.pool import ConnectionPool
+from tests.support.servers.byte_server import Serve, listening, read_request
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 HEAD = RequestHead(Origin("127.0.0.1", 80), {})
@@ -39,7 +39,8 @@ async def test_body_is_cut_at_its_limit(most_bytes: int, body: bytes, is_whole: 
             writer.write(HELLO)
 
     async with pool_of(serve) as connections:
-        assert await get(connections, most_bytes=most_bytes) == WholeResponse(200, body, is_whole)
+        response = await get(connections, most_bytes=most_bytes)
+        assert (response.status, response.body, response.is_whole) == (200, body, is_whole)
 
 
 async def test_endless_body_is_left_and_its_connection_with_it() -> None:
@@ -112,30 +113,3 @@ async def test_timeout_covers_a_body_that_comes_byte_by_byte() -> None:
     async with pool_of(serve) as connections:
         with pytest.raises(Interrupted, match="did not answer in time"):
             await get(connections, timeout_s=0.3, most_bytes=1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "waiting"),
-    [
-        ('# HELP vllm:num_requests_waiting x\nvllm:num_requests_waiting{engine="0",model_name="m"} 3.0\n', 3),
-        ('sglang:num_queue_reqs{engine_type="unified",model_name="m",tp_rank="0"} 4.0\n', 4),
-        ("# TYPE tgi_queue_size gauge\ntgi_queue_size 5\n", 5),
-        ("llamacpp:requests_deferred 6\nllamacpp:requests_processing 2\n", 6),
-        ('vllm:num_requests_waiting{engine="0"} 1\nvllm:num_requests_waiting{engine="1"} 2\n', 3),
-        ('vllm:num_requests_waiting{model_name="m"} 1\nvllm:num_requests_waiting{model_name="n"} 20\n', 1),
-        ('vllm:num_requests_waiting{model_name="other"} 7\n', 7),
-        ('vllm:num_requests_waiting_total{model_name="m"} 9\n', None),
-        ("tgi_queue_size NaN\n", None),
-        ("tgi_queue_size many\n", None),
-        ("<html>not found</html>", None),
-        ("", None),
-    ],
-)
-def test_each_server_s_gauge_is_understood(text: str, waiting: float | None) -> None:
-    assert count_waiting(text, "m") == waiting
-
-
-async def test_server_that_is_not_there_says_nothing() -> None:
-    gauge = QueueGauge(GaugeAddress(f"http://127.0.0.1:{free_port()}/metrics", "m"))
-    assert await gauge.read() is None
-    await gauge.aclose()

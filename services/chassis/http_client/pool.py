@@ -5,86 +5,17 @@ import errno
 import re
 import socket
 import ssl
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
-from urllib.parse import quote, urlsplit
 
 import aiohappyeyeballs
 
+from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.failures import ConnectionRefused, HostUnknown, TimedOut, TlsFailed, Unreachable
+from services.chassis.http_client.origin import Origin
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.failures import ConnectionRefused, Interrupted
-from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 
-# Characters of a path that are not percent-encoded.
-_SAFE = "/?&=%:@!$'()*+,;~"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The address of a server."""
-
-    host: str
-    port: int
-    # None: plain text.
-    tls: ssl.SSLContext | None = None
-    # A unix socket, used instead of host and port.
-    socket: Path | None = None
-
-    @property
-    def name(self) -> str:
-        """The value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host.encode("idna").decode()
-        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
-
-
-def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> tuple[Origin, str]:
-    """Splits a URL into its origin and path. `tls` replaces the default trust store."""
-    parts = urlsplit(url)
-    if parts.scheme == "https":
-        tls = tls or _usual_trust()
-    return Origin(parts.hostname or "", parts.port or (443 if tls else 80), tls, socket), parts.path
-
-
-def has_host(url: str) -> bool:
-    """Tells if the URL names a host, and a valid port if any."""
-    try:
-        parts = urlsplit(url)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-@cache
-def _usual_trust() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
-class RequestHead:
-    """Prebuilt request heads of one server, which differ only in path, length and trace."""
-
-    def __init__(self, origin: Origin, headers: dict[str, str]) -> None:
-        lines = [f"{name}: {value}" for name, value in {"Host": origin.name, **headers}.items()]
-        if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a header must be one line")
-        self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
-
-    def for_body(self, path: str, body: bytes, traceparent: str = "") -> bytes:
-        traced = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
-        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), traced)
-
-    def for_reading(self, path: str) -> bytes:
-        return b"GET %s HTTP/1.1%s0\r\n\r\n" % (_quoted(path), self._rest)
-
-
-@lru_cache(maxsize=1024)
-def _quoted(path: str) -> bytes:
-    return quote(path, safe=_SAFE).encode()
-
-
-# Bounds how much of an answer the kernel buffers for a slow client: one read returns all of it, and auto-tuning would
+# Bounds how much of a response the kernel buffers for a slow client: one read returns all of it, and auto-tuning would
 # grow it to megabytes. It is still far more than a model generates per round trip.
 RECEIVE_BUFFER_BYTES = 32 * 1024
 # Delay before the next address of a host is tried (happy eyeballs).
@@ -92,21 +23,27 @@ NEXT_ADDRESS_AFTER_S = 0.25
 # How long DNS results are cached, so that concurrent connects share one lookup.
 ADDRESSES_FOR_S = 10.0
 
-_Addresses = list[tuple[Any, Any, int, str, Any]]
+Addresses = list[tuple[Any, Any, int, str, Any]]
+# Returns the addresses of a host and port. A connection goes to one of these and to no other.
+Resolve = Callable[[str, int], Awaitable[Addresses]]
+
+
+async def resolve(host: str, port: int) -> Addresses:
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 class ConnectionPool:
-    def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True) -> None:
+    def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True, resolve: Resolve = resolve) -> None:
         """`keep` keeps idle connections for the next request."""
         self._origin = origin
         self._connect_s = connect_s
         self._keeps = keep
+        self._resolve = resolve
         self.deadlines = Deadlines()
-        self._rounds = ReadRounds()
         # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
-        self._addresses: asyncio.Task[_Addresses] | None = None
+        self._addresses: asyncio.Task[Addresses] | None = None
         self._addresses_until_s = 0.0
 
     async def acquire(self) -> HttpConnection:
@@ -128,14 +65,13 @@ class ConnectionPool:
                 else:
                     transport, connection = await loop.create_connection(self._new, sock=await self._reach(loop))
                 if origin.tls is not None:
-                    # In a second step, for the transport below the TLS is the one to be read in rounds.
+                    # In a second step, so that a connection knows the transport below the TLS, too.
                     tls = await loop.start_tls(transport, connection, origin.tls, server_hostname=origin.host)
                     connection.connection_made(cast(asyncio.Transport, tls))
         except TimeoutError:
-            raise Interrupted("did not answer in time") from None
+            raise TimedOut from None
         except (OSError, UnicodeError) as error:
-            raise (ConnectionRefused if _is_refusal(error) else Interrupted)("could not be reached") from None
-        connection.allow_rounds(RoundReader(self._rounds, transport))
+            raise _failure_of(error) from None
         self._open.add(connection)
         return connection
 
@@ -148,7 +84,6 @@ class ConnectionPool:
             self._addresses.cancel()
         for connection in list(self._open):
             connection.abort()
-        self._rounds.close()
         # The event loop closes the transports in its next iteration.
         await asyncio.sleep(0)
 
@@ -166,7 +101,7 @@ class ConnectionPool:
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:
-            self._addresses = loop.create_task(self._look_up(loop))
+            self._addresses = loop.create_task(self._look_up())
             self._addresses_until_s = loop.time() + ADDRESSES_FOR_S
         # Shielded, since other callers may await the same lookup.
         addresses = await asyncio.shield(self._addresses)
@@ -174,14 +109,23 @@ class ConnectionPool:
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, socket_factory=_new_socket
         )
 
-    async def _look_up(self, loop: asyncio.AbstractEventLoop) -> _Addresses:
-        addresses: _Addresses = []
+    async def _look_up(self) -> Addresses:
+        addresses: Addresses = []
         try:
-            addresses = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+            addresses = await self._resolve(self._origin.host, self._origin.port)
         finally:
             if not addresses:
                 self._addresses = None
         return addresses
+
+
+def _failure_of(error: OSError | UnicodeError) -> Unreachable:
+    if isinstance(error, socket.gaierror | UnicodeError):
+        # A label that is empty or too long cannot even be asked for.
+        return HostUnknown()
+    if isinstance(error, ssl.SSLError):
+        return TlsFailed()
+    return ConnectionRefused() if _is_refusal(error) else Unreachable()
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.router.v1.router_pb2 import Grant
+from services.chassis.http_client.connection import HttpConnection
 from services.router.compiled import pack_no_read
 from services.router.native import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError, Timeouts
-from services.router.providers.http.connection import HttpConnection
 from services.router.providers.openai import answer
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.http.relayed_chat import DONE, a_chat, chunk, framed
@@ -25,9 +25,9 @@ class Parsed:
     """Notes the bytes that a connection's parser is fed."""
 
     def __init__(self, connection: HttpConnection) -> None:
-        self._parser = connection._parser
+        self._parser = connection.response._parser
         self.reads: list[bytes] = []
-        connection._parser = self  # type: ignore[assignment]
+        connection.response._parser = self  # type: ignore[assignment]
 
     def feed_data(self, data: bytes) -> None:
         self.reads.append(data)
@@ -63,7 +63,7 @@ async def test_reads_of_texts_and_all_others_keep_their_order() -> None:
         chat.receive(framed(DONE) + b"0\r\n\r\n")
         await until(task.done)
         assert chat.queued()[-1].finished.usage.completion_tokens == chat.relay.output_tokens
-        assert chat.connection.is_whole
+        assert chat.connection.response.is_whole
 
 
 TEXTS = ["one", " two", " d\u00e9j\u00e0", " \U0001f3b5", 'say "three"\n', "4", "5" * 40]
@@ -134,7 +134,7 @@ async def test_what_the_relay_fails_at_is_raised_in_the_task() -> None:
         def fail(_: object) -> int:
             raise ProviderError("broke")
 
-        chat.taker.take = chat.taker.take_read = chat.connection.consume_read = fail  # type: ignore[assignment]
+        chat.taker.take = chat.taker.take_read = chat.connection._reader.take_read = fail  # type: ignore[assignment,union-attr]
         chat.receive(framed(chunk("x")))
         with pytest.raises(ProviderError, match="broke"):
             await task

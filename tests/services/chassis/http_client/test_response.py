@@ -11,9 +11,10 @@ from typing import Any
 import h11
 import pytest
 
+from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.response import LARGEST_HEAD_BYTES
 from services.chassis.timing.deadlines import Deadlines
-from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.failures import LARGEST_HEAD_BYTES, Interrupted
 from tests.campaigns.fuzz.answers import Body
 from tests.campaigns.fuzz.framing import random_frame
 
@@ -82,7 +83,7 @@ async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
         connection.eof_received()
         transport.abort()
         connection.connection_lost(None)
-    elif not connection.is_whole:
+    elif not connection.response.is_whole:
         # Nothing more comes: what is not there by now never will be, also in the last read after the deadline.
         connection._on_deadline()
         connection._on_deadline()
@@ -96,7 +97,7 @@ async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
     finally:
         connection.release()
         connection._deadline.close()
-    return Verdict(body, connection.status, owner.is_kept and not closes)
+    return Verdict(body, connection.response.status, owner.is_kept and not closes)
 
 
 def verdict_of_h11(writes: list[bytes], *, closes: bool) -> Verdict:

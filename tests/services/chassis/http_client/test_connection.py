@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from services.router.providers.http import connection as http_connection
-from services.router.providers.http import failures
-from services.router.providers.http.connection import HttpConnection
-from services.router.providers.http.failures import Interrupted
-from services.router.providers.http.pool import ConnectionPool, Origin, RequestHead, has_host
-from tests.services.router.providers.servers import Serve, listening, read_request
+from services.chassis.http_client import connection as http_connection
+from services.chassis.http_client import response as limits
+from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.failures import Interrupted
+from services.chassis.http_client.origin import Origin, RequestHead
+from services.chassis.http_client.pool import ConnectionPool
+from tests.support.servers.byte_server import Serve, listening, read_request
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -137,7 +136,7 @@ async def test_answer_that_breaks_is_a_failure(says: bytes) -> None:
 
 
 async def test_head_that_does_not_end_is_a_failure() -> None:
-    async with server_that(b"HTTP/1.1 200 OK\r\nX: " + b"x" * failures.LARGEST_HEAD_BYTES) as (found, visits):
+    async with server_that(b"HTTP/1.1 200 OK\r\nX: " + b"x" * limits.LARGEST_HEAD_BYTES) as (found, visits):
         with pytest.raises(Interrupted, match="endless"):
             await answer_of(found)
         await visits.left.wait()
@@ -155,14 +154,14 @@ async def test_connection_with_more_behind_an_answer_is_never_used_again(behind:
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-MANY = 4 * failures.LARGEST_FRAMING_BYTES
+MANY = 4 * limits.LARGEST_FRAMING_BYTES
 INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     ("says", "what"),
     [
-        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (failures.MOST_HEADERS + 1) + b"\r\n"], "an endless head"),
+        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (limits.MOST_HEADERS + 1) + b"\r\n"], "an endless head"),
         ([INTERIM * 10_000], "an endless head"),
         ([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", *[INTERIM * 1000] * 4], "an endless head"),
         ([CHUNKED + b"1;" + b"x" * MANY], "too much around"),
@@ -193,7 +192,7 @@ async def test_trailers_are_no_headers() -> None:
         connection = await ask(found)
         assert await connection.read() == b"hello"
         assert await connection.read() == b""
-        assert connection.header(b"retry-after") == ""
+        assert connection.response.header(b"retry-after") == ""
         connection.release()
 
 
@@ -232,7 +231,7 @@ async def test_server_may_refuse_a_big_body_before_it_has_read_it() -> None:
 
     async with serving(refuse) as found:
         connection = await ask(found, b"x" * 32 * 1024 * 1024)
-        assert (connection.status, await connection.read()) == (413, b"no")
+        assert (connection.response.status, await connection.read()) == (413, b"no")
         connection.release()
         assert not connection.is_open
 
@@ -273,56 +272,3 @@ async def test_silence_is_measured_from_the_last_byte() -> None:
         with pytest.raises(Interrupted, match="in time"):
             await connection.read()
         connection.release()
-
-
-async def test_many_who_connect_at_once_look_the_host_up_once_and_a_failure_is_not_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loop = asyncio.get_running_loop()
-    look_up = loop.getaddrinfo
-    lookups = 0
-
-    async def counted(*args: Any, **kwargs: Any) -> Any:
-        nonlocal lookups
-        lookups += 1
-        await asyncio.sleep(0.01)
-        if lookups == 1:
-            raise socket.gaierror
-        return await look_up(*args, **kwargs)
-
-    async with server_that(HELLO) as (found, _):
-        monkeypatch.setattr(loop, "getaddrinfo", counted)
-        with pytest.raises(Interrupted, match="could not be reached"):
-            await answer_of(found)
-        assert await asyncio.gather(*(answer_of(found) for _ in range(5))) == [b"hello"] * 5
-        await asyncio.gather(*(answer_of(found) for _ in range(8)))
-        assert lookups == 2
-
-
-@pytest.mark.parametrize(
-    ("origin", "name"),
-    [
-        (Origin("example.org", 80), "example.org"),
-        (Origin("example.org", 8080), "example.org:8080"),
-        (Origin("::1", 8080), "[::1]:8080"),
-        (Origin("bücher.example", 80), "xn--bcher-kva.example"),
-    ],
-)
-def test_server_is_named_as_its_address_says(origin: Origin, name: str) -> None:
-    assert origin.name == name
-
-
-@pytest.mark.parametrize(
-    "url", ["http://", "https://:443/v1", "http://host:port/", "http://host:70000/", "http://[::1/"]
-)
-def test_address_that_leads_nowhere_is_known_as_such(url: str) -> None:
-    assert not has_host(url)
-    assert has_host("https://host.example:8443/v1")
-
-
-def test_nothing_in_a_header_or_a_path_begins_another_line() -> None:
-    origin = Origin("example.org", 80)
-    with pytest.raises(ValueError, match="one line"):
-        RequestHead(origin, {"Authorization": "Bearer key\r\nHost: elsewhere"})
-    head = RequestHead(origin, {}).for_body("/v1/models/a b\r\nHost: elsewhere:generate?alt=sse", b"")
-    assert head.startswith(b"POST /v1/models/a%20b%0D%0AHost:%20elsewhere:generate?alt=sse HTTP/1.1\r\n")

@@ -1,0 +1,72 @@
+"""The address of a server, and the heads of requests to it."""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+# Characters of a path that are not percent-encoded.
+_SAFE = "/?&=%:@!$'()*+,;~"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The address of a server."""
+
+    host: str
+    port: int
+    # None: plain text.
+    tls: ssl.SSLContext | None = None
+    # A unix socket, used instead of host and port.
+    socket: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host.encode("idna").decode()
+        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+
+
+def read_url(url: str, tls: ssl.SSLContext | None = None, socket: Path | None = None) -> tuple[Origin, str]:
+    """Splits a URL into its origin and path. `tls` replaces the default trust store."""
+    parts = urlsplit(url)
+    tls = (tls or _usual_trust()) if parts.scheme == "https" else None
+    return Origin(parts.hostname or "", parts.port or (443 if tls else 80), tls, socket), parts.path
+
+
+def has_host(url: str) -> bool:
+    """Tells if the URL names a host, and a valid port if any."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+@cache
+def _usual_trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class RequestHead:
+    """Prebuilt request heads of one server, which differ only in path, length and trace."""
+
+    def __init__(self, origin: Origin, headers: Mapping[str, str]) -> None:
+        lines = [f"{name}: {value}" for name, value in {"Host": origin.name, **headers}.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise ValueError("a header must be one line")
+        self._rest = ("\r\n".join(["", *lines, "Content-Length: "])).encode()
+
+    def for_body(self, path: str, body: bytes, traceparent: str = "") -> bytes:
+        traced = b"traceparent: %s\r\n" % traceparent.encode() if traceparent else b""
+        return b"POST %s HTTP/1.1%s%d\r\n%s\r\n" % (_quoted(path), self._rest, len(body), traced)
+
+    def for_reading(self, path: str) -> bytes:
+        return b"GET %s HTTP/1.1%s0\r\n\r\n" % (_quoted(path), self._rest)
+
+
+@lru_cache(maxsize=1024)
+def _quoted(path: str) -> bytes:
+    return quote(path, safe=_SAFE).encode()

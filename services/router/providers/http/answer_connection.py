@@ -1,0 +1,149 @@
+"""The connection by which a model's answer streams: it is read in rounds with others, and by its reader at once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from services.chassis.http_client.connection import HttpConnection, Owner
+from services.chassis.http_client.origin import Origin
+from services.chassis.http_client.pool import ConnectionPool
+from services.chassis.http_client.response import ResponseReader
+from services.chassis.timing.deadlines import Deadlines
+from services.router.compiled import ChunkPosition
+from services.router.providers.http.read_rounds import ReadRounds, RoundReader
+
+
+class BodyReader(Protocol):
+    """Reads the body of a response in the callback of each read, while its task waits."""
+
+    # Takes a read unparsed, if it begins where an HTTP chunk does: returns the bytes of the body if it took whole
+    # chunks, or 0. None while no read may be taken so.
+    take_read: Callable[[bytes], int] | None
+
+    def take_body(self, received: bytes) -> bool:
+        """Takes what has arrived of the body; returns False if the task has to go on."""
+        ...
+
+
+class ChunkedResponse(ResponseReader):
+    """Knows whether what has been read ends with a chunk."""
+
+    def __init__(self) -> None:
+        self.position = position = ChunkPosition()
+        # Called by the parser, for every chunk.
+        self.on_chunk_header, self.on_chunk_complete = position.begin, position.end
+        super().__init__()
+
+    def begin(self, *, is_asked: bool) -> None:
+        super().begin(is_asked=is_asked)
+        self.position.begin()
+
+
+class AnswerConnection(HttpConnection):
+    response: ChunkedResponse
+
+    def __init__(self, owner: Owner, deadlines: Deadlines, rounds: ReadRounds) -> None:
+        super().__init__(owner, deadlines)
+        self._rounds = rounds
+        self._round_reader: RoundReader | None = None
+        # Set while its task waits.
+        self._reader: BodyReader | None = None
+        # Whether the last chunk is complete and nothing of the next has arrived.
+        self._is_between_chunks = False
+
+    def _new_response(self) -> ResponseReader:
+        return ChunkedResponse()
+
+    async def read_by(self, reader: BodyReader) -> bytes:
+        """Returns bytes that are here already. Later ones are taken by the reader as they arrive, while this waits;
+        once it takes no more, or at the end, empty bytes are returned."""
+        response = self.response
+        while not response.received and not response.is_whole:
+            self._reader = reader
+            try:
+                await self._change()
+                if self._reader is not reader:
+                    return b""
+            finally:
+                self._reader = None
+        received = response.take()
+        self._read_or_pause()
+        return received
+
+    def read_in_rounds(self) -> None:
+        """Reads the rest of the response in rounds with others, and so some milliseconds late."""
+        reader, is_over = self._round_reader, self._is_reading_paused or self.response.is_whole
+        if reader is not None and self._is_usable and not is_over:
+            reader.join()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._round_reader is None:
+            # With TLS, the first transport is the one of the socket, and this is called again for the other.
+            self._round_reader = RoundReader(self._rounds, cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if self._is_between_chunks and reader is not None and reader.take_read is not None:
+            waiter = self._waiter
+            try:
+                taken_bytes = 0 if waiter is None or waiter.done() else reader.take_read(data)
+            except Exception:
+                # It is parsed instead, and what fails then is raised in the reader's task.
+                taken_bytes = 0
+            if taken_bytes:
+                # The parser, which is between two chunks, need not see whole ones.
+                response = self.response
+                response.read_bytes += len(data)
+                response.body_bytes += taken_bytes
+                response.bytes_without_body = 0
+                if self._answer_by_s is None:
+                    # It is set already, and only moves on, for which no timer has to be touched.
+                    self._deadline.at_s = self._loop.time() + self._silence_s
+                return
+        super().data_received(data)
+        # The last chunk may also be followed by the incomplete size of the next.
+        self._is_between_chunks = self.response.position.is_between and data.endswith(b"\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._round_reader = None
+
+    def _is_taken(self) -> bool:
+        waiter, reader, response = self._waiter, self._reader, self.response
+        if reader is None or waiter is None or waiter.done():
+            # A cancelled task takes nothing more.
+            return False
+        received = response.received
+        if received:
+            # As `take` does: it would be one more call for every chunk.
+            body = received[0] if len(received) == 1 else b"".join(received)
+            received.clear()
+            response.received_bytes = 0
+            if not reader.take_body(body):
+                self._reader = None
+                return False
+        if response.is_whole:
+            return False
+        if self._answer_by_s is None:
+            self._deadline.at_s = self._loop.time() + self._silence_s
+        return True
+
+    def _stop_reading_instead(self) -> None:
+        if self._round_reader is not None:
+            self._round_reader.leave()
+
+
+class AnswerConnections(ConnectionPool):
+    """The connections to one provider's server."""
+
+    def __init__(self, origin: Origin, connect_s: float, *, keep: bool = True) -> None:
+        super().__init__(origin, connect_s, keep=keep)
+        self._rounds = ReadRounds()
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        self._rounds.close()
+
+    def _new(self) -> HttpConnection:
+        return AnswerConnection(self, self.deadlines, self._rounds)
