@@ -1,8 +1,8 @@
 """The JSON of a chat as the OpenAPI document shows it.
 
 The request is the edge's own structs, with types where the edge keeps bytes: it validates those parts one by one for
-speed (`edge/wire/messages.py`, `tools.py`). The response is written piece by piece (`edge/wire/completion_json.py`);
-tests compare.
+speed (`edge/wire/chat_request.py`). The response is written piece by piece (`edge/wire/completion_json.py`); tests
+compare.
 """
 
 # mypy: disable-error-code="assignment"
@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from edge.wire import chat_request, messages, tools
-from edge.wire.messages import CalledFunction
-from edge.wire.tools import MOST_TOOLS
+from edge.wire import request_fields as fields
+from edge.wire.chat_request import MOST_TOOLS
+from edge.wire.request_fields import CalledFunction
 
 
-class TextPart(messages.TextPart, gc=False):
+class TextPart(fields.TextPart, gc=False):
     """A part of a message's content."""
 
     type: Literal["text"]
@@ -27,71 +27,71 @@ class TextPart(messages.TextPart, gc=False):
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
 
 
-class SystemMessage(messages.SystemMessage, tag_field="role", tag="system", gc=False):
+class SystemMessage(fields.SystemMessage, tag_field="role", tag="system", gc=False):
     """Instructions for the model."""
 
     content: Content
 
 
-class DeveloperMessage(messages.DeveloperMessage, tag_field="role", tag="developer", gc=False):
+class DeveloperMessage(fields.DeveloperMessage, tag_field="role", tag="developer", gc=False):
     """The same as a system message."""
 
     content: Content
 
 
-class UserMessage(messages.UserMessage, tag_field="role", tag="user", gc=False):
+class UserMessage(fields.UserMessage, tag_field="role", tag="user", gc=False):
     """A message of the user."""
 
     content: Content
 
 
-class ToolMessage(messages.ToolMessage, tag_field="role", tag="tool", kw_only=True, gc=False):
+class ToolMessage(fields.ToolMessage, tag_field="role", tag="tool", kw_only=True, gc=False):
     """The result of a tool call."""
 
     content: Content
 
 
-class AssistantMessage(messages.AssistantMessage, tag_field="role", tag="assistant", gc=False):
+class AssistantMessage(fields.AssistantMessage, tag_field="role", tag="assistant", gc=False):
     """An earlier answer of the model: content, tool calls or a refusal, at least one of them."""
 
     content: Content | None = None
-    tool_calls: list[messages.ToolCall] | None = None
+    tool_calls: list[fields.ToolCall] | None = None
 
 
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
 
-class FunctionDefinition(tools.FunctionDefinition):
+class FunctionDefinition(fields.FunctionDefinition):
     """A function that the model may call; `parameters` is a JSON schema."""
 
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
 
 
-class ToolDefinition(tools.ToolDefinition):
+class ToolDefinition(fields.ToolDefinition):
     """A tool: a function."""
 
     function: FunctionDefinition
 
 
-class JsonSchema(chat_request._JsonSchema):
+class JsonSchema(fields.JsonSchema):
     """The schema that an answer follows."""
 
 
-class ResponseFormat(chat_request._ResponseFormat):
+class ResponseFormat(fields.ResponseFormat):
     """The form of the answer. `json_schema` is needed for the type of that name."""
 
     json_schema: JsonSchema | None = None
 
 
-class StreamOptions(chat_request._StreamOptions):
+class StreamOptions(fields.StreamOptions):
     """Accepted and ignored: a stream always ends with its usage."""
 
 
-class NamedFunction(tools._NamedFunction):
+class NamedFunction(fields.NamedFunction):
     """One of the functions in `tools`."""
 
 
-class ForcedTool(tools._ForcedTool):
+class ForcedTool(fields.ForcedTool):
     """The function that the model has to call."""
 
     function: NamedFunction
@@ -106,7 +106,7 @@ AnyValue = bool | float | str | list[Any] | dict[str, Any] | None
 WholeNumber = Annotated[int, Meta(ge=1)]
 
 
-class ChatRequest(chat_request._Body, kw_only=True):
+class ChatRequest(fields.Body, kw_only=True):
     """A chat. `null` is the same as absent; fields that are not listed here are ignored, and named in
     `x-legato-ignored`."""
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from edge.access.model_catalog import ModelCatalog
 from edge.access.principals import Principals
-from edge.backends.auth import Principal, Scope
+from edge.backends.auth import Scope
 from edge.billing.affordability import check_affordable
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_body_tokens
@@ -75,10 +75,16 @@ class ChatEndpoint:
                 services.saturation.acquire_permit(principal.key_id),
                 self.prompt_memory.hold(principal.account_id) as prompt_memory,
             ):
-                admission = await self._admit(principal, scope)
+                announced = announced_bytes(scope)
+                tokens = guess_body_tokens(announced or 0)
+                if BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES:
+                    # Pending: asked for with the hold.
+                    admission = services.metering.prepare_admission(principal, tokens)
+                else:
+                    admission = await services.metering.admit(principal, tokens)
                 step_timer.end_step(services.metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
-                chat = await self._open(scope, receive, send, request_id, admitted)
+                chat = await self._open(scope, receive, send, request_id, admitted, announced)
                 await chat.run(scope[WHEN_GONE])
         except LegatoError as error:
             refusal = error if admission is None else await self._charge_refused(admission, error)
@@ -95,14 +101,6 @@ class ChatEndpoint:
                 # No tokens were used, unless the chat has said otherwise.
                 admission.use(0)
             step_timer.close()
-
-    async def _admit(self, principal: Principal, scope: HttpScope) -> Admission:
-        """Charges a chat to the key's rate limits; raises RATE_LIMITED. With a small body that has arrived, the
-        admission is pending, and asked for with the hold."""
-        metering, tokens = self.services.metering, guess_body_tokens(announced_bytes(scope) or 0)
-        if BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES:
-            return metering.prepare_admission(principal, tokens)
-        return await metering.admit(principal, tokens)
 
     async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
         """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
@@ -140,10 +138,16 @@ class ChatEndpoint:
             return []
 
     async def _open(
-        self, scope: HttpScope, receive: Receive, send: Send, request_id: str, admitted: AdmittedRequest
+        self,
+        scope: HttpScope,
+        receive: Receive,
+        send: Send,
+        request_id: str,
+        admitted: AdmittedRequest,
+        announced: int | None,
     ) -> Chat:
+        """Reads and validates the request; `announced` is the length of its body, if that is known already."""
         services, principal, admission = self.services, admitted.principal, admitted.admission
-        announced = announced_bytes(scope)
         if announced is not None:
             await check_affordable(services.metering, principal, announced)
         given = await read_body(scope, receive, admitted.prompt_memory)

@@ -1,8 +1,6 @@
 """Reads the body of a request, within limits of size, time and memory."""
 
 import asyncio
-from collections.abc import MutableMapping
-from typing import Any
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, HttpScope, Receive
@@ -27,40 +25,36 @@ async def read_body(
     """Returns the body. What has arrived of it is held in `memory`, which the caller releases."""
     _check_headers(scope, memory)
     if BODY in scope:
-        return _kept(scope.pop(BODY), memory)
+        body: bytes = scope.pop(BODY)
+        _check_size(len(body))
+        memory.grow_to(len(body))
+        return body
     loop = asyncio.get_running_loop()
     progress = BodyProgress(loop.time(), timeout_s, progress_within_s)
     try:
         async with asyncio.timeout_at(progress.due_s) as upload_timeout:
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body", False):
-                # Nearly every request arrives in one piece.
-                return _kept(message["body"], memory)
-            return await _read_pieces(message, receive, memory, progress, upload_timeout)
+            return await _receive_body(receive, memory, progress, upload_timeout)
     except TimeoutError:
         raise progress.too_late(loop.time()) from None
 
 
-async def _read_pieces(
-    message: MutableMapping[str, Any],
-    receive: Receive,
-    memory: BudgetShare,
-    progress: BodyProgress,
-    upload_timeout: asyncio.Timeout,
+async def _receive_body(
+    receive: Receive, memory: BudgetShare, progress: BodyProgress, upload_timeout: asyncio.Timeout
 ) -> bytes:
     body, loop = bytearray(), asyncio.get_running_loop()
-    while message["type"] == "http.request":
+    while (message := await receive())["type"] == "http.request":
         piece: bytes = message["body"]
-        size_bytes = len(body) + len(piece)
-        if size_bytes > LARGEST_BODY_BYTES:
-            raise _too_large()
+        size_bytes, has_more = len(body) + len(piece), message.get("more_body", False)
+        _check_size(size_bytes)
         memory.grow_to(size_bytes)
+        if not body and not has_more:
+            # Nearly every request arrives in one piece.
+            return piece
         body += piece
-        if not message.get("more_body", False):
+        if not has_more:
             return bytes(body)
         if progress.note(len(piece), loop.time()):
             upload_timeout.reschedule(progress.due_s)
-        message = await receive()
     raise ClientGone
 
 
@@ -74,20 +68,14 @@ def announced_bytes(scope: HttpScope) -> int | None:
 def _check_headers(scope: HttpScope, memory: BudgetShare) -> None:
     for name, value in scope["headers"]:
         if name == b"content-length":
-            if int(value) > LARGEST_BODY_BYTES:
-                raise _too_large()
+            _check_size(int(value))
             # Only what arrives is held, but what cannot be held need not arrive.
             memory.check(int(value))
         elif name == b"content-encoding" and value.lower() != b"identity":
             raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
 
 
-def _kept(body: bytes, memory: BudgetShare) -> bytes:
-    if len(body) > LARGEST_BODY_BYTES:
-        raise _too_large()
-    memory.grow_to(len(body))
-    return body
-
-
-def _too_large() -> LegatoError:
-    return LegatoError(Reason.BODY_TOO_LARGE, f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB.")
+def _check_size(size_bytes: int) -> None:
+    if size_bytes > LARGEST_BODY_BYTES:
+        message = f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB."
+        raise LegatoError(Reason.BODY_TOO_LARGE, message)

@@ -6,16 +6,29 @@ the place and the types, and never quote what was sent.
 
 import codecs
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from edge.wire.messages import check_messages
-from edge.wire.tools import check_tool_choice, check_tools
-from edge.wire.validation import FieldDecoder, UnreadObject, invalid
+from edge.wire.request_fields import (
+    NULL,
+    AssistantMessage,
+    Body,
+    BodyOfKnownFields,
+    Content,
+    ForcedTool,
+    Message,
+    ResponseFormat,
+    TextPart,
+    ToolCall,
+    ToolDefinition,
+)
 from edge.wire.value_limit import MOST_VALUES, check_values
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Yielder
+
+DecodedT = TypeVar("DecodedT")
 
 # A larger body is read in steps, between which it yields to other chats. Reading this much takes less than a
 # millisecond.
@@ -27,71 +40,20 @@ MOST_NAMES = 32
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # Stands for names that do not fit into a header.
 OTHERS = "*"
+# The cost of checking one list element, however short, in bytes to read.
+BYTES_PER_ELEMENT = 64
+# Limits messages, content parts and tool calls together.
+MOST_ELEMENTS: Final = 100_000
+MOST_TOOLS: Final = 10_000
 
-
-class _JsonSchema(Struct):
-    name: str | None = None
-    description: str | None = None
-    schema: UnreadObject | None = None
-    strict: bool | None = None
-
-
-class _ResponseFormat(Struct):
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: _JsonSchema | None = None
-
-
-class _StreamOptions(Struct):
-    include_usage: bool | None = None
-
-
-_Penalty = Annotated[float, Meta(ge=-2, le=2)]
-# What models take differs, and grows.
-_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
-
-
-class _Body(Struct):
-    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
-
-    messages: Raw | UnsetType = UNSET
-    model: str | None = None
-    stream: bool | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    max_tokens: float | None = None
-    max_completion_tokens: float | None = None
-    stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
-    seed: int | None = None
-    presence_penalty: _Penalty | None = None
-    frequency_penalty: _Penalty | None = None
-    reasoning_effort: _Word | None = None
-    verbosity: _Word | None = None
-    logit_bias: Raw | UnsetType = UNSET
-    response_format: Raw | UnsetType = UNSET
-    tools: Raw | UnsetType = UNSET
-    tool_choice: Raw | UnsetType = UNSET
-    parallel_tool_calls: bool | None = None
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    stream_options: _StreamOptions | None = None
-    user: str | None = None
-    metadata: Raw | UnsetType = UNSET
-    functions: Raw | UnsetType = UNSET
-    function_call: Raw | UnsetType = UNSET
-    modalities: Raw | UnsetType = UNSET
-    audio: Raw | UnsetType = UNSET
-    prediction: Raw | UnsetType = UNSET
-    web_search_options: Raw | UnsetType = UNSET
-    store: Raw | UnsetType = UNSET
-    service_tier: Raw | UnsetType = UNSET
-    prompt_cache_key: Raw | UnsetType = UNSET
-    prompt_cache_retention: Raw | UnsetType = UNSET
-    safety_identifier: Raw | UnsetType = UNSET
-
-
-class _BodyOfKnownFields(_Body, forbid_unknown_fields=True):
-    """The same, without any other field, as nearly all bodies are."""
+_EMPTY = Raw(b'""')
+_QUOTE = ord('"')
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PLACE = re.compile(r" - at `(?P<path>\$.*)`$")
+# The messages of msgspec that contain only types, bounds and names of ours.
+_SAFE = re.compile(
+    r"(Expected `[^`]+`(, got `[^`]+`|( of length)? [<>]=? -?[0-9.]+)?|Object missing required field `[a-z_]+`)$"
+)
 
 
 class ChatBody(Struct):
@@ -111,13 +73,22 @@ class ChatBody(Struct):
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
-_body_decoder = FieldDecoder[_Body](_Body)
-_strict_decoder = msgspec.json.Decoder(_BodyOfKnownFields)
+_body_decoder = msgspec.json.Decoder(Body)
+_strict_decoder = msgspec.json.Decoder(BodyOfKnownFields)
 _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
-_modalities_decoder = FieldDecoder[object](list[Literal["text"]])
-_logit_bias_decoder = FieldDecoder[object](dict[str, Annotated[float, Meta(ge=-100, le=100)]])
-_metadata_decoder = FieldDecoder[object](dict[str, str | None])
-_response_format_decoder = FieldDecoder[_ResponseFormat](_ResponseFormat)
+_modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
+_logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
+_metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
+_response_format_decoder = msgspec.json.Decoder(ResponseFormat)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
+_part_decoder = msgspec.json.Decoder(TextPart)
+_tool_call_decoder = msgspec.json.Decoder(ToolCall)
+_message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_tool_decoder = msgspec.json.Decoder(ToolDefinition)
+_tool_choice_decoder: msgspec.json.Decoder[str | ForcedTool] = msgspec.json.Decoder(
+    Literal["auto", "none", "required"] | ForcedTool
+)
 
 _FORWARDED = (
     "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "verbosity",
@@ -138,12 +109,12 @@ async def decode_chat(body: bytes) -> ChatBody:
     if decoded.metadata is not UNSET:
         _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
-    await check_messages(decoded.messages, yielder)
+    await _check_messages(decoded.messages, yielder)
     tools_json = b"" if decoded.tools is UNSET else _present(decoded.tools)
     tool_choice_json = b"" if decoded.tool_choice is UNSET else _present(decoded.tool_choice)
-    tool_names = await check_tools(tools_json, yielder) if tools_json else frozenset()
+    tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
-        check_tool_choice(tool_choice_json, tool_names)
+        _check_tool_choice(tool_choice_json, tool_names)
     return ChatBody(
         model="auto" if decoded.model is None else decoded.model,
         stream=bool(decoded.stream),
@@ -159,25 +130,25 @@ async def decode_chat(body: bytes) -> ChatBody:
     )
 
 
-def _decode_fields(body: bytes) -> tuple[_Body, tuple[str, ...]]:
+def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     """Returns the fields that we know, and the names of those that are ignored although they may change an answer."""
     try:
-        decoded: _Body = _strict_decoder.decode(body)
+        decoded: Body = _strict_decoder.decode(body)
         others: list[str] = []
     except (msgspec.DecodeError, RecursionError):
-        decoded = _body_decoder.decode(body, "")
+        decoded = _decode(_body_decoder, body, "")
         others = _unknown_names(body, decoded)
     if others or decoded.prediction is not UNSET or decoded.web_search_options is not UNSET:
         others += [name for name in _IGNORED if _present(getattr(decoded, name))]
     return decoded, tuple(others)
 
 
-def _unknown_names(body: bytes, decoded: _Body) -> list[str]:
-    known = [field for name in _Body.__struct_fields__ if isinstance(field := getattr(decoded, name), Raw)]
+def _unknown_names(body: bytes, decoded: Body) -> list[str]:
+    known = [field for name in Body.__struct_fields__ if isinstance(field := getattr(decoded, name), Raw)]
     if len(body) - sum(len(memoryview(field)) for field in known) > LARGEST_FIELD_BYTES:
         return [OTHERS]
     fields = _fields_decoder.decode(body)
-    unknown = [name for name in fields if name not in _Body.__struct_fields__ and _present(fields[name])]
+    unknown = [name for name in fields if name not in Body.__struct_fields__ and _present(fields[name])]
     names = [name for name in unknown[:MOST_NAMES] if _NAME.fullmatch(name)]
     return names if len(names) == len(unknown) else [*names, OTHERS]
 
@@ -195,35 +166,35 @@ async def _check_utf8(body: bytes, yielder: Yielder) -> None:
             if yielder.is_due((min(end, len(body)) - begin) // 4):
                 await yielder.pause()
     except UnicodeDecodeError:
-        raise invalid("The body is not valid UTF-8.") from None
+        raise _invalid("The body is not valid UTF-8.") from None
 
 
-def _refuse_what_is_not_offered(body: _Body) -> None:
+def _refuse_what_is_not_offered(body: Body) -> None:
     if body.n is not None and body.n != 1:
-        raise invalid("n must be 1: this service returns one choice.", "n")
+        raise _invalid("n must be 1: this service returns one choice.", "n")
     if body.logprobs:
-        raise invalid("logprobs are not supported.", "logprobs")
+        raise _invalid("logprobs are not supported.", "logprobs")
     if body.top_logprobs:
-        raise invalid("logprobs are not supported.", "top_logprobs")
+        raise _invalid("logprobs are not supported.", "top_logprobs")
     if body.functions is not UNSET or body.function_call is not UNSET:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
             if _present(getattr(body, name)):
-                raise invalid(f"{name} is not supported: use {instead}.", name)
+                raise _invalid(f"{name} is not supported: use {instead}.", name)
     if body.modalities is not UNSET:
         _check_field("modalities", _present(body.modalities), _modalities_decoder)
     if body.audio is not UNSET and _present(body.audio):
-        raise invalid("audio is not supported: answers are text.", "audio")
+        raise _invalid("audio is not supported: answers are text.", "audio")
 
 
-def _check_field(name: str, given: bytes, decoder: FieldDecoder[object]) -> None:
+def _check_field(name: str, given: bytes, decoder: msgspec.json.Decoder[Any]) -> None:
     """Checks a field of small size."""
     if len(given) > LARGEST_FIELD_BYTES:
-        raise invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
+        raise _invalid(f"{name} is larger than {LARGEST_FIELD_BYTES} bytes.", name)
     if given:
-        decoder.decode(given, name)
+        _decode(decoder, given, name)
 
 
-def _max_tokens(body: _Body) -> int | None:
+def _max_tokens(body: Body) -> int | None:
     newer = _checked_limit("max_completion_tokens", body.max_completion_tokens)
     older = _checked_limit("max_tokens", body.max_tokens)
     return older if newer is None else newer
@@ -233,18 +204,18 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
     if asked is None:
         return None
     if asked != int(asked) or asked < 1:
-        raise invalid(f"{name} must be a whole number, at least 1.", name)
+        raise _invalid(f"{name} must be a whole number, at least 1.", name)
     return min(int(asked), 2**31)
 
 
-def _parameters(body: _Body, *, with_tools: bool) -> bytes:
+def _parameters(body: Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
     response_format = b"" if body.response_format is UNSET else _present(body.response_format)
     if response_format:
-        wanted = _response_format_decoder.decode(response_format, "response_format")
+        wanted = _decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
-            raise invalid("response_format.json_schema is missing.", "response_format.json_schema")
+            raise _invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
     if body.logit_bias is not UNSET and (logit_bias := _present(body.logit_bias)):
         _check_field("logit_bias", logit_bias, _logit_bias_decoder)
@@ -260,3 +231,123 @@ def _present(value: Raw | UnsetType) -> bytes:
         return b""
     given = bytes(value)
     return b"" if given == b"null" else given
+
+
+class _Elements:
+    """Counts the messages, parts and calls of one request."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int, name: str) -> None:
+        self._count += count
+        if self._count > MOST_ELEMENTS:
+            raise _invalid(
+                f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name
+            )
+
+
+async def _check_messages(messages: Raw | UnsetType, yielder: Yielder) -> None:
+    if isinstance(messages, UnsetType) or messages == NULL:
+        raise _invalid("messages is missing.", "messages")
+    raw_messages = _decode(_list_decoder, messages, "messages")
+    if not raw_messages:
+        raise _invalid("messages must not be empty.", "messages")
+    elements = _Elements()
+    elements.add(len(raw_messages), "messages")
+    if yielder.is_due(len(memoryview(messages))):
+        await yielder.pause()
+    for index, raw_message in enumerate(raw_messages):
+        name = f"messages[{index}]"
+        message = _decode(_message_decoder, raw_message, name)
+        content, raw_calls = message.content, message.tool_calls
+        if isinstance(message, AssistantMessage) and content == NULL:
+            if not raw_calls and not message.refusal:
+                raise _invalid("An assistant message needs content, tool_calls or a refusal.", f"{name}.content")
+            content = _EMPTY
+        # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
+        del message
+        if yielder.is_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
+        if raw_calls:
+            await _check_calls(raw_calls, name, elements, yielder)
+        # A string was validated when the body was decoded, and may be long.
+        if memoryview(content)[0] != _QUOTE:
+            await _check_parts(content, f"{name}.content", elements, yielder)
+
+
+async def _check_calls(raw_calls: list[Raw], name: str, elements: _Elements, yielder: Yielder) -> None:
+    elements.add(len(raw_calls), f"{name}.tool_calls")
+    for index, raw_call in enumerate(raw_calls):
+        _decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
+        if yielder.is_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
+
+
+async def _check_parts(content: Raw, name: str, elements: _Elements, yielder: Yielder) -> None:
+    raw_parts: list[Raw] = _decode(_content_decoder, content, name)
+    elements.add(len(raw_parts), name)
+    for index, raw_part in enumerate(raw_parts):
+        part = _decode(_part_decoder, raw_part, f"{name}[{index}]")
+        if part.type != "text" or part.text is None:
+            raise _invalid("Content parts must be of the form {type: 'text', text: string}.", name)
+        # As in `_check_messages`.
+        del part
+        if yielder.is_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
+
+
+async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
+    raw_tools = _decode(_list_decoder, tools_json, "tools")
+    if len(raw_tools) > MOST_TOOLS:
+        raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
+    if yielder.is_due(len(tools_json)):
+        await yielder.pause()
+    names = set()
+    for index, raw_tool in enumerate(raw_tools):
+        tool = _decode(_tool_decoder, raw_tool, f"tools[{index}]")
+        if not _TOOL_NAME.fullmatch(tool.function.name):
+            raise _invalid(
+                "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
+                f"tools[{index}].function.name",
+            )
+        names.add(tool.function.name)
+        if yielder.is_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
+            await yielder.pause()
+    return frozenset(names)
+
+
+def _check_tool_choice(tool_choice_json: bytes, tool_names: frozenset[str]) -> None:
+    choice = _decode(_tool_choice_decoder, tool_choice_json, "tool_choice")
+    if isinstance(choice, ForcedTool) and choice.function.name not in tool_names:
+        raise _invalid("tool_choice names a function that is not in tools.", "tool_choice")
+    if choice == "required" and not tool_names:
+        raise _invalid("tool_choice requires a tool, but there are no tools.", "tool_choice")
+
+
+def _decode(decoder: msgspec.json.Decoder[DecodedT], given: bytes | Raw, name: str) -> DecodedT:
+    """Decodes the field `name`; an empty name is the body's."""
+    try:
+        return decoder.decode(given)
+    except msgspec.ValidationError as error:
+        raise _mistyped(str(error), name) from None
+    except msgspec.DecodeError:
+        raise _invalid("The body is not valid JSON.", name or None) from None
+    except RecursionError:
+        raise _invalid("The body is nested too deeply.", name or None) from None
+
+
+def _mistyped(sentence: str, name: str) -> LegatoError:
+    place = _PLACE.search(sentence)
+    # Keys of a dict are the client's own words, so the path stops before them.
+    path = (name + place["path"][1:] if place else name).lstrip(".").partition("[...]")[0]
+    said = _PLACE.sub("", sentence)
+    if not _SAFE.match(said):
+        said = "This value is not one of those accepted here"
+    return _invalid(f"{path or 'body'}: {said}.".replace("`", "'"), path or None)
+
+
+def _invalid(message: str, param: str | None = None) -> LegatoError:
+    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

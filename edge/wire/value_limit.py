@@ -6,7 +6,7 @@ So a text with more values than any chat needs is refused and never decoded.
 
 from typing import Final
 
-from edge.wire.validation import invalid
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Yielder
 
 # List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
@@ -47,8 +47,8 @@ async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) 
         commas += outside.count(b",")
         openings += outside.count(b"[") + outside.count(b"{")
         if commas > most:
-            raise invalid(f"The body has more than {most:,} values.")
+            raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} values.")
         if openings > most:
-            raise invalid(f"The body has more than {most:,} lists and objects.")
+            raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} lists and objects.")
         if yielder.is_due(len(piece)):
             await yielder.pause()

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from edge.api.usage import UsageQuery
-from edge.wire import chat_request as requests
+from edge.wire.request_fields import Body
 from services.chassis.errors import WIRE
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -26,7 +26,7 @@ def names_in(title: str) -> set[str]:
 
 
 def test_page_names_every_field_of_a_chat_and_no_other() -> None:
-    assert names_in("A chat") == {field.name for field in msgspec.structs.fields(requests._Body)}
+    assert names_in("A chat") == {field.name for field in msgspec.structs.fields(Body)}
 
 
 def test_page_names_every_parameter_of_usage_and_no_other() -> None:

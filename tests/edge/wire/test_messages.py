@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from edge.wire.messages import MOST_ELEMENTS
+from edge.wire.chat_request import MOST_ELEMENTS
 from tests.edge.wire.chat_bodies import USER, decode, refusal_of
 
 ROLES = ("system", "developer", "user", "assistant")

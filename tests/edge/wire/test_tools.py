@@ -1,6 +1,6 @@
 """Tools, and which of them has to be called."""
 
-from edge.wire.tools import MOST_TOOLS
+from edge.wire.chat_request import MOST_TOOLS
 from tests.edge.wire.chat_bodies import TOOL, decode, refusal_of
 
 

@@ -1,0 +1,160 @@
+"""The fields of a chat request, as they are validated; `edge/api/chat_schema.py` describes them to clients.
+
+Messages, tools and other large fields are kept as bytes at first, and validated one element at a time.
+"""
+
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+NULL: Final = Raw(b"null")
+
+
+class UnreadObject(Struct, gc=False):
+    """Any object. Its fields are not used here, and so not decoded."""
+
+
+# A prompt may have 100,000 of these structs. They form no reference cycles, so gc=False spares the collector them.
+class TextPart(Struct, gc=False):
+    type: str
+    text: str | None = None
+
+
+# Validated after the rest of a message.
+Content = str | Annotated[list[Raw], Meta(min_length=1)]
+
+
+class CalledFunction(Struct, gc=False):
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct, gc=False):
+    id: Annotated[str, Meta(min_length=1)]
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+# Only the assistant calls tools. Null is the same as absent, and an empty list nearly so.
+NoCalls = Annotated[list[Raw], Meta(max_length=0)] | None
+
+
+class _Said(Struct, kw_only=True, gc=False):
+    """The fields of any message. Those that a role has no use for are passed on too, so their types are checked."""
+
+    content: Raw
+    name: str | None = None
+    tool_calls: NoCalls = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+
+
+class SystemMessage(_Said, tag_field="role", tag="system", gc=False): ...
+
+
+class DeveloperMessage(_Said, tag_field="role", tag="developer", gc=False): ...
+
+
+class UserMessage(_Said, tag_field="role", tag="user", gc=False): ...
+
+
+class ToolMessage(_Said, tag_field="role", tag="tool", kw_only=True, gc=False):
+    # Required for this role.
+    tool_call_id: Annotated[str, Meta(min_length=1)]
+
+
+class AssistantMessage(Struct, tag_field="role", tag="assistant", gc=False):
+    content: Raw = NULL
+    name: str | None = None
+    tool_calls: list[Raw] | None = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+
+
+Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class FunctionDefinition(Struct):
+    name: str
+    description: str | None = None
+    parameters: UnreadObject | None = None
+    strict: bool | None = None
+
+
+class ToolDefinition(Struct):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class NamedFunction(Struct):
+    name: str
+
+
+class ForcedTool(Struct):
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class JsonSchema(Struct):
+    name: str | None = None
+    description: str | None = None
+    schema: UnreadObject | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(Struct):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+# What models take differs, and grows.
+_Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
+
+
+class Body(Struct):
+    """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
+
+    messages: Raw | UnsetType = UNSET
+    model: str | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: float | None = None
+    max_completion_tokens: float | None = None
+    stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
+    seed: int | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    reasoning_effort: _Word | None = None
+    verbosity: _Word | None = None
+    logit_bias: Raw | UnsetType = UNSET
+    response_format: Raw | UnsetType = UNSET
+    tools: Raw | UnsetType = UNSET
+    tool_choice: Raw | UnsetType = UNSET
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+    metadata: Raw | UnsetType = UNSET
+    functions: Raw | UnsetType = UNSET
+    function_call: Raw | UnsetType = UNSET
+    modalities: Raw | UnsetType = UNSET
+    audio: Raw | UnsetType = UNSET
+    prediction: Raw | UnsetType = UNSET
+    web_search_options: Raw | UnsetType = UNSET
+    store: Raw | UnsetType = UNSET
+    service_tier: Raw | UnsetType = UNSET
+    prompt_cache_key: Raw | UnsetType = UNSET
+    prompt_cache_retention: Raw | UnsetType = UNSET
+    safety_identifier: Raw | UnsetType = UNSET
+
+
+class BodyOfKnownFields(Body, forbid_unknown_fields=True):
+    """The same, without any other field, as nearly all bodies are."""
