@@ -1,5 +1,4 @@
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -7,20 +6,19 @@ import msgspec
 
 from console.process_status import parse_addresses
 from services.chassis.http.addresses import Addresses
+from services.chassis.process.settings import ProcessSettings
 from services.chassis.settings import (
     ConsoleRole,
     HttpAddress,
     OperationsListen,
     Port,
     Seconds,
-    SecondsOrZero,
     SettingsError,
     check_all,
 )
 
 
-class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    data: Path = Path(".legato")
+class ConsoleServerSettings(ProcessSettings, frozen=True, kw_only=True):
     # The origins that browsers use, comma-separated. Links have the first.
     console_url: str = "http://localhost:8081"
     # The origin of the console for owners, where links for users lead; empty: this one.
@@ -48,15 +46,8 @@ class ConsoleServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     payments_address: str = ""
     # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""
-    # On shutdown, how long new requests are still accepted, until load balancers have noticed.
-    drain_delay_s: SecondsOrZero = 0.0
     # How long running requests may go on after that.
     console_drain_s: Seconds = 5.0
-    # Client certificate for services on TCP, and the authority that theirs must have.
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    debug: bool = False
 
     def check(self) -> None:
         check_all(self._check_origins, partial(Addresses, self.trusted_proxies), self._check_status_addresses)

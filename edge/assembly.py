@@ -29,12 +29,9 @@ from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import most_connections
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
-from services.chassis.rpc.certificates import open_certificates
+from services.chassis.process.serving import Process
 from services.chassis.rpc.subset import Subset
-from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, show_certificate, show_exchanges
-from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.deadlines import Clock
+from services.chassis.telemetry.metrics import show_exchanges
 
 # Longer than healthy services take to answer, and shorter than a client waits for a connection.
 BACKENDS_TIMEOUT_S: Final = 5.0
@@ -56,27 +53,28 @@ class Assembly:
         await self._journals.recover(self._metering)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BACKENDS_TIMEOUT_S):
-                await self.complete()
+                await self._services_known()
 
     async def complete(self) -> None:
         """Waits until router and auth have answered once. Each request waits for metering by itself."""
+        await self._services_known()
+        self.readiness.is_complete = True
+
+    async def _services_known(self) -> None:
         await self._models.known()
         await self._principals.known()
 
 
 @contextlib.asynccontextmanager
-async def assembled(
-    settings: EdgeSettings, clock: Clock, log: Log, registry: Registry, tracer: Tracer | None = None
-) -> AsyncIterator[Assembly]:
-    certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
-    show_certificate(registry, certificates)
+async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[Assembly]:
+    clock, log, registry = process.clock, process.log, process.registry
     services = Backends(
         settings.address("auth"),
         settings.address("router"),
         settings.address("metering"),
         clock,
         log,
-        certificates,
+        process.certificates,
         Subset(
             settings.router_subset,
             EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log),
@@ -108,7 +106,7 @@ async def assembled(
         places=FairBudget("A place for another chat", most_connections(settings.edge_connections)),
         prompt_memory=prompt_memory,
         services=chat_services,
-        tracer=tracer,
+        tracer=process.open_tracer(settings.trace_ratio),
     )
     await services.start()
     principals.start()
@@ -122,7 +120,7 @@ async def assembled(
         origins = parse_origins(settings.cors_origins, settings.console_url)
         app = EdgeApp(state, origins, has_docs=settings.edge_docs)
         early_refusals = EarlyRefusals(state, saturation, EdgeCorsMiddleware(app, origins))
-        readiness = Readiness(services)
+        readiness = Readiness(services, lambda: process.is_leaving)
         show_exchanges(registry, services.message_items)
         show_prompt_memory(registry, prompt_memory)
         show_edge(registry, readiness, saturation, journals.own, metering)

@@ -1,20 +1,22 @@
 """The readiness of this edge for traffic."""
 
+from collections.abc import Callable
+
 from edge.backends.exchanges import Backends
 
 
 class Readiness:
-    def __init__(self, services: Backends) -> None:
+    def __init__(self, services: Backends, is_leaving: Callable[[], bool]) -> None:
+        """Prepares it; `is_leaving` returns whether the process is shutting down."""
         self._services = services
+        self._is_leaving = is_leaving
         # Recovery is done, and every service has answered once.
         self.is_complete = False
-        # The process is shutting down.
-        self.is_leaving = False
 
     def missing(self) -> list[str]:
         """Returns what keeps it from serving; empty if ready."""
         reasons = []
-        if self.is_leaving:
+        if self._is_leaving():
             reasons.append("leaving")
         if not self.is_complete:
             reasons.append("starting")

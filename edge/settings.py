@@ -11,13 +11,13 @@ from services.chassis.http.addresses import Addresses
 from services.chassis.http.connection_limit import MOST_CONNECTIONS
 from services.chassis.load.gcra import LARGEST_RATE
 from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
+from services.chassis.process.settings import ProcessSettings
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import HttpAddress, OperationsListen, Port, Seconds, SecondsOrZero, check_all
 from services.rules.residency import DataStore, keep_in_canada
 
 
-class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    data: Path = Path(".legato")
+class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
     # The region of the data folder: the journal's counters must stay in Canada.
     data_region: str = ""
     edge_host: str = "127.0.0.1"
@@ -50,8 +50,6 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_s: Seconds = 10.0
     # Timeout of a client that reads nothing while there is data for it.
     stalled_reader_s: Seconds = 60.0
-    # On shutdown, how long new requests are still accepted, until load balancers have noticed.
-    drain_delay_s: SecondsOrZero = 0.0
     # How long running answers may continue after that.
     drain_s: SecondsOrZero = 30.0
     # How late the event loop may run before new chats are refused; 0 disables this.
@@ -66,15 +64,10 @@ class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     trusted_proxies: str = ""
     # Limit for one address; 0 is no limit.
     wrong_keys_per_minute: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_RATE)] = 600
-    # Client certificate for services on TCP, and the authority that theirs must have.
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
     # The OTLP collector of traces, http://HOST:PORT; empty disables tracing.
     otlp_endpoint: HttpAddress = ""
     # The share of chats that is traced.
     trace_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    debug: bool = False
 
     def check(self) -> None:
         check_all(

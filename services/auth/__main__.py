@@ -1,7 +1,6 @@
 """Runs auth (`python -m services.auth`): accounts, keys and their verification."""
 
 import asyncio
-import contextlib
 
 from services.auth.audit.retention import AuditRetention
 from services.auth.metrics import show_auth
@@ -10,16 +9,9 @@ from services.auth.peppers import parse_peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
 from services.chassis.database.clock import DatabaseClock
-from services.chassis.database.database import open_database
-from services.chassis.process import memory
 from services.chassis.process.run import run
-from services.chassis.rpc.certificates import open_certificates
-from services.chassis.rpc.server import RpcServer, private_listen, stop_asked
+from services.chassis.process.serving import serving
 from services.chassis.settings import load
-from services.chassis.telemetry.http_port import serve_operations
-from services.chassis.telemetry.log import open_log
-from services.chassis.telemetry.metrics import new_registry, show_certificate
-from services.chassis.timing.deadlines import SystemClock
 
 # Longer than a revocation takes, since its caller waits for it.
 STOP_GRACE_S = 3.0
@@ -27,60 +19,31 @@ STOP_GRACE_S = 3.0
 
 async def main() -> None:
     settings = load(AuthSettings)
-    peppers = parse_peppers(settings.key_peppers)
-    log = open_log("auth", debug=settings.debug)
-    database = open_database("auth", settings.database_url, settings.data)
-    async with contextlib.AsyncExitStack() as opened:
-        opened.callback(database.close)
-        database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
-        registry = new_registry()
-        await opened.enter_async_context(serve_operations(settings.auth_metrics_listen, registry, log))
-        clock = DatabaseClock(database, SystemClock())
+    async with serving("auth", settings) as process:
+        database = process.open_database(MIGRATIONS)
+        clock = DatabaseClock(database, process.clock)
         await clock.set()
-        listen = settings.auth_listen or private_listen(settings.data, "auth")
-        certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, log)
-        outbox = MeteringOutbox(settings.metering_address or private_listen(settings.data, "metering"), certificates)
-        opened.push_async_callback(outbox.close)
-        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=outbox)
-        retention = AuditRetention(database, auth.audit, clock, log, kept_days=settings.retention_audit_log_days)
-        show_auth(auth, retention, registry)
-        show_certificate(registry, certificates)
-        server = RpcServer(
-            listen,
-            auth.servicers,
-            log,
-            certificates,
-            health_listen=settings.auth_health_listen,
-            insecure_tcp=settings.insecure_tcp,
-            access=auth.access,
-            console_listen=settings.auth_console_listen,
-            console_role=settings.console_role,
-        )
-        stop = stop_asked()
-        keeping_right = asyncio.create_task(clock.keep_right())
-        opened.callback(keeping_right.cancel)
+        outbox = MeteringOutbox(process.address_of("metering"), process.certificates)
+        process.opened.push_async_callback(outbox.close)
+        peppers = parse_peppers(settings.key_peppers)
+        auth = AuthService(database, peppers, clock, process.log, console=settings.console, outbox=outbox)
+        process.opened.push_async_callback(auth.close)
+        kept_days = settings.retention_audit_log_days
+        retention = AuditRetention(database, auth.audit, clock, process.log, kept_days=kept_days)
+        show_auth(auth, retention, process.registry)
         await auth.note_peppers()
         await auth.encrypt_emails()
-        await server.start()
-        delivering = asyncio.create_task(auth.notice_loop.run(settings.notice_interval_s))
-        opened.callback(delivering.cancel)
+        process.in_background(clock.keep_right)
+        process.in_background(lambda: auth.notice_loop.run(settings.notice_interval_s))
         if settings.retention_interval_s:
-            retaining = asyncio.create_task(retention.run(settings.retention_interval_s))
-            opened.callback(retaining.cancel)
-        log.info("service.started", listen=listen)
-        memory.settle()
-        await stop.wait()
-        await server.announce_shutdown()
-        await asyncio.sleep(settings.drain_delay_s)
-        # Closed only after edges could find another replica: without a watch they must verify every request.
-        auth.watches.close()
-        await server.stop(STOP_GRACE_S)
-        delivering.cancel()
-        await auth.key_uses.written()
-        await auth.key_networks.written()
-        auth.webhook_client.close()
-        await auth.mail.close()
-        log.info("service.stopped")
+            process.in_background(lambda: retention.run(settings.retention_interval_s))
+
+        async def drain(delay_s: float) -> None:
+            await asyncio.sleep(delay_s)
+            # Closed only after edges could find another replica: without a watch they must verify every request.
+            auth.watches.close()
+
+        await process.serve_rpcs(auth.servicers, access=auth.access, drain=drain, grace_s=STOP_GRACE_S)
 
 
 if __name__ == "__main__":

@@ -176,6 +176,13 @@ class AuthService:
         if await self._database.write(lambda connection: note_peppers(connection, noted)):
             self._log.info("peppers.changed")
 
+    async def close(self) -> None:
+        """Writes what was noted of keys' uses, and closes what sends notices."""
+        await self.key_uses.written()
+        await self.key_networks.written()
+        self.webhook_client.close()
+        await self.mail.close()
+
     async def encrypt_emails(self) -> None:
         """Encrypts addresses that are in plain text or under an earlier key, before anything is served."""
 

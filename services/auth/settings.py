@@ -1,7 +1,6 @@
 """Auth's settings, each read from `LEGATO_` and its name in capitals."""
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -15,9 +14,9 @@ from services.auth.store.encryption import parse_encryption_key
 from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
 from services.chassis.load.gcra import LARGEST_LIMITS
+from services.chassis.process.settings import ServiceSettings
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import (
-    ConsoleRole,
     OperationsListen,
     PostgresAddress,
     Seconds,
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from services.auth.service import ConsoleOptions
 
 
-class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
+class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
     key_peppers: str
-    data: Path = Path(".legato")
     # The regions of the folder and the database, which must be in Canada.
     data_region: str = ""
     database_url: PostgresAddress = ""
@@ -44,22 +42,12 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_health_listen: str = ""
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
     auth_metrics_listen: OperationsListen = ""
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure_tcp: bool = False
-    # How long a process still accepts calls during shutdown, until clients send it no more.
-    drain_delay_s: SecondsOrZero = 0.0
-    debug: bool = False
     # Signs the access tokens of users; empty: nobody can sign in.
     access_token_signing_key: str = ""
-    # Accepted beside the signing key's own, while that is replaced.
-    access_token_public_keys: str = ""
     # The consoles' origins, comma-separated.
     console_url: str = ""
-    # A unix socket for a console, and whether it is the operators'.
+    # A unix socket for a console.
     auth_console_listen: str = ""
-    console_role: ConsoleRole = "console"
     # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does, and there are no passwords.
     credential_encryption_key: str = ""
     # OpenID Connect. Empty: nobody signs in by it.

@@ -9,8 +9,8 @@ import msgspec
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.gcra import LARGEST_LIMITS, Rate
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.chassis.process.settings import ServiceSettings
 from services.chassis.settings import (
-    ConsoleRole,
     HttpAddress,
     OperationsListen,
     PostgresAddress,
@@ -39,8 +39,7 @@ _ValkeyAddress = Annotated[
 ]
 
 
-class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
-    data: Path = Path(".legato")
+class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
     # The regions of the folder, the database and the shared limits, which must be in Canada.
     data_region: str = ""
     database_region: str = ""
@@ -53,20 +52,10 @@ class MeteringSettings(msgspec.Struct, frozen=True, kw_only=True):
     metering_listen: str = ""
     # Address of health checks, for clients without a certificate.
     metering_health_listen: str = ""
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure_tcp: bool = False
-    # How long a process still accepts calls during shutdown, until clients send it no more.
-    drain_delay_s: SecondsOrZero = 0.0
     # The collector of traces, http://HOST:PORT; empty: no tracing.
     otlp_endpoint: HttpAddress = ""
-    debug: bool = False
-    # Verify users' access tokens; empty: no console can do anything here.
-    access_token_public_keys: str = ""
-    # A unix socket for a console, and whether it is the operators'.
+    # A unix socket for a console.
     metering_console_listen: str = ""
-    console_role: ConsoleRole = "console"
     # The file in the checkout, whatever the working directory.
     prices: Path = Path(__file__).resolve().parents[2] / "prices.toml"
     # Shared limits; empty: each replica keeps its own.

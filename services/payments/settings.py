@@ -1,17 +1,15 @@
 """The settings of payments, each read from `LEGATO_` and its name in capitals."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from services.chassis.access_tokens import check_public_keys
+from services.chassis.process.settings import ServiceSettings
 from services.chassis.settings import (
-    ConsoleRole,
     HttpAddress,
     OperationsListen,
-    SecondsOrZero,
     SettingsError,
     check_all,
 )
@@ -20,7 +18,7 @@ from services.chassis.settings import (
 _Dollars = Annotated[int, msgspec.Meta(ge=1, le=999_999)]
 
 
-class PaymentsSettings(msgspec.Struct, frozen=True, kw_only=True):
+class PaymentsSettings(ServiceSettings, frozen=True, kw_only=True):
     # The secrets of Stripe; no other process has them. Without them, the process is not started.
     stripe_secret_key: str = ""
     stripe_webhook_secret: str = ""
@@ -28,7 +26,6 @@ class PaymentsSettings(msgspec.Struct, frozen=True, kw_only=True):
     # What one payment may be.
     payment_least_usd: _Dollars = 5
     payment_most_usd: _Dollars = 1_000
-    data: Path = Path(".legato")
     # The origins of the console, comma-separated: whoever has paid returns to the first.
     console_url: str = "http://localhost:8081"
     # Empty: sockets in `data`.
@@ -38,18 +35,8 @@ class PaymentsSettings(msgspec.Struct, frozen=True, kw_only=True):
     payments_health_listen: str = ""
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
     payments_metrics_listen: OperationsListen = ""
-    # A unix socket for a console, and whether it is the operators'.
+    # A unix socket for a console.
     payments_console_listen: str = ""
-    console_role: ConsoleRole = "console"
-    # Verify users' access tokens; empty: no console can do anything here.
-    access_token_public_keys: str = ""
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure_tcp: bool = False
-    # How long a process still accepts calls during shutdown, until clients send it no more.
-    drain_delay_s: SecondsOrZero = 0.0
-    debug: bool = False
 
     def check(self) -> None:
         check_all(partial(check_public_keys, self.access_token_public_keys), self._check_secrets, self._check_amounts)

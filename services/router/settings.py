@@ -7,7 +7,8 @@ import msgspec
 
 from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.prompt_memory import PROMPT_BYTES, PromptBytes
-from services.chassis.settings import ConsoleRole, HttpAddress, OperationsListen, Seconds, SecondsOrZero
+from services.chassis.process.settings import ServiceSettings
+from services.chassis.settings import HttpAddress, OperationsListen, Seconds, SecondsOrZero
 from services.router.local_model import LOCAL_MODEL_PARALLEL, LOCAL_MODEL_QUEUE
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH
@@ -15,8 +16,7 @@ from services.router.routing.routes import DEFAULT_PATH
 MOST_ATTEMPTS: Final = 3
 
 
-class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    data: Path = Path(".legato")
+class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     router_listen: str = ""
     # Address of a health check without a client certificate.
     router_health_listen: str = ""
@@ -39,24 +39,14 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True):
     # How many answers the bundled model generates concurrently, and how many chats may queue for it.
     local_model_parallel: Annotated[int, msgspec.Meta(ge=1)] = LOCAL_MODEL_PARALLEL
     local_model_queue: Annotated[int, msgspec.Meta(ge=0)] = LOCAL_MODEL_QUEUE
-    # How long a process that is shutting down still accepts new calls, while clients move elsewhere.
-    drain_delay_s: SecondsOrZero = 0.0
     # How long running chats may then continue.
     drain_s: SecondsOrZero = 30.0
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    insecure_tcp: bool = False
     # OTLP collector for traces, http://HOST:PORT; empty disables tracing.
     otlp_endpoint: HttpAddress = ""
     # Whether a trace header is sent to providers.
     trace_upstream: bool = False
-    debug: bool = False
-    # Verify users' access tokens; empty: no console can do anything here.
-    access_token_public_keys: str = ""
-    # A unix socket for a console, and whether it is the operators'.
+    # A unix socket for a console.
     router_console_listen: str = ""
-    console_role: ConsoleRole = "console"
 
     def check(self) -> None:
         check_public_keys(self.access_token_public_keys)

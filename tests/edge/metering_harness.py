@@ -16,13 +16,13 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.metering.__main__ import MIGRATIONS
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Price, read_prices
 from services.metering.ledger.records import Grant
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
+from services.metering.service import MIGRATIONS
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.settings import MeteringSettings
 from services.metering.store.prices import adopt_prices

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry, gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,17 @@ def open_certificates(
     if authority is None or certificate is None or key is None:
         raise SettingsError("LEGATO_TLS_CA, LEGATO_TLS_CERT and LEGATO_TLS_KEY must be set together")
     return Certificates(authority, certificate, key, log)
+
+
+def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
+    """Registers the certificate's expiry, if any."""
+    if certificates is not None:
+        gauge(
+            registry,
+            "legato_certificate_expiry_timestamp_seconds",
+            "Expiry time of this process's certificate.",
+            certificates.expires_at_s,
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
-from services.chassis.rpc.certificates import Certificates
-
 # For steps that take from microseconds to seconds.
 STEP_BOUNDS_S: Final = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -212,17 +210,6 @@ def _tasks() -> float:
         return len(asyncio.all_tasks())
     except RuntimeError:
         return 0
-
-
-def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
-    """Registers the certificate's expiry, if any."""
-    if certificates is not None:
-        gauge(
-            registry,
-            "legato_certificate_expiry_timestamp_seconds",
-            "Expiry time of this process's certificate.",
-            certificates.expires_at_s,
-        )
 
 
 def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -> None:

@@ -14,8 +14,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from services.chassis.errors import Reason
+from services.chassis.rpc.certificates import show_certificate
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, show_certificate
+from services.chassis.telemetry.metrics import Registry
 from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter

@@ -34,7 +34,7 @@ from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import Database
 from services.chassis.process.run import run
-from services.metering.__main__ import MIGRATIONS as METERING_MIGRATIONS
+from services.metering.service import MIGRATIONS as METERING_MIGRATIONS
 from tests.campaigns.faults.bugs import BUGS, MISFORTUNES
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.database import Database
-from services.metering.__main__ import MIGRATIONS
+from services.metering.service import MIGRATIONS
 
 INDEXES = {"things_by_owner": ("things", "owner, thing_id")}
 

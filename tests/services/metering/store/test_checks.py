@@ -3,8 +3,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database, open_database
-from services.metering.__main__ import MIGRATIONS
 from services.metering.auditor import CHECKS
+from services.metering.service import MIGRATIONS
 from services.metering.store.checks import ALL_ROWS, AUDIT_PAGES_KIB, expect_full_tables, few_pages, read_scope
 
 

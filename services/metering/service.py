@@ -1,0 +1,102 @@
+"""Builds metering from its parts."""
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from services.chassis.database.database import Database
+from services.chassis.process.serving import Process
+from services.chassis.telemetry.metrics import show_exchanges
+from services.metering.auditor import Auditor
+from services.metering.batch import Writer
+from services.metering.ledger.prices import Prices
+from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
+from services.metering.metrics import show_ledger, show_retention, show_shared_limits
+from services.metering.price_watch import PriceWatch
+from services.metering.retention.passes import Retention
+from services.metering.servicers.account_changes import ChangeOutboxServicer
+from services.metering.servicers.metering import CreditAdminServicer, MeteringServicer
+from services.metering.servicers.notices import NoticeOutboxServicer, NoticeThresholdServicer
+from services.metering.servicers.payments import PaymentBookingServicer
+from services.metering.servicers.spend_limits import SpendLimitServicer
+from services.metering.servicers.statements import StatementServicer
+from services.metering.settings import MeteringSettings
+from services.metering.spend_recount import recount_at_start
+from services.metering.sweeper import Sweeper
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+# With some tens of streams a reserve mostly arrives sooner, and both are one commit and one message. Any operation
+# that a client waits for ends the delay.
+SETTLEMENT_DELAY_S: Final = 0.05
+# With fewer streams, while a chat begins at least so often.
+SHARED_DELAY_S: Final = 0.25
+# Long enough for a large batch, and a small part of a model's time to first token.
+PACE_UNDER_LOAD_S: Final = 0.005
+
+
+class MeteringService:
+    """The RPCs of metering, and the work that it does beside them."""
+
+    def __init__(
+        self, database: Database, prices: Prices, limiter: Limiter, settings: MeteringSettings, process: Process
+    ) -> None:
+        log, registry = process.log, process.registry
+        writer = Writer(
+            database,
+            prices,
+            settings.stream_life_s + settings.hold_grace_s,
+            log,
+            notice_rules=settings.notice_rules,
+            settlement_delay_s=SETTLEMENT_DELAY_S,
+            shared_delay_s=SHARED_DELAY_S,
+            pace_s=PACE_UNDER_LOAD_S,
+        )
+        process.opened.push_async_callback(writer.close)
+        metering = MeteringServicer(
+            database,
+            writer,
+            limiter,
+            settings.default_limits(),
+            log,
+            process.open_tracer(),
+            UnpaidPrompts(settings.unpaid_limit, process.clock),
+        )
+        show_exchanges(registry, {"edge": metering.message_items})
+        self.drain = metering.drain
+        self.servicers = [
+            metering,
+            CreditAdminServicer(database, writer),
+            SpendLimitServicer(database, writer, log),
+            StatementServicer(database, metering.totals),
+            PaymentBookingServicer(database, writer),
+            NoticeOutboxServicer(database),
+            ChangeOutboxServicer(database),
+            NoticeThresholdServicer(database, settings.notice_rules),
+        ]
+        sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
+        show_ledger(writer, sweeper, registry)
+        self.retention = Retention(database, settings.retention_policy, settings.retention_interval_s, log)
+        show_retention(self.retention, registry)
+        process.in_background(sweeper.run)
+        process.in_background(partial(recount_at_start, database, log))
+        process.in_background(PriceWatch(settings.prices, database, prices, log, registry).run)
+        if settings.retention_interval_s:
+            process.in_background(self.retention.run)
+        if settings.audit_interval_s:
+            process.in_background(Auditor(database, settings.audit_interval_s, process.clock, log, registry).run)
+
+
+async def open_limiter(settings: MeteringSettings, process: Process) -> Limiter:
+    """Opens the limits that all replicas share, or those of this one."""
+    local = LocalLimiter(process.clock)
+    if not settings.valkey_url:
+        return local
+    # Its import takes a third of a second and 12 MB.
+    from services.metering.valkey import ValkeyLimiter
+
+    shared = ValkeyLimiter(settings.valkey_url, local, process.log, settings.metering_replicas)
+    process.opened.push_async_callback(shared.close)
+    await shared.start()
+    show_shared_limits(shared, process.registry)
+    return shared
