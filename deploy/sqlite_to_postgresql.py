@@ -22,6 +22,9 @@ VERSION_TABLE = "schema_version"
 # Migrations insert rows into these tables; the rows are replaced.
 FILLED_TABLES = ("epoch", "audit_head", "retention")
 
+# Triggers write its rows, as those that they are made from are copied.
+SUMS_TABLE = "account_hours"
+
 # Their rows are copied into the table that they are partitions of.
 PARTITIONS = "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = CAST(:schema AS regnamespace)"
 
@@ -44,7 +47,7 @@ def copy_schema(file: Path, database_url: str, schema: str) -> dict[str, int]:
             # As services do: triggers refuse writers that are older than the schema.
             writing.execute(text("SELECT set_config('legato.writer', 'on', true)"))
             partitions = set(writing.scalars(text(PARTITIONS), {"schema": schema}))
-            passed_over = {VERSION_TABLE, *partitions}
+            passed_over = {VERSION_TABLE, SUMS_TABLE, *partitions}
             tables = [table for table in wanted.sorted_tables if table.name not in passed_over]
             copied = {table.name: _copy(reading, found.tables[table.name], writing, table) for table in tables}
             _advance_sequences(writing, schema)

@@ -2,7 +2,7 @@
 
 `python -m bench.console.large_pages 1000000 --store postgresql` fills the databases by SQL, starts the service on them
 and views each page: once, which adds up what is kept from then on, and then again and again, while charges are booked.
-The aim is a p99 of 60 ms with 10,000,000 entries, which take SQLite 3 minutes and 10 GB to write.
+The aim is a p99 of 200 ms with 10,000,000 entries, which take SQLite 3 minutes and 10 GB to write.
 """
 
 import argparse
@@ -48,7 +48,7 @@ PATHS: Final = {
 SERVICES: Final = ("console", "auth", "metering")
 # Nothing else is to run.
 QUIET: Final = {"LEGATO_RETENTION_INTERVAL_S": "0", "LEGATO_AUDIT_INTERVAL_S": "0"}
-AIM_MS: Final = 60.0
+AIM_MS: Final = 200.0
 # As many as come in 4 seconds if there are 10,000,000 in 90 days.
 CHARGES_A_VIEW: Final = 5
 

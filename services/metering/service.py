@@ -68,7 +68,7 @@ class MeteringService:
             metering,
             CreditAdminServicer(database, writer),
             SpendLimitServicer(database, writer, log),
-            StatementServicer(database, metering.totals),
+            StatementServicer(database),
             PaymentBookingServicer(database, writer),
             NoticeOutboxServicer(database),
             ChangeOutboxServicer(database),

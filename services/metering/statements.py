@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import HOUR_US
@@ -20,7 +19,6 @@ from services.metering.store import statements as store
 from services.metering.store.ledger_days import DaySums
 from services.metering.store.prices import read_schedule
 from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
-from services.metering.totals.usage_totals import KEPT_FOR_US, UsageTotals
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000
@@ -103,12 +101,12 @@ async def list_requests(database: Database, query: StatementQuery) -> RequestsPa
     return await database.read(lambda connection: read(connection, query))
 
 
-async def list_days(database: Database, query: DaysQuery, totals: UsageTotals) -> StatementDays:
+async def list_days(database: Database, query: DaysQuery) -> StatementDays:
     """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     days = find_local_days(query.time_zone, query.start_us, query.end_us)
-    return await database.read(lambda connection: _read_days(connection, query, days, totals))
+    return await database.read(lambda connection: _read_days(connection, query, days))
 
 
 async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
@@ -145,29 +143,18 @@ def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
     return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
 
 
-def _read_days(connection: Any, query: DaysQuery, days: LocalDays, totals: UsageTotals) -> StatementDays:
+def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementDays:
     _refuse_pruned(query.start_us, store.read_pruned_before(connection), "start_time")
     period = (query.account_id, query.start_us, query.end_us)
-    opening_nanos = balance_nanos = _opening_balance(connection, query, totals)
+    opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
     listed = []
-    hours = totals.read(connection, *period)
-    for sums in ledger_days.read_day_sums(connection, *period, days.offsets, hours):
+    for sums in ledger_days.read_day_sums(connection, *period, days.offsets):
         balance_nanos += sums.credited_nanos - sums.charged_nanos
         # The first day can begin before the period.
         start_us = max(query.start_us, days.start_us(sums.local_us))
         listed.append(StatementDay(start_us, sums, balance_nanos))
     booked = [StoredEntry(*each) for each in ledger_days.read_bookings(connection, *period, BOOKINGS_MOST)]
     return StatementDays(opening_nanos, listed, booked)
-
-
-def _opening_balance(connection: Any, query: DaysQuery, totals: UsageTotals) -> int:
-    """Returns the balance before the period: from now backwards if that is shorter, and its hours are kept."""
-    now_us = read_now_us(connection)
-    if query.start_us < now_us - KEPT_FOR_US:
-        return ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
-    balance_nanos = store.read_balance(connection, query.account_id).balance_nanos
-    charged_nanos = sum(hour.cost_nanos for hour in totals.read(connection, query.account_id, query.start_us, _NO_END))
-    return balance_nanos + charged_nanos - ledger_days.read_rare_since(connection, query.account_id, query.start_us)
 
 
 def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:

@@ -20,13 +20,14 @@ from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.credit_history import list_credits
+from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import AccountBalance, AnswerT, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
-from services.metering.reports import list_credits, list_top_keys, list_usage
 from services.metering.retention.closed_months import audit_months, list_closings
 from services.metering.servicers.spend_limits import from_spend, list_spends_now
 from services.metering.store.reports import read_balances, read_request
-from services.metering.totals.usage_totals import UsageTotals
+from services.metering.usage_reports import list_top_keys, list_usage
 from services.metering.wire import credits, operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -52,7 +53,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         self._limiter = limiter
         self._default_limits = default_limits
         self._unpaid_prompts = unpaid_prompts
-        self.totals = UsageTotals()
+        self._totals = KeyTotals()
         # No administrative methods here.
         self._exchange = ExchangeServer(
             SERVICE,
@@ -187,9 +188,9 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)
         if query.top_keys:
-            top = await list_top_keys(self._database, query, self.totals)
+            top = await list_top_keys(self._database, query, self._totals)
             return pb.ListUsageResponse(rows=map(reports.from_usage_row, top.rows), other_keys=top.other_keys)
-        rows = await list_usage(self._database, query, self.totals)
+        rows = await list_usage(self._database, query, self._totals)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:

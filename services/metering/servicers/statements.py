@@ -15,7 +15,6 @@ from services.metering.statements import (
     list_prices,
     list_requests,
 )
-from services.metering.totals.usage_totals import UsageTotals
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -23,9 +22,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
-    def __init__(self, database: Database, totals: UsageTotals | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._totals = totals or UsageTotals()
         self._audits = AccountAudits(database)
 
     async def ListLedgerEntries(
@@ -36,7 +34,7 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
 
     async def ListLedgerDays(self, request: pb.ListLedgerDaysRequest, context: Context) -> pb.ListLedgerDaysResponse:
         query = statements.to_days_query(request)
-        return statements.from_statement_days(await list_days(self._database, query, self._totals))
+        return statements.from_statement_days(await list_days(self._database, query))
 
     async def ListRequests(self, request: pb.ListRequestsRequest, context: Context) -> pb.ListRequestsResponse:
         query = statements.to_requests_query(request)

@@ -62,7 +62,16 @@ from services.metering.store.spends import (
     read_past_spends,
     read_spends,
 )
-from services.metering.store.tables import accounts, claims, holds, ledger, owed_changes, pruned_credits, usage_hours
+from services.metering.store.tables import (
+    COUNTED,
+    accounts,
+    claims,
+    holds,
+    ledger,
+    owed_changes,
+    pruned_credits,
+    usage_hours,
+)
 
 # Read under locks; written, but not committed; committed, but not answered.
 Step = Literal["read", "written", "committed"]
@@ -120,9 +129,6 @@ _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)
 _READ_OWED_CHANGES: Final = Lookup(select_all(owed_changes), "request_id")
 _INSERT_OWED_CHANGES: Final = insert_rows(owed_changes, OwedChange.__struct_fields__)
 _INSERT_ENTRIES: Final = insert_rows(ledger, Entry.__struct_fields__)
-COUNTED: Final = (
-    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
-)  # fmt: skip
 ADD_TO_COUNTERS: Final = insert_rows(
     usage_hours,
     [*CounterKey._fields, *COUNTED],

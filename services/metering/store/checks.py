@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import MILLION
 from services.metering.ledger.records import BILLED, CHARGES
+from services.metering.store.expressions import IS_LIVE
 from services.metering.store.retention.closings import OpenPeriod, read_open_period, read_retention
 from services.metering.store.tables import (
     account_closings,
@@ -52,9 +53,6 @@ class BookRows(NamedTuple):
     # Since the beginning.
     owed_changes: sa.FromClause
 
-
-# The state is a literal, so that every plan can use the partial index of live holds.
-IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
 # The period that is audited, as `AuditScope.parameters` has it.
 OPEN_US: Final = sa.bindparam("open_us", type_=sa.BigInteger)

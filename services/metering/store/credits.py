@@ -5,12 +5,10 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
+from services.metering.store.expressions import IS_LATE, IS_RARE, total
 from services.metering.store.retention.closings import OpeningBalance, read_opening, read_retention
-from services.metering.store.tables import ledger, usage_hours
+from services.metering.store.tables import account_hours, ledger
 
-# A literal, so that every plan can use the partial index of such entries. The time is always positive: it makes SQLite
-# prefer that index to the one of all entries of an account.
-IS_RARE: Final = sa.and_(ledger.c.kind != sa.literal_column("'charge'"), ledger.c.recorded_at_us >= 0)
 _IS_CREDIT: Final = sa.and_(IS_RARE, ledger.c.kind.in_(["grant", "adjustment"]))
 _ORDER: Final = (ledger.c.recorded_at_us, ledger.c.entry_id)
 
@@ -40,9 +38,8 @@ def read_credits(
     pruned = read_pruned(connection, account_id)
     is_its_own = sa.and_(_IS_CREDIT, ledger.c.account_id == account_id, ledger.c.recorded_at_us >= pruned.at_us)
     is_after = sa.tuple_(*_ORDER) > sa.tuple_(*after)
-    # PostgreSQL sums integers to decimals.
-    total = sa.cast(sa.func.coalesce(sa.func.sum(ledger.c.customer_nanos), 0), sa.BigInteger)
-    before_nanos: int = connection.execute(sa.select(total).where(is_its_own, sa.not_(is_after))).scalar_one()
+    before = sa.select(total(ledger.c.customer_nanos)).where(is_its_own, sa.not_(is_after))
+    before_nanos: int = connection.execute(before).scalar_one()
     before_nanos += pruned.account.balance_nanos
     query = sa.select(ledger).where(is_its_own, is_after).order_by(*_ORDER).limit(most)
     found = [
@@ -57,10 +54,10 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
 
     The hourly counters have the sums. They include a later charge of a request in the hour of its first one; such late
     charges are few, and are moved to their own day."""
-    hour_us, pruned_us = usage_hours.c.hour_us, read_pruned(connection, account_id).at_us
+    hour_us, pruned_us = account_hours.c.hour_us, read_pruned(connection, account_id).at_us
     hours = (
-        sa.select((hour_us - hour_us % DAY_US).label("day_us"), _sum(usage_hours.c.cost_nanos))
-        .where(usage_hours.c.account_id == account_id, hour_us >= pruned_us)
+        sa.select((hour_us - hour_us % DAY_US).label("day_us"), total(account_hours.c.cost_nanos))
+        .where(account_hours.c.account_id == account_id, hour_us >= pruned_us)
         .group_by(sa.text("1"))
     )
     counted_us, recorded_us = ledger.c.hour_us, ledger.c.recorded_at_us
@@ -68,14 +65,9 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
         sa.select(
             (counted_us - counted_us % DAY_US).label("counted_day_us"),
             (recorded_us - recorded_us % DAY_US).label("recorded_day_us"),
-            _sum(-ledger.c.customer_nanos),
+            total(-ledger.c.customer_nanos),
         )
-        .where(
-            IS_RARE,
-            ledger.c.kind == "late_charge",
-            ledger.c.account_id == account_id,
-            ledger.c.recorded_at_us >= pruned_us,
-        )
+        .where(IS_LATE, ledger.c.account_id == account_id, ledger.c.recorded_at_us >= pruned_us)
         .group_by(sa.text("1"), sa.text("2"))
     )
     charged: dict[int, int] = {row[0]: row[1] for row in connection.execute(hours)}
@@ -84,7 +76,3 @@ def read_charges_by_day(connection: sa.Connection, account_id: str) -> dict[int,
             charged[counted_day_us] -= nanos
         charged[recorded_day_us] = charged.get(recorded_day_us, 0) + nanos
     return {day_us: charged[day_us] for day_us in sorted(charged) if charged[day_us]}
-
-
-def _sum(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    return sa.cast(sa.func.sum(column), sa.BigInteger)

@@ -4,6 +4,7 @@ Counters are kept with each booking, so they only differ if a process booked tha
 release, or rows that were changed by hand.
 """
 
+import operator
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.spend import WHOLE_ACCOUNT, Spend, day_start_us, month_start_us, spend_id
+from services.metering.store.expressions import IS_LIVE, total
 from services.metering.store.sets import Lookup
 from services.metering.store.spends import UPDATE_SPENDS, changed_row, read_spends_of
 from services.metering.store.tables import accounts, holds, usage_hours
@@ -21,7 +23,6 @@ _LIST_LIMITED: Final = (
     sa.select(accounts.c.account_id).where(accounts.c.has_spend_limits).order_by(accounts.c.account_id)
 )
 _LOCK: Final = Lookup("SELECT account_id FROM accounts", "account_id", lock="FOR UPDATE")
-_IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 
 
 def list_limited_accounts(connection: sa.Connection) -> list[str]:
@@ -68,16 +69,16 @@ def _count(
     spent = (
         sa.select(
             usage_hours.c.key_id,
-            _sum(cost_nanos).filter(hour_us >= day_start_us(now_us)),
-            _sum(cost_nanos).filter(hour_us >= month_start_us(now_us)),
-            _sum(cost_nanos),
+            total(sa.case((hour_us >= day_start_us(now_us), cost_nanos), else_=0)),
+            total(sa.case((hour_us >= month_start_us(now_us), cost_nanos), else_=0)),
+            total(cost_nanos),
         )
         .where(usage_hours.c.account_id == account_id)
         .group_by(usage_hours.c.key_id)
     )
     held = (
-        sa.select(holds.c.key_id, _sum(holds.c.amount_nanos))
-        .where(holds.c.account_id == account_id, _IS_LIVE)
+        sa.select(holds.c.key_id, total(holds.c.amount_nanos))
+        .where(holds.c.account_id == account_id, IS_LIVE)
         .group_by(holds.c.key_id)
     )
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
@@ -86,10 +87,5 @@ def _count(
     for key_id, parts in rows:
         for subject_id in (spend_id(account_id, WHOLE_ACCOUNT), subject_ids.get(key_id)):
             if subject_id is not None:
-                # PostgreSQL sums integers to decimals, and nothing to null.
-                sums[subject_id] = [total + int(part or 0) for total, part in zip(sums[subject_id], parts, strict=True)]
+                sums[subject_id] = list(map(operator.add, sums[subject_id], parts))
     return sums
-
-
-def _sum(column: sa.ColumnElement[int]) -> sa.FunctionElement[Any]:
-    return sa.func.sum(column)

@@ -22,6 +22,7 @@ from services.metering.ledger.spend import (
     past_periods,
     spend_id,
 )
+from services.metering.store.expressions import IS_LIVE, total
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
 from services.metering.store.tables import holds, spends, usage_hours
 
@@ -90,21 +91,14 @@ def read_new_spends(
 def _sum_up(connection: sa.Connection, account_id: str, key_id: str, now_us: int) -> Spend:
     day_us, month_us = day_start_us(now_us), month_start_us(now_us)
     spent = [usage_hours.c.account_id == account_id]
-    held = [holds.c.account_id == account_id, holds.c.state == sa.literal_column("'held'")]
+    held = [holds.c.account_id == account_id, IS_LIVE]
     if key_id != WHOLE_ACCOUNT:
         spent.append(usage_hours.c.key_id == key_id)
         held.append(holds.c.key_id == key_id)
-    cost_nanos = usage_hours.c.cost_nanos
-    parts = (
-        sa.func.sum(cost_nanos).filter(usage_hours.c.hour_us >= day_us),
-        sa.func.sum(cost_nanos).filter(usage_hours.c.hour_us >= month_us),
-        sa.func.sum(cost_nanos),
-    )
-    # PostgreSQL sums integers to decimals.
-    sums = [sa.cast(sa.func.coalesce(part, 0), sa.BigInteger) for part in parts]
+    cost_nanos, hour_us = usage_hours.c.cost_nanos, usage_hours.c.hour_us
+    sums = [total(sa.case((hour_us >= since_us, cost_nanos), else_=0)) for since_us in (day_us, month_us, 0)]
     day_nanos, month_nanos, total_nanos = tuple(connection.execute(sa.select(*sums).where(*spent)).one())
-    held_sum = sa.cast(sa.func.coalesce(sa.func.sum(holds.c.amount_nanos), 0), sa.BigInteger)
-    held_nanos: int = connection.execute(sa.select(held_sum).where(*held)).scalar_one()
+    held_nanos: int = connection.execute(sa.select(total(holds.c.amount_nanos)).where(*held)).scalar_one()
     return Spend(
         spend_id=spend_id(account_id, key_id),
         account_id=account_id,
@@ -164,8 +158,7 @@ def _sum_up_past(connection: sa.Connection, account_id: str, key_id: str, past: 
         is_sharing = (spends.c.account_id == account_id, spends.c.shared_spend_id == spend_id(account_id, key_id))
         sharing = sa.select(spends.c.key_id).where(*is_sharing)
         spent.append(sa.or_(hours.key_id == key_id, hours.key_id.in_(sharing)))
-    total = sa.cast(sa.func.coalesce(sa.func.sum(hours.cost_nanos), 0), sa.BigInteger)
-    nanos: int = connection.execute(sa.select(total).where(*spent)).scalar_one()
+    nanos: int = connection.execute(sa.select(total(hours.cost_nanos)).where(*spent)).scalar_one()
     return nanos
 
 

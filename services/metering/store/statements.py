@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
-from services.metering.store.credits import IS_RARE
+from services.metering.store.expressions import IS_LIVE, IS_RARE, total
 from services.metering.store.reports import read_balances, read_request, read_requests_of_entries
 from services.metering.store.retention.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
@@ -20,8 +20,6 @@ from services.metering.store.tables import holds, ledger, price_versions, prices
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
 CLOCK_STEP_US: Final = 60_000_000
 
-# A literal, so that every plan can use the partial index of live holds.
-_IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
 _IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices.c.class_id == holds.c.class_id)
 _IS_ENTRY_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
@@ -132,24 +130,24 @@ def read_balance_after(connection: sa.Connection, account_id: str, last_id: int,
     is_near_opening = sa.and_(recorded_us >= opened_us - CLOCK_STEP_US, recorded_us < opened_us)
     queries = (
         # Everything but charges, one by one.
-        sa.select(_total(nanos)).where(is_own, IS_RARE, is_before, recorded_us >= opened_us),
-        sa.select(_total(-nanos)).where(is_own, IS_RARE, ~is_before, is_near_opening),
+        sa.select(total(nanos)).where(is_own, IS_RARE, is_before, recorded_us >= opened_us),
+        sa.select(total(-nanos)).where(is_own, IS_RARE, ~is_before, is_near_opening),
         # The charges of earlier hours. Counters include late charges.
-        sa.select(_total(-usage_hours.c.cost_nanos)).where(
+        sa.select(total(-usage_hours.c.cost_nanos)).where(
             usage_hours.c.account_id == account_id, usage_hours.c.hour_us < hour_us, usage_hours.c.hour_us >= opened_us
         ),
-        sa.select(_total(-nanos)).where(
+        sa.select(total(-nanos)).where(
             is_own, IS_RARE, ledger.c.kind == "late_charge", is_earlier_hour, ledger.c.hour_us >= opened_us
         ),
         # The charges since then, and the few that are on the other side of the hour than their id.
-        sa.select(_total(charges)).where(is_own, is_near),
+        sa.select(total(charges)).where(is_own, is_near),
     )
     return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
 
 
 def _sum_entries(connection: sa.Connection, account_id: str, opening: OpeningBalance, last_id: int) -> int:
     """Sums up entries one by one, where the hours of their month are summed up."""
-    query = sa.select(_total(ledger.c.customer_nanos)).where(
+    query = sa.select(total(ledger.c.customer_nanos)).where(
         ledger.c.account_id == account_id,
         ledger.c.entry_id > find_last_before(connection, account_id, opening.at_us - CLOCK_STEP_US),
         ledger.c.entry_id <= last_id,
@@ -238,7 +236,7 @@ def read_running(
 ) -> list[Receipt]:
     """Returns the requests that run, of those reserved in the period, the newest first."""
     query = sa.select(*holds.c, *_PRICE).select_from(holds.outerjoin(prices, _IS_ITS_PRICE))
-    query = query.where(_IS_LIVE, holds.c.account_id == account_id, *_chosen(holds, chosen))
+    query = query.where(IS_LIVE, holds.c.account_id == account_id, *_chosen(holds, chosen))
     if start_us is not None:
         query = query.where(holds.c.reserved_at_us >= start_us)
     if end_us is not None:
@@ -275,7 +273,7 @@ def find_last_entry(connection: sa.Connection, account_id: str) -> int:
 def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
     period = read_open_period(connection)
     account = read_opening(connection, account_id, period.start_us).account
-    query = sa.select(sa.func.count(), _total(ledger.c.customer_nanos)).where(
+    query = sa.select(sa.func.count(), total(ledger.c.customer_nanos)).where(
         ledger.c.account_id == account_id,
         ledger.c.entry_id > period.after_id,
         ledger.c.recorded_at_us >= period.start_us,
@@ -297,8 +295,3 @@ def _receipt(fields: list[Any]) -> Receipt:
 def _of_entries(hold: Hold, fields: list[Any]) -> Receipt:
     amounts = fields[-len(_PRICE) :]
     return Receipt(hold, None if amounts[0] is None else Price(*amounts))
-
-
-def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    # PostgreSQL sums integers to decimals.
-    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)

@@ -1,6 +1,13 @@
 """The tables, as the migrations create them."""
 
+from typing import Final
+
 import sqlalchemy as sa
+
+# What a counter of usage counts.
+COUNTED: Final = (
+    "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos",
+)  # fmt: skip
 
 metadata = sa.MetaData()
 
@@ -77,6 +84,7 @@ ledger = sa.Table(
     sa.Column("reason", sa.Text),
 )
 
+# The usage of a key and class in an hour.
 usage_hours = sa.Table(
     "usage_hours",
     metadata,
@@ -84,12 +92,17 @@ usage_hours = sa.Table(
     sa.Column("hour_us", sa.BigInteger, primary_key=True),
     sa.Column("key_id", sa.Text, primary_key=True),
     sa.Column("class_id", sa.Text, primary_key=True),
-    sa.Column("requests", sa.BigInteger),
-    sa.Column("prompt_tokens", sa.BigInteger),
-    sa.Column("cached_tokens", sa.BigInteger),
-    sa.Column("completion_tokens", sa.BigInteger),
-    sa.Column("cost_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
+    *(sa.Column(name, sa.BigInteger) for name in COUNTED),
+)
+
+# The sums of all keys. Triggers on `usage_hours` keep them: nothing else writes here.
+account_hours = sa.Table(
+    "account_hours",
+    metadata,
+    sa.Column("account_id", sa.Text, primary_key=True),
+    sa.Column("hour_us", sa.BigInteger, primary_key=True),
+    sa.Column("class_id", sa.Text, primary_key=True),
+    *(sa.Column(name, sa.BigInteger) for name in COUNTED),
 )
 
 # Columns are the fields of `spend.Spend`, in their order.

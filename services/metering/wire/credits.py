@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
-from services.metering.reports import BEGINNING, CreditEntry, CreditPage
+from services.metering.credit_history import BEGINNING, CreditEntry, CreditPage
 from services.metering.store.credits import CreditPosition
 from services.metering.wire.operations import checked_id, invalid
 from services.metering.wire.page_token import from_token, to_token

@@ -10,7 +10,7 @@ from services.metering.ledger.closings import Closing
 from services.metering.ledger.months import CalendarMonth, parse_month
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
-from services.metering.reports import UsageReportQuery, UsageRow
+from services.metering.usage_reports import UsageReportQuery, UsageRow
 from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
 
 _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {

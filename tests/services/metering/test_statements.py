@@ -14,9 +14,9 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.credit_history import BEGINNING
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.reports import BEGINNING
 from services.metering.statements import (
     StatementEntry,
     StatementQuery,

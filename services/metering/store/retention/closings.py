@@ -13,6 +13,7 @@ from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.closings import AccountClosing, AccountSums, Closing
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
+from services.metering.store.expressions import total
 from services.metering.store.retention.partitions import list_partitions
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import account_closings, closings, ledger, retention
@@ -156,13 +157,13 @@ def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[A
     is_charge = kind.in_(CHARGES)
     sums = (
         sa.func.count(),
-        _total(sa.case((kind == "grant", nanos), else_=0)),
-        _total(sa.case((kind == "adjustment", nanos), else_=0)),
-        _total(sa.case((is_charge, -nanos), else_=0)),
-        _total(-ledger.c.loss_nanos),
-        _total(sa.case((is_charge, ledger.c.requests), else_=0)),
+        total(sa.case((kind == "grant", nanos), else_=0)),
+        total(sa.case((kind == "adjustment", nanos), else_=0)),
+        total(sa.case((is_charge, -nanos), else_=0)),
+        total(-ledger.c.loss_nanos),
+        total(sa.case((is_charge, ledger.c.requests), else_=0)),
         *(
-            _total(sa.case((is_charge, ledger.c[name]), else_=0))
+            total(sa.case((is_charge, ledger.c[name]), else_=0))
             for name in ("prompt_tokens", "cached_tokens", "completion_tokens")
         ),
     )
@@ -249,8 +250,3 @@ def _by_bytes(connection: sa.Connection) -> sa.ColumnElement[str]:
     """Returns the account's id as SQLite compares it; PostgreSQL would by the words of a language."""
     account_id = account_closings.c.account_id
     return sa.collate(account_id, "C") if connection.dialect.name == "postgresql" else account_id
-
-
-def _total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    # PostgreSQL sums integers to decimals.
-    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)

@@ -7,10 +7,13 @@ import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.months import CalendarMonth
-from services.metering.store.books import ADD_TO_COUNTERS, COUNTED
+from services.metering.store.books import ADD_TO_COUNTERS
+from services.metering.store.expressions import total
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (
+    COUNTED,
     account_closings,
+    account_hours,
     holds,
     ledger,
     pruned_credits,
@@ -109,16 +112,18 @@ def find_accounts(connection: sa.Connection, month: CalendarMonth, after_account
 def sum_up_hours(connection: sa.Connection, account_ids: Sequence[str], month: CalendarMonth) -> int:
     """Replaces the hours of accounts by one row for the month, in its first hour; returns how many rows became
     fewer."""
-    is_other_hour = sa.and_(
-        usage_hours.c.account_id.in_(account_ids),
-        usage_hours.c.hour_us > month.start_us,
-        usage_hours.c.hour_us < month.ends_us,
-    )
+
+    def is_other_hour(table: sa.Table) -> sa.ColumnElement[bool]:
+        hour_us = table.c.hour_us
+        return sa.and_(table.c.account_id.in_(account_ids), hour_us > month.start_us, hour_us < month.ends_us)
+
     keys = [usage_hours.c[name] for name in ("account_id", "key_id", "class_id")]
-    sums = [sa.cast(sa.func.sum(usage_hours.c[name]), sa.BigInteger) for name in COUNTED]
-    rows = connection.execute(sa.select(*keys, *sums).where(is_other_hour).group_by(*keys)).all()
+    sums = [total(usage_hours.c[name]) for name in COUNTED]
+    rows = connection.execute(sa.select(*keys, *sums).where(is_other_hour(usage_hours)).group_by(*keys)).all()
     if not rows:
         return 0
-    deleted: sa.CursorResult[Any] = connection.execute(sa.delete(usage_hours).where(is_other_hour))
+    deleted: sa.CursorResult[Any] = connection.execute(sa.delete(usage_hours).where(is_other_hour(usage_hours)))
+    # Triggers have left its sums at zero.
+    connection.execute(sa.delete(account_hours).where(is_other_hour(account_hours)))
     ADD_TO_COUNTERS.run(connection, [(*row[:3], month.start_us, *row[3:]) for row in rows])
     return deleted.rowcount - len(rows)

@@ -8,16 +8,15 @@ import sqlalchemy as sa
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold
 from services.metering.ledger.spend import Spend, SpendLimits
 from services.metering.store.retention.closings import read_retention
-from services.metering.store.tables import accounts, claims, holds, ledger, spends, usage_hours
+from services.metering.store.tables import COUNTED, account_hours, accounts, claims, holds, ledger, spends, usage_hours
 from tests.services.metering.model.model import Model
 from tests.services.metering.model.records import Request
 
-_COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos", "loss_nanos")
 _QUERIES = [
     sa.select(table)
     .where(table.c.account_id.in_(sa.bindparam("ids", expanding=True)))
     .order_by(*table.primary_key.columns)
-    for table in (accounts, holds, ledger, claims, usage_hours, spends)
+    for table in (accounts, holds, ledger, claims, usage_hours, spends, account_hours)
 ]
 
 
@@ -28,6 +27,8 @@ class Rows(NamedTuple):
     claims: list[Claim]
     counters: list[dict[str, Any]]
     spends: list[Spend]
+    # By account, hour and class.
+    account_hours: dict[tuple[Any, ...], list[int]]
     # Entries from before it are not here.
     pruned_before_us: int
 
@@ -35,14 +36,21 @@ class Rows(NamedTuple):
         """Each request as the model keeps it."""
         return {hold.request_id: self._request(hold, now_us) for hold in self.holds}
 
-    def totals(self) -> dict[tuple[str, str, str], list[int]]:
+    def totals(self) -> dict[tuple[Any, ...], list[int]]:
         """Sums as the model does, over all hours: one may end while a test runs."""
-        totals: dict[tuple[str, str, str], list[int]] = {}
+        return self._sums("account_id", "key_id", "class_id")
+
+    def hours(self) -> dict[tuple[Any, ...], list[int]]:
+        """Sums as `account_hours` has them."""
+        return self._sums("account_id", "hour_us", "class_id")
+
+    def _sums(self, *keys: str) -> dict[tuple[Any, ...], list[int]]:
+        sums: dict[tuple[Any, ...], list[int]] = {}
         for row in self.counters:
-            key = (row["account_id"], row["key_id"], row["class_id"])
-            added = (row[name] for name in _COUNTED)
-            totals[key] = [sum(pair) for pair in zip(totals.get(key, [0] * 6), added, strict=True)]
-        return totals
+            key = tuple(row[name] for name in keys)
+            added = (row[name] for name in COUNTED)
+            sums[key] = [sum(pair) for pair in zip(sums.get(key, [0] * 6), added, strict=True)]
+        return sums
 
     def _request(self, hold: Hold, now_us: int) -> Request:
         return Request(
@@ -88,6 +96,7 @@ def read_rows(connection: sa.Connection, account_ids: Sequence[str]) -> Rows:
         [Claim(*row) for row in found[3]],
         [dict(row._mapping) for row in found[4]],
         [Spend(*row) for row in found[5]],
+        {tuple(row[:3]): list(row[3:]) for row in found[6]},
         read_retention(connection).ledger_pruned_before_us,
     )
 
@@ -101,6 +110,7 @@ def differences(model: Model, rows: Rows, account_ids: Sequence[str]) -> list[st
     requests, totals, counters = rows.requests(model.now_us), rows.totals(), model.counters()
     pairs += [(each, requests.get(each), model.requests.get(each)) for each in requests.keys() | model.requests.keys()]
     pairs += [(str(each), totals.get(each), counters.get(each)) for each in totals.keys() | counters.keys()]
+    pairs.append(("account_hours", rows.account_hours, rows.hours()))
     stored_claims = {(each.account_id, each.key_digest): (each.request_id, each.body_digest) for each in rows.claims}
     meant_claims = {key: (claim.request_id, claim.body_digest) for key, claim in model.claims.items()}
     pairs.append(("claims", stored_claims, meant_claims))

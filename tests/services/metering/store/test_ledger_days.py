@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from services.chassis.database.database import Database
 from services.metering import statements
 from services.metering.batch import Writer
+from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.reports import UsageReportQuery, list_usage
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_requests
 from services.metering.store.statements import RequestFilter
 from services.metering.store.tables import holds, ledger
-from services.metering.totals.usage_totals import UsageTotals
+from services.metering.usage_reports import UsageReportQuery, list_usage
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, fill, hasty
 
@@ -52,7 +52,7 @@ async def test_days_have_the_sums_of_their_entries_and_end_at_the_balance(
         sums[2 if entry.kind in ("grant", "adjustment") else 1] += entry.customer_nanos
         sums[3] -= entry.loss_nanos
     start_us = FIRST_US
-    listed = await list_days(database, DaysQuery(ACCOUNT, start_us, start_us + 400 * DAY_US, zone), UsageTotals())
+    listed = await list_days(database, DaysQuery(ACCOUNT, start_us, start_us + 400 * DAY_US, zone))
     found = {
         local_day(day.start_us, zone): [
             day.sums.requests,
@@ -71,7 +71,7 @@ async def test_days_have_the_sums_of_their_entries_and_end_at_the_balance(
     # Whichever hour a period begins at, it opens with the balance at which the one before ended.
     for place in range(1, len(listed.days), 5):
         from_us = listed.days[place].start_us
-        rest = await list_days(database, DaysQuery(ACCOUNT, from_us, from_us + 400 * DAY_US, zone), UsageTotals())
+        rest = await list_days(database, DaysQuery(ACCOUNT, from_us, from_us + 400 * DAY_US, zone))
         assert rest.opening_nanos == listed.days[place - 1].balance_nanos
         assert rest.days == listed.days[place:]
 
@@ -86,9 +86,9 @@ async def test_usage_by_local_day_adds_up_hours(
         ACCOUNT, FIRST_US, FIRST_US + 400 * DAY_US, HOUR_US, group_by_key=False, group_by_class=True
     )
     expected: dict[Any, int] = defaultdict(int)
-    for row in await list_usage(database, query, UsageTotals()):
+    for row in await list_usage(database, query, KeyTotals()):
         expected[local_day(row.start_us, zone)] += row.cost_nanos
-    rows = await list_usage(database, replace(query, bucket_us=DAY_US, time_zone=zone), UsageTotals())
+    rows = await list_usage(database, replace(query, bucket_us=DAY_US, time_zone=zone), KeyTotals())
     assert {local_day(row.start_us, zone): row.cost_nanos for row in rows} == expected
     assert all(datetime.fromtimestamp(row.start_us / 1e6, ZoneInfo(zone or "UTC")).hour == 0 for row in rows)
     assert datetime.fromtimestamp(rows[0].start_us / 1e6, UTC).minute == 0

@@ -1,27 +1,25 @@
 """Kept sums by key, compared with the counters themselves while charges, also late ones, are booked."""
 
-import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.metering import key_totals
 from services.metering.batch import Writer
+from services.metering.key_totals import KeyTotals, TopKeys
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.reports import UsageReportQuery, list_top_keys
-from services.metering.store import ledger_days
-from services.metering.store import reports as stored_reports
-from services.metering.store.ledger_days import KeySums
+from services.metering.store import usage
 from services.metering.store.tables import retention, usage_hours
-from services.metering.totals import key_totals
-from services.metering.totals.key_totals import KeyTotals, TopKeys
-from services.metering.totals.past_hours import BuildLocks
-from services.metering.totals.usage_totals import UsageTotals
+from services.metering.store.usage import KeySums
+from services.metering.usage_reports import UsageReportQuery, list_top_keys
 from tests.services.metering.samples import ACCOUNT, ask, grant
+from tests.services.metering.store.test_usage import book, same_time
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
-from tests.services.metering.totals.test_usage_totals import book, same_time
 
 __all__ = ["calendar", "hasty", "same_time"]
 
@@ -33,9 +31,9 @@ class Reports:
     database: Database
     totals: KeyTotals
 
-    def keys(self, start_us: int, end_us: int, *key_ids: str) -> dict[str, KeySums]:
+    def keys(self, start_us: int, end_us: int) -> Mapping[str, KeySums]:
         with self.database.transaction(writes=False) as connection:
-            return self.totals.read_keys(connection, ACCOUNT, start_us, end_us, key_ids)
+            return self.totals.read(connection, ACCOUNT, start_us, end_us)
 
     def top(self, start_us: int, end_us: int, most: int) -> TopKeys:
         with self.database.transaction(writes=False) as connection:
@@ -44,7 +42,7 @@ class Reports:
     def counted(self, start_us: int, end_us: int) -> dict[str, KeySums]:
         """What the counters say."""
         with self.database.transaction(writes=False) as connection:
-            return ledger_days.read_key_sums(connection, ACCOUNT, start_us, end_us)
+            return usage.read_key_sums(connection, ACCOUNT, start_us, end_us)
 
 
 @pytest.fixture
@@ -72,9 +70,6 @@ async def test_sums_by_key_are_those_of_the_counters_whenever_they_were_read(
         for start_us, end_us in periods:
             expected = found.counted(start_us, end_us)
             assert found.keys(start_us, end_us) == expected
-            assert found.keys(start_us, end_us, "key_1", "key_none") == {
-                key_id: sums for key_id, sums in expected.items() if key_id == "key_1"
-            }
     assert len(found.counted(*PERIOD)) == 3
 
 
@@ -99,12 +94,12 @@ async def test_the_others_are_the_last_row_of_a_report(database: Database, hasty
     for number in range(1, 5):
         await book(hasty, calendar, number)
     query = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, top_keys=1)
-    report = await list_top_keys(database, query, UsageTotals())
+    report = await list_top_keys(database, query, KeyTotals())
     assert [bool(row.key_id) for row in report.rows] == [True, False]
     assert report.other_keys == 2
     assert sum(row.requests for row in report.rows) == 4
     everything = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, top_keys=3)
-    report = await list_top_keys(database, everything, UsageTotals())
+    report = await list_top_keys(database, everything, KeyTotals())
     assert (len(report.rows), report.other_keys) == (3, 0)
 
 
@@ -114,15 +109,17 @@ async def test_a_past_hour_is_added_up_once_also_for_a_period_that_begins_a_day_
     await ask(hasty, grant(1_000_000))
     for number in range(1, 9):
         await book(hasty, calendar, number)
-    read, spans = ledger_days.read_key_sums, []
+    read, spans = usage.read_key_sums, []
 
-    def note(connection: object, account_id: str, start_us: int, end_us: int, *rest: object) -> object:
-        spans.append((start_us, end_us))
-        return read(connection, account_id, start_us, end_us, *rest)  # type: ignore[arg-type]
+    over_us = calendar.now_us - calendar.now_us % HOUR_US - HOUR_US
+
+    def note(connection: Any, account_id: str, start_us: int, end_us: int) -> dict[str, KeySums]:
+        if start_us != over_us:
+            spans.append((start_us, end_us))
+        return read(connection, account_id, start_us, end_us)
 
     monkeypatch.setattr(key_totals, "read_key_sums", note)
     found.keys(*PERIOD)
-    over_us = calendar.now_us - calendar.now_us % HOUR_US - HOUR_US
     assert spans == [(PERIOD[0], over_us)]
     spans.clear()
     found.top(*PERIOD, 2)
@@ -165,48 +162,17 @@ async def test_periods_that_were_not_looked_at_for_long_are_forgotten(
     assert [each.start_us for each, _ in found.totals._kept.items()] == [PERIOD[0] - 20 * DAY_US]
 
 
-async def test_whoever_would_add_up_the_same_is_told_to_come_back(
+async def test_a_second_report_that_would_add_up_the_same_is_refused_for_now(
     database: Database, hasty: Writer, calendar: Calendar
 ) -> None:
     await ask(hasty, grant(1_000_000))
     await book(hasty, calendar, 1)
-    locks = BuildLocks(wait_s=0.0)
-    found = Reports(database, KeyTotals(locks=locks))
-    building: threading.Lock = locks.acquire(ACCOUNT)
+    found = Reports(database, KeyTotals(building_wait_s=0.0))
+    for lock in found.totals._building:
+        lock.acquire()
     with pytest.raises(LegatoError) as refused:
         found.keys(*PERIOD)
     assert refused.value.reason is Reason.UNAVAILABLE
-    building.release()
+    for lock in found.totals._building:
+        lock.release()
     assert found.keys(*PERIOD) == found.counted(*PERIOD)
-
-
-async def test_counters_of_few_keys_among_many_are_looked_up_one_by_one(
-    database: Database, hasty: Writer, calendar: Calendar, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await ask(hasty, grant(1_000_000))
-    for number in range(1, 9):
-        await book(hasty, calendar, number)
-
-    def read(*key_ids: str) -> list[tuple[object, ...]]:
-        with database.transaction(writes=False) as connection:
-            return stored_reports.read_usage(
-                connection,
-                ACCOUNT,
-                *PERIOD,
-                bucket_us=DAY_US,
-                offsets=((0, 0),),
-                by_key=True,
-                by_class=True,
-                rows_most=100,
-                key_ids=key_ids,
-            )
-
-    with database.transaction(writes=False) as connection:
-        assert stored_reports._hours_to_look_up(connection, ACCOUNT, *PERIOD, 1) is None
-    expected = [row for row in read() if row[1] in ("key_0", "key_2")]
-    assert read("key_0", "key_2", "key_none") == expected
-    monkeypatch.setattr(stored_reports, "_ROWS_A_LOOKUP", 0)
-    with database.transaction(writes=False) as connection:
-        assert stored_reports._hours_to_look_up(connection, ACCOUNT, *PERIOD, 1) is not None
-    assert read("key_0", "key_2", "key_none") == expected
-    assert len(expected) > 2

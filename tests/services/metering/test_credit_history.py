@@ -15,9 +15,9 @@ from services.chassis.rpc.channel import errors_of
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.credit_history import BEGINNING, CreditEntry, list_credits
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Operation
-from services.metering.reports import BEGINNING, CreditEntry, list_credits
 from services.metering.store import books
 from services.metering.store.credits import CreditPosition, read_credits
 from services.metering.store.reports import read_balances

@@ -6,15 +6,15 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
+from services.metering.key_totals import KeyTotals
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle
-from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.store.tables import usage_hours
-from services.metering.totals.usage_totals import UsageTotals
+from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 DAY = 20_000 * DAY_US
-TOTALS = UsageTotals(kept_most=0)
+TOTALS = KeyTotals(kept_most=0)
 
 
 def query(**changes: Any) -> UsageReportQuery:

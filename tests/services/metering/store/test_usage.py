@@ -1,17 +1,16 @@
-"""Kept sums of past hours, compared with the counters themselves while charges, also late ones, are booked."""
+"""Usage of all keys together, compared with the counters of each while charges, also late ones, are booked."""
 
 import pytest
 
 from services.chassis.database.database import Database
-from services.metering import statements
+from services.metering import key_totals
 from services.metering.batch import Writer
+from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.reports import UsageReportQuery, UsageRow, list_usage
 from services.metering.statements import DaysQuery, list_days
-from services.metering.store import ledger_days
+from services.metering.store import ledger_days, usage
 from services.metering.store import statements as store
-from services.metering.totals import past_hours
-from services.metering.totals.usage_totals import UsageTotals
+from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
 
@@ -25,8 +24,7 @@ DAYS = DaysQuery(ACCOUNT, *PERIOD, "")
 
 @pytest.fixture(autouse=True)
 def same_time(calendar: Calendar, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (past_hours, statements):
-        monkeypatch.setattr(module, "read_now_us", lambda connection: calendar.now_us)
+    monkeypatch.setattr(key_totals, "read_now_us", lambda connection: calendar.now_us)
 
 
 async def book(hasty: Writer, calendar: Calendar, number: int) -> None:
@@ -51,63 +49,25 @@ def totals_of(rows: list[UsageRow]) -> dict[tuple[int, str], tuple[int, ...]]:
     return sums
 
 
-async def test_reports_from_kept_sums_are_those_of_the_counters(
+async def test_reports_from_the_sums_of_hours_are_those_of_the_counters(
     database: Database,
     hasty: Writer,
     calendar: Calendar,
 ) -> None:
     await ask(hasty, grant(1_000_000))
-    totals = UsageTotals()
+    totals = KeyTotals()
     for number in range(1, 14):
         await book(hasty, calendar, number)
         found = totals_of(await list_usage(database, BY_CLASS, totals))
         assert found == totals_of(await list_usage(database, BY_KEY, totals))
         assert len(found) >= number
-        listed = await list_days(database, DAYS, totals)
+        listed = await list_days(database, DAYS)
         with database.transaction(writes=False) as connection:
             opening_nanos = ledger_days.read_opening_balance(connection, ACCOUNT, FIRST_US + DAY_US)
             balance_nanos = store.read_balance(connection, ACCOUNT).balance_nanos
         assert (listed.opening_nanos, listed.days[-1].balance_nanos) == (0, balance_nanos)
         later = DaysQuery(ACCOUNT, FIRST_US + DAY_US, PERIOD[1], "America/Toronto")
-        assert (await list_days(database, later, totals)).opening_nanos == opening_nanos
-
-
-async def test_a_past_hour_is_added_up_once(
-    database: Database,
-    hasty: Writer,
-    calendar: Calendar,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    await ask(hasty, grant(1_000_000))
-    for number in range(1, 5):
-        await book(hasty, calendar, number)
-    totals, read, spans = UsageTotals(), ledger_days.read_class_hours, []
-
-    def note(connection: object, account_id: str, start_us: int, end_us: int) -> object:
-        spans.append((start_us, end_us))
-        return read(connection, account_id, start_us, end_us)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ledger_days, "read_class_hours", note)
-    await list_usage(database, BY_CLASS, totals)
-    over_us = calendar.now_us - calendar.now_us % HOUR_US - HOUR_US
-    assert spans == [(PERIOD[0], over_us)]
-    await list_usage(database, BY_CLASS, totals)
-    assert spans == [(PERIOD[0], over_us)]
-
-
-async def test_accounts_that_were_not_looked_at_for_long_are_forgotten(
-    database: Database,
-    hasty: Writer,
-    calendar: Calendar,
-) -> None:
-    await ask(hasty, grant(1_000_000))
-    for number in range(1, 5):
-        await book(hasty, calendar, number)
-    totals = UsageTotals(kept_most=2)
-    expected = totals_of(await list_usage(database, BY_KEY, totals))
-    for _ in range(2):
-        assert totals_of(await list_usage(database, BY_CLASS, totals)) == expected
-    assert totals._kept.items() == []
+        assert (await list_days(database, later)).opening_nanos == opening_nanos
 
 
 async def test_a_whole_period_has_one_row_for_each_key(
@@ -119,12 +79,40 @@ async def test_a_whole_period_has_one_row_for_each_key(
     for number in range(1, 8):
         await book(hasty, calendar, number)
     whole = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False)
-    rows = await list_usage(database, whole, UsageTotals())
+    rows = await list_usage(database, whole, KeyTotals())
     assert [(row.start_us, row.key_id) for row in rows] == [(PERIOD[0], f"key_{number}") for number in range(3)]
     chosen = UsageReportQuery(
         ACCOUNT, *PERIOD, 0, group_by_key=True, group_by_class=False, key_ids=("key_1", "key_none")
     )
-    assert await list_usage(database, chosen, UsageTotals()) == [rows[1]]
+    assert await list_usage(database, chosen, KeyTotals()) == [rows[1]]
     everything = UsageReportQuery(ACCOUNT, *PERIOD, 0, group_by_key=False, group_by_class=False)
-    [total] = await list_usage(database, everything, UsageTotals())
+    [total] = await list_usage(database, everything, KeyTotals())
     assert total.cost_nanos == sum(row.cost_nanos for row in rows)
+
+
+async def test_counters_of_few_keys_among_many_are_looked_up_one_by_one(
+    database: Database, hasty: Writer, calendar: Calendar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(hasty, grant(1_000_000))
+    for number in range(1, 9):
+        await book(hasty, calendar, number)
+
+    def read(*key_ids: str) -> list[tuple[object, ...]]:
+        with database.transaction(writes=False) as connection:
+            return usage.read_usage(
+                connection,
+                ACCOUNT,
+                *PERIOD,
+                bucket_us=DAY_US,
+                offsets=((0, 0),),
+                by_key=True,
+                by_class=True,
+                rows_most=100,
+                key_ids=key_ids,
+            )
+
+    expected = [row for row in read() if row[1] in ("key_0", "key_2")]
+    assert len(expected) > 2
+    for lookups_most in (0, 1_000):
+        monkeypatch.setattr(usage, "LOOKUPS_MOST", lookups_most)
+        assert read("key_0", "key_2", "key_none") == expected
