@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import shutil
 import stat
 import time
@@ -129,43 +128,6 @@ def is_supervised(data: Path) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-def key_peppers(data: Path, version: int = 1) -> str:
-    """Returns the secret that keys are hashed with, as auth takes it ("1:HEX"); generated on the first start, with
-    `version`. Without it no key is known."""
-    return _kept_secret(data / "key-peppers", version)
-
-
-def grounding_key(data: Path) -> str:
-    """Returns the key that notes and documents are encrypted with, as the router takes it; generated on first use.
-    Without it they cannot be read."""
-    return _kept_secret(data / "grounding-key")
-
-
-def credential_key(data: Path) -> str:
-    """Returns the key that users' email addresses and the secrets of their authenticator apps are encrypted with, as
-    auth takes it; generated on the first start. Without it they are unknown, and passwords no longer sign in."""
-    return _kept_secret(data / "credential-key")
-
-
-def access_token_keys(data: Path) -> tuple[str, str]:
-    """Returns the private and the public key of users' access tokens; generated on the first start. A new pair ends no
-    session: tokens are valid for a minute."""
-    path = data / "access-token-key"
-    if not path.exists():
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        key = Ed25519PrivateKey.generate()
-        write_private(path, f"{key.private_bytes_raw().hex()}\n{key.public_key().public_bytes_raw().hex()}\n")
-    private, public = path.read_text().split()
-    return private, public
-
-
-def _kept_secret(path: Path, version: int = 1) -> str:
-    if not path.exists():
-        write_private(path, f"{version}:{secrets.token_hex(32)}\n")
-    return path.read_text().strip()
 
 
 def write_processes(data: Path, state: dict[str, Any]) -> None:

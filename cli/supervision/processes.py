@@ -1,50 +1,28 @@
-"""The processes of Legato on one machine, and the environment of each.
+"""The processes of Legato on one machine, and what each is told."""
 
-A process gets its own secrets and no others. Only the router calls providers, whose keys may have any name, so only
-the router gets variables that are not known to be harmless.
-"""
-
-import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from cli.supervision.data_folder import socket_of
+from cli.supervision.environment import (
+    CREDENTIAL_KEY_VARIABLE,
+    GROUNDING_KEY_VARIABLE,
+    LOCAL_MODEL,
+    PAYMENTS,
+    PEPPERS_VARIABLE,
+    environment_of,
+)
 from cli.supervision.health import HealthProbe
 from cli.supervision.scale import Scale
+from cli.supervision.settings import UpSettings
 from cli.supervision.supervisor import ProcessSpec
 from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
-from services.chassis.process import failpoints
-from services.chassis.settings import PREFIX, SETTINGS_VARIABLE
 
-LOCAL_MODEL = "local-model"
+CONSOLE_PORT = 8081
 OPERATOR_CONSOLE = "operator-console"
-PEPPERS_VARIABLE = "LEGATO_KEY_PEPPERS"
-GROUNDING_KEY_VARIABLE = "LEGATO_GROUNDING_KEY"
-CREDENTIAL_KEY_VARIABLE = "LEGATO_CREDENTIAL_ENCRYPTION_KEY"
-SECRETS = (PEPPERS_VARIABLE, GROUNDING_KEY_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE)
-# Passed on to auth alone.
-SECRETS_OF_AUTH = ("LEGATO_OIDC_CLIENT_SECRET", "LEGATO_SMTP_URL")
-# Passed on to payments alone.
-SECRETS_OF_PAYMENTS = ("LEGATO_STRIPE_SECRET_KEY", "LEGATO_STRIPE_WEBHOOK_SECRET")
-PAYMENTS = "payments"
-VALKEY_VARIABLE = "LEGATO_VALKEY_URL"
-# Variables of Python, gRPC, the C library, TLS and database drivers.
-HARMLESS = frozenset(
-    {"HOME", "HOSTNAME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
-)
-HARMLESS_PREFIXES = (
-    "COVERAGE_", "COV_CORE_", "GGML_", "GLIBC_", "GRPC_", "LC_", "LD_", "MALLOC_", "OMP_", "OPENSSL_", "PYTHON",
-    "SSL_CERT_", "VIRTUAL_ENV", "XDG_",
-)  # fmt: skip
-# The driver's own settings, with passwords: only for services that have a database.
-DATABASE_PREFIX = "PG"
-WITH_DATABASE = ("auth", "metering", "router")
-# gRPC's event engine passes every message between threads. gRPC reads this when it is loaded, so no process can set
-# it for itself; the image sets the same.
-GRPC_WITHOUT_EVENT_ENGINE = {"GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener"}
 
 
 class ConsoleStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,34 +41,30 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     routes: Path
     prices: Path
+    settings: UpSettings
     uses_local_model: bool
     scale: Scale = Scale()
-    # How many chats the bundled model may have at once, those that wait included.
-    local_model_places: int
-    drain_s: float
-    key_peppers: str
-    # Empty: chats use no stored notes and documents.
-    grounding_key: str = ""
-    # Of users' access tokens. Empty: nobody can sign in.
-    access_token_signing_key: str = ""
-    access_token_public_keys: str = ""
-    # Encrypts what users gave us.
-    credential_encryption_key: str = ""
-    # The console's origin, and what it may do; on one machine it serves operators too.
-    console_url: str = "http://localhost:8081"
-    console_role: str = OPERATOR_CONSOLE
+    # By the variables from which processes take them.
+    secrets: Mapping[str, str]
     # The public socket, bound and listening.
     edge_fd: int
-    # HOST:PORT of the first edge's health and metrics, each further one has the next port; empty: none has any.
-    edge_operations_listen: str = ""
-    # None: there is no console.
-    console: ConsoleStart | None = None
-    # Credit can be bought by card.
-    takes_payments: bool = False
-    # The same for routers and metering processes: further addresses that each of them listens on.
-    further_listens: dict[str, str] = {}
     # Held by every process, so that the next supervisor can wait for the last of them.
     lock_fd: int
+    # None: there is no console.
+    console: ConsoleStart | None = None
+
+    @property
+    def console_url(self) -> str:
+        """The console's origin; of one that runs elsewhere, or not at all, as it is set."""
+        return self.console.url if self.console else self.settings.console_url or f"http://localhost:{CONSOLE_PORT}"
+
+    @property
+    def takes_payments(self) -> bool:
+        """Whether credit can be bought by card."""
+        return bool(self.settings.stripe_secret_key) and self.console is not None
+
+    def socket_address(self, process: str) -> str:
+        return f"unix:{socket_of(process, self.data)}"
 
 
 def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
@@ -119,135 +93,143 @@ def names_of(service: str, count: int) -> list[str]:
 def _service(installation: Installation, service: str, number: int) -> ProcessSpec:
     count = counts_of(installation.scale)[service]
     name = names_of(service, count)[number - 1]
-    socket = socket_of(name, installation.data)
-    own = {
-        f"LEGATO_{service.upper()}_LISTEN": f"unix:{socket}",
-        f"LEGATO_{service.upper()}_CONSOLE_LISTEN": f"unix:{socket_of(f'{name}-console', installation.data)}",
-        PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
-        "LEGATO_CONSOLE_ROLE": installation.console_role,
-    }
+    own = _of_servers(installation, service, name)
     if operations := _operations_address(installation, service, number):
         own[f"LEGATO_{service.upper()}_METRICS_LISTEN"] = operations
-    for variable, listen in installation.further_listens.items():
+    for variable, listen in installation.settings.further_listens.items():
         if variable.startswith(f"LEGATO_{service.upper()}_"):
             own[variable] = _listen_of(listen, number)
     if service == "auth":
-        own[PEPPERS_VARIABLE] = installation.key_peppers
-        own[SIGNING_KEY_VARIABLE] = installation.access_token_signing_key
-        own[CREDENTIAL_KEY_VARIABLE] = installation.credential_encryption_key
         own["LEGATO_CONSOLE_URL"] = installation.console_url
-    if service == "router" and installation.grounding_key:
-        own[GROUNDING_KEY_VARIABLE] = installation.grounding_key
+        for variable in (PEPPERS_VARIABLE, SIGNING_KEY_VARIABLE, CREDENTIAL_KEY_VARIABLE):
+            own[variable] = installation.secrets.get(variable, "")
+    if service == "router" and (grounding_key := installation.secrets.get(GROUNDING_KEY_VARIABLE)):
+        own[GROUNDING_KEY_VARIABLE] = grounding_key
     if service == "router" and count > 1:
-        own |= _share_of_local_model(installation.local_model_places, count)
+        own |= _share_of_local_model(installation.settings, count)
     if service == "metering" and count > 1:
         own["LEGATO_METERING_REPLICAS"] = str(count)
         if number > 1:
             # Each would audit the same ledger.
             own["LEGATO_AUDIT_INTERVAL_S"] = "0"
-    return ProcessSpec(
-        name=name,
-        argv=_python_module(f"services.{service}"),
-        environ=_environ(installation, service, own),
-        health=HealthProbe("grpc", str(socket)),
-        pass_fds=(installation.lock_fd,),
-    )
+    return _process(installation, service, name, f"services.{service}", own)
 
 
-def _share_of_local_model(places: int, routers: int) -> dict[str, str]:
+def _of_servers(installation: Installation, service: str, name: str) -> dict[str, str]:
+    """Returns what each process is told that serves the console beside other processes."""
+    return {
+        f"LEGATO_{service.upper()}_LISTEN": installation.socket_address(name),
+        f"LEGATO_{service.upper()}_CONSOLE_LISTEN": installation.socket_address(f"{name}-console"),
+        "LEGATO_CONSOLE_ROLE": installation.settings.console_role,
+        PUBLIC_KEYS_VARIABLE: installation.secrets.get(PUBLIC_KEYS_VARIABLE, ""),
+    }
+
+
+def _share_of_local_model(settings: UpSettings, routers: int) -> dict[str, str]:
     """Divides the places at the one bundled model, each of which takes a thread of it. Routers only use the sum of the
     two settings."""
-    share = max(1, places // routers)
+    share = max(1, (settings.local_model_parallel + settings.local_model_queue) // routers)
     return {"LEGATO_LOCAL_MODEL_PARALLEL": "1", "LEGATO_LOCAL_MODEL_QUEUE": str(share - 1)}
 
 
 def _edge(installation: Installation, number: int) -> ProcessSpec:
     name = f"edge-{number}"
-    socket = socket_of(name, installation.data)
-    return ProcessSpec(
-        name=name,
-        argv=_python_module("edge"),
-        environ=_environ(
-            installation,
-            "edge",
-            {
-                "LEGATO_CONSOLE_URL": installation.console_url if installation.console else "",
-                "LEGATO_DRAIN_S": str(installation.drain_s),
-                "LEGATO_EDGE_FD": str(installation.edge_fd),
-                "LEGATO_EDGE_HEALTH_LISTEN": f"unix:{socket}",
-                "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number),
-                "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
-            },
-        ),
-        health=HealthProbe("grpc", str(socket)),
-        pass_fds=(installation.lock_fd, installation.edge_fd),
-    )
+    own = {
+        "LEGATO_CONSOLE_URL": installation.console_url if installation.console else "",
+        "LEGATO_DRAIN_S": str(installation.settings.drain_s),
+        "LEGATO_EDGE_FD": str(installation.edge_fd),
+        "LEGATO_EDGE_HEALTH_LISTEN": installation.socket_address(name),
+        "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number),
+        "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
+    }
+    return _process(installation, "edge", name, "edge", own, fds=(installation.edge_fd,))
 
 
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
-    socket = socket_of("console", installation.data)
     addresses = {
         f"LEGATO_{service.upper()}_ADDRESS": ",".join(
-            f"unix:{socket_of(f'{name}-console', installation.data)}" for name in names_of(service, count)
+            installation.socket_address(f"{name}-console") for name in names_of(service, count)
         )
         for service, count in counts_of(installation.scale).items()
     }
-    return ProcessSpec(
-        name="console",
-        argv=_python_module("console"),
-        environ=_environ(
-            installation,
-            "console",
-            {
-                **addresses,
-                "LEGATO_CONSOLE_URL": console.url,
-                "LEGATO_CONSOLE_API_URL": console.api_url,
-                "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
-                "LEGATO_CONSOLE_HEALTH_LISTEN": f"unix:{socket}",
-                "LEGATO_CONSOLE_ROLE": installation.console_role,
-                "LEGATO_PAYMENTS_ADDRESS": _payments_address(installation) if installation.takes_payments else "",
-                "LEGATO_CONSOLE_STATUS_ADDRESSES": ",".join(_status_addresses(installation)),
-            },
-        ),
-        health=HealthProbe("grpc", str(socket)),
-        pass_fds=(installation.lock_fd, *console.fds),
-        is_awaited=False,
-    )
+    payments = installation.socket_address(f"{PAYMENTS}-console") if installation.takes_payments else ""
+    own = {
+        **addresses,
+        "LEGATO_CONSOLE_URL": console.url,
+        "LEGATO_CONSOLE_API_URL": console.api_url,
+        "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
+        "LEGATO_CONSOLE_HEALTH_LISTEN": installation.socket_address("console"),
+        "LEGATO_CONSOLE_ROLE": installation.settings.console_role,
+        "LEGATO_PAYMENTS_ADDRESS": payments,
+        "LEGATO_CONSOLE_STATUS_ADDRESSES": ",".join(_status_addresses(installation)),
+    }
+    return _process(installation, "console", "console", "console", own, fds=console.fds, is_awaited=False)
 
 
 def _payments(installation: Installation) -> ProcessSpec:
-    socket = socket_of(PAYMENTS, installation.data)
     own = {
-        "LEGATO_PAYMENTS_LISTEN": f"unix:{socket}",
-        "LEGATO_PAYMENTS_CONSOLE_LISTEN": _payments_address(installation),
+        **_of_servers(installation, PAYMENTS, PAYMENTS),
         "LEGATO_PAYMENTS_METRICS_LISTEN": _operations_address(installation, PAYMENTS, 1),
         "LEGATO_CONSOLE_URL": installation.console_url,
-        "LEGATO_CONSOLE_ROLE": installation.console_role,
-        PUBLIC_KEYS_VARIABLE: installation.access_token_public_keys,
     }
+    return _process(installation, PAYMENTS, PAYMENTS, "services.payments", own, is_awaited=False)
+
+
+def _local_model(installation: Installation) -> ProcessSpec:
+    from services.router.local_model import WORK_PATH
+
+    health = HealthProbe("http", str(socket_of(LOCAL_MODEL, installation.data)), WORK_PATH)
+    return _process(installation, LOCAL_MODEL, LOCAL_MODEL, "services.router.local_model", {}, health=health)
+
+
+def _process(
+    installation: Installation,
+    kind: str,
+    name: str,
+    module: str,
+    own: Mapping[str, str],
+    *,
+    fds: tuple[int, ...] = (),
+    health: HealthProbe | None = None,
+    is_awaited: bool = True,
+) -> ProcessSpec:
     return ProcessSpec(
-        name=PAYMENTS,
-        argv=_python_module("services.payments"),
-        environ=_environ(installation, PAYMENTS, own),
-        health=HealthProbe("grpc", str(socket)),
-        pass_fds=(installation.lock_fd,),
-        is_awaited=False,
+        name=name,
+        # -P ignores a folder named `services` in the working directory.
+        argv=[sys.executable, "-P", "-m", module],
+        environ=environment_of(kind, {**_shared(installation), **own}),
+        health=health or HealthProbe("grpc", str(socket_of(name, installation.data))),
+        pass_fds=(installation.lock_fd, *fds),
+        is_awaited=is_awaited,
     )
 
 
-def _payments_address(installation: Installation) -> str:
-    return f"unix:{socket_of(f'{PAYMENTS}-console', installation.data)}"
+def _shared(installation: Installation) -> dict[str, str]:
+    addresses = {}
+    for service, count in counts_of(installation.scale).items():
+        sockets = [installation.socket_address(name) for name in names_of(service, count)]
+        addresses[f"LEGATO_{service.upper()}_LISTEN"] = sockets[0]
+        addresses[f"LEGATO_{service.upper()}_ADDRESS"] = ",".join(sockets)
+    return {
+        **addresses,
+        "LEGATO_DATA": str(installation.data),
+        "LEGATO_ROUTES": str(installation.routes),
+        "LEGATO_PRICES": str(installation.prices),
+        "LEGATO_LOCAL_MODEL_SOCKET": str(socket_of(LOCAL_MODEL, installation.data)),
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def _operations_address(installation: Installation, kind: str, number: int) -> str:
     """Returns where a process serves health and metrics: where it is told to, or a socket for the operators' console.
     Empty: nowhere."""
-    further = installation.further_listens.get(f"LEGATO_{kind.upper()}_METRICS_LISTEN", "")
-    if listen := installation.edge_operations_listen if kind == "edge" else further:
+    settings = installation.settings
+    further = settings.further_listens.get(f"LEGATO_{kind.upper()}_METRICS_LISTEN", "")
+    if listen := settings.edge_operations_listen if kind == "edge" else further:
         return _listen_of(listen, number)
-    if installation.console is None or installation.console_role != OPERATOR_CONSOLE:
+    if installation.console is None or settings.console_role != OPERATOR_CONSOLE:
         return ""
-    return f"unix:{socket_of(f'{_names(installation)[kind][number - 1]}-http', installation.data)}"
+    return installation.socket_address(f"{_names(installation)[kind][number - 1]}-http")
 
 
 def _status_addresses(installation: Installation) -> Iterator[str]:
@@ -271,82 +253,3 @@ def _listen_of(listen: str, number: int) -> str:
     host, _, port = listen.rpartition(":")
     # Port 0 is a different free port each time.
     return f"{host}:{int(port) + number - 1}" if port.isdecimal() and int(port) else listen
-
-
-def _local_model(installation: Installation) -> ProcessSpec:
-    from services.router.local_model import WORK_PATH
-
-    return ProcessSpec(
-        name=LOCAL_MODEL,
-        argv=_python_module("services.router.local_model"),
-        environ=_environ(installation, LOCAL_MODEL),
-        health=HealthProbe("http", str(socket_of(LOCAL_MODEL, installation.data)), WORK_PATH),
-        pass_fds=(installation.lock_fd,),
-    )
-
-
-def _environ(installation: Installation, process: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Returns a process's environment, with `own` variables."""
-    decided = {**_shared(installation), **(own or {})}
-    # Also excludes their `_FILE` forms, such as `LEGATO_DATA_FILE`.
-    unwanted = {*decided, *SECRETS}
-    known = _known_to(process)
-    handed_on = {
-        name: value
-        for name, value in os.environ.items()
-        if name.removesuffix("_FILE") not in unwanted and _is_for(process, name, known)
-    }
-    return {**GRPC_WITHOUT_EVENT_ENGINE, **handed_on, **decided}
-
-
-def _is_for(process: str, name: str, known: Collection[str]) -> bool:
-    if process == "router":
-        return name.removesuffix("_FILE") not in (VALKEY_VARIABLE, *SECRETS_OF_AUTH, *SECRETS_OF_PAYMENTS)
-    if name.startswith(DATABASE_PREFIX) and process in WITH_DATABASE:
-        return True
-    return name in HARMLESS or name.startswith(HARMLESS_PREFIXES) or name.removesuffix("_FILE") in known
-
-
-def _known_to(process: str) -> set[str]:
-    """Returns a process's settings as variables."""
-    # Imported here, since `legato --help` does not need them.
-    from console.settings import ConsoleServerSettings
-    from edge.settings import EdgeSettings
-    from services.auth.settings import AuthSettings
-    from services.metering.settings import MeteringSettings
-    from services.payments.settings import PaymentsSettings
-    from services.router.local_model import LocalModelSettings
-
-    # The router is not here: it also needs what the routes file names, today's and the next one's.
-    kinds: dict[str, type[msgspec.Struct]] = {
-        "console": ConsoleServerSettings,
-        "edge": EdgeSettings,
-        "auth": AuthSettings,
-        "metering": MeteringSettings,
-        PAYMENTS: PaymentsSettings,
-        LOCAL_MODEL: LocalModelSettings,
-    }
-    kind = kinds.get(process)
-    fields = msgspec.structs.fields(kind) if kind is not None else ()
-    return {SETTINGS_VARIABLE, failpoints.VARIABLE, *(PREFIX + field.name.upper() for field in fields)}
-
-
-def _shared(installation: Installation) -> dict[str, str]:
-    addresses = {}
-    for service, count in counts_of(installation.scale).items():
-        sockets = [socket_of(name, installation.data) for name in names_of(service, count)]
-        addresses[f"LEGATO_{service.upper()}_LISTEN"] = f"unix:{sockets[0]}"
-        addresses[f"LEGATO_{service.upper()}_ADDRESS"] = ",".join(f"unix:{socket}" for socket in sockets)
-    return {
-        **addresses,
-        "LEGATO_DATA": str(installation.data),
-        "LEGATO_ROUTES": str(installation.routes),
-        "LEGATO_PRICES": str(installation.prices),
-        "LEGATO_LOCAL_MODEL_SOCKET": str(socket_of(LOCAL_MODEL, installation.data)),
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def _python_module(module: str) -> Sequence[str]:
-    # -P ignores a folder named `services` in the working directory.
-    return [sys.executable, "-P", "-m", module]

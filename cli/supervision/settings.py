@@ -1,12 +1,10 @@
-"""The settings of `legato up`, and the secrets that it keeps in its data folder where none are set."""
+"""The settings of `legato up`."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
 
-from cli.supervision import completeness, data_folder
 from cli.supervision.supervisor import Timing
 from services.chassis.settings import (
     PREFIX,
@@ -77,47 +75,5 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     @property
     def further_listens(self) -> dict[str, str]:
         """Returns the addresses that are set, by variable."""
-        fields = (
-            "auth_metrics_listen",
-            "router_metrics_listen",
-            "router_health_listen",
-            "metering_metrics_listen",
-            "metering_health_listen",
-            "payments_metrics_listen",
-            "payments_health_listen",
-        )
+        fields = [name for name in self.__struct_fields__ if name.endswith(("_metrics_listen", "_health_listen"))]
         return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}
-
-
-def grounding_key_for(settings: UpSettings, data: Path) -> str:
-    if settings.grounding_key or not (settings.memory or settings.attachments):
-        return settings.grounding_key
-    return kept_secret(data_folder.grounding_key, data)
-
-
-def access_token_keys_for(settings: UpSettings, data: Path) -> tuple[str, str]:
-    if settings.access_token_signing_key:
-        from services.chassis.access_tokens import AccessTokenSigner
-
-        own = AccessTokenSigner(settings.access_token_signing_key).public_key()
-        return settings.access_token_signing_key, ",".join(filter(None, (own, settings.access_token_public_keys)))
-    try:
-        return data_folder.access_token_keys(data)
-    except OSError as error:
-        raise data_folder.unusable(data, error) from None
-
-
-def key_peppers_for(settings: UpSettings) -> Callable[[Path], str]:
-    def key_peppers(data: Path) -> str:
-        is_there = (data / completeness.PEPPERS).exists()
-        version = 1 if is_there else completeness.next_pepper_version(data, settings.database_url)
-        return data_folder.key_peppers(data, version)
-
-    return key_peppers
-
-
-def kept_secret(secret_in: Callable[[Path], str], data: Path) -> str:
-    try:
-        return secret_in(data)
-    except OSError as error:
-        raise data_folder.unusable(data, error) from None

@@ -1,11 +1,15 @@
-"""Decisions of `legato up`, for whoever asks what it starts then."""
+"""Decisions of `legato up`, for tests of what it starts then."""
 
 from pathlib import Path
+from typing import Any
 
-from cli.supervision.processes import Installation
+from cli.supervision.processes import ConsoleStart, Installation, process_groups
 from cli.supervision.scale import Scale
+from cli.supervision.settings import UpSettings
+from cli.supervision.supervisor import ProcessSpec
 
 PEPPER = "1:" + "ab" * 32
+CONSOLE = ConsoleStart(fds=(9, 10), url="http://localhost:9000", api_url="http://127.0.0.1:1/v1")
 
 
 def installation(
@@ -14,22 +18,24 @@ def installation(
     workers: int = 1,
     routers: int = 1,
     meterings: int = 1,
-    edge_operations_listen: str = "",
-    further_listens: dict[str, str] | None = None,
-    takes_payments: bool = False,
+    console: ConsoleStart | None = None,
+    secrets: dict[str, str] | None = None,
+    **settings: Any,
 ) -> Installation:
+    """Has the settings of `legato up` that are given, and the defaults of the others."""
     return Installation(
         data=Path("/srv/legato"),
         routes=Path("/etc/routes.toml"),
         prices=Path("/etc/prices.toml"),
+        settings=UpSettings(**settings),
         uses_local_model=uses_local_model,
         scale=Scale(workers, routers, meterings),
-        local_model_places=34,
-        drain_s=8.0,
-        key_peppers=PEPPER,
+        secrets={"LEGATO_KEY_PEPPERS": PEPPER, **(secrets or {})},
         edge_fd=7,
-        edge_operations_listen=edge_operations_listen,
-        further_listens=further_listens or {},
         lock_fd=8,
-        takes_payments=takes_payments,
+        console=console,
     )
+
+
+def by_name(made: Installation) -> dict[str, ProcessSpec]:
+    return {spec.name: spec for group in process_groups(made) for spec in group}

@@ -3,7 +3,7 @@
 import msgspec
 
 from cli.commands.service.migrate import MigrateSettings
-from cli.mistakes import kinds_of_settings
 from cli.supervision.settings import UpSettings
+from cli.supervision.settings_check import kinds_of_settings
 
 ALL_SETTINGS: tuple[type[msgspec.Struct], ...] = (*kinds_of_settings(), MigrateSettings, UpSettings)

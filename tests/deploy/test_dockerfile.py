@@ -2,7 +2,7 @@ import fnmatch
 import re
 from pathlib import Path
 
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
+from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

@@ -14,8 +14,8 @@ from pathlib import Path
 from cli.commands.account.accounts import create_account
 from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service, running_services
+from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from cli.supervision.health import is_listening
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.support.servers.child import start_child

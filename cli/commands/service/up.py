@@ -13,27 +13,19 @@ from typing import Any, Final
 import click
 
 from cli.command import Invocation, command
-from cli.mistakes import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision import completeness, data_folder
 from cli.supervision.data_folder import AlreadyLocked, FolderLock
-from cli.supervision.processes import ConsoleStart, Installation, counts_of, process_groups
+from cli.supervision.kept_secrets import secrets_for
+from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, counts_of, process_groups
 from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
 from cli.supervision.scale import Scale, count_processors, default_scale
-from cli.supervision.settings import (
-    FileSettings,
-    UpSettings,
-    access_token_keys_for,
-    grounding_key_for,
-    kept_secret,
-    key_peppers_for,
-)
+from cli.supervision.settings import FileSettings, UpSettings
+from cli.supervision.settings_check import mistakes_in_files, mistakes_in_settings, strange_names
 from cli.supervision.supervisor import StartFailed, Supervisor, Timing
 from services.chassis.process import lifeline
-from services.chassis.settings import (
-    PREFIX,
-)
+from services.chassis.settings import PREFIX
 from services.chassis.telemetry.log import Log
 
 # The time that processes of a killed supervisor need to end, with a margin.
@@ -42,8 +34,6 @@ LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
 # Of one kind.
 MOST_PROCESSES: Final = 64
 BY_PROCESSORS: Final = "[default: by the number of processors]"
-
-CONSOLE_PORT = 8081
 
 # The time that an edge needs to close, once running answers have ended.
 CLOSING_S = 2.0
@@ -129,29 +119,18 @@ def up(
     address = base_url(listener, host)
     console_sockets = [] if no_console else _listen_for_console(settings, console_port)
     console = _console_start(settings, console_sockets, address) if console_sockets else None
-    signing_key, public_keys = access_token_keys_for(settings, data)
     loaded = load_routes(routes)
     installation = Installation(
         data=data,
         routes=routes,
         prices=prices,
+        settings=settings,
         uses_local_model=loaded.uses_local_model,
         scale=scale,
-        local_model_places=settings.local_model_parallel + settings.local_model_queue,
-        drain_s=settings.drain_s,
-        key_peppers=settings.key_peppers or kept_secret(key_peppers_for(settings), data),
-        grounding_key=grounding_key_for(settings, data),
-        access_token_signing_key=signing_key,
-        access_token_public_keys=public_keys,
-        credential_encryption_key=settings.credential_encryption_key or kept_secret(data_folder.credential_key, data),
-        console_url=console.url if console else settings.console_url or f"http://localhost:{CONSOLE_PORT}",
-        console_role=settings.console_role,
+        secrets=secrets_for(settings, data),
         edge_fd=listener.fileno(),
-        edge_operations_listen=settings.edge_operations_listen,
-        further_listens=settings.further_listens,
         lock_fd=processes_lock.fd,
         console=console,
-        takes_payments=bool(settings.stripe_secret_key) and console is not None,
     )
 
     def announce() -> None:
@@ -198,7 +177,7 @@ def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[so
     except CannotListen as error:
         if port is not None:
             raise
-        # Nobody asked for that port, and the service does not need the console.
+        # The port was not asked for, and the service does not need the console.
         _say(f"starting without the web console: {error.message}")
         return []
 

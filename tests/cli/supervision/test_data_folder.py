@@ -97,27 +97,6 @@ def test_the_processes_lock_is_free_when_the_last_process_that_inherited_it_ende
     data_folder.lock_for_processes(tmp_path, timeout_s=0).release()
 
 
-def test_the_pepper_is_made_once_and_private(tmp_path: Path) -> None:
-    first = data_folder.key_peppers(tmp_path)
-    version, _, secret = first.partition(":")
-    assert version == "1"
-    assert len(bytes.fromhex(secret)) == 32
-    assert data_folder.key_peppers(tmp_path) == first
-    assert mode(tmp_path / "key-peppers") == 0o600
-
-
-def test_the_grounding_key_is_made_once_and_private_and_is_no_pepper(tmp_path: Path) -> None:
-    first = data_folder.grounding_key(tmp_path)
-    assert data_folder.grounding_key(tmp_path) == first != data_folder.key_peppers(tmp_path)
-    assert mode(tmp_path / "grounding-key") == 0o600
-
-
-def test_peppers_of_two_folders_differ(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    assert data_folder.key_peppers(tmp_path / "a") != data_folder.key_peppers(tmp_path / "b")
-
-
 def test_the_state_is_written_whole(tmp_path: Path) -> None:
     data_folder.prepare(tmp_path)
     data_folder.write_processes(tmp_path, {"processes": [1]})

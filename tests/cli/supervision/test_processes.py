@@ -1,19 +1,10 @@
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from cli.supervision.data_folder import sockets_folder
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE, ConsoleStart, Installation, process_groups
-from cli.supervision.supervisor import ProcessSpec
-from tests.cli.installation import PEPPER, installation
-
-
-def by_name(made: Installation) -> dict[str, ProcessSpec]:
-    return {spec.name: spec for group in process_groups(made) for spec in group}
+from cli.supervision.processes import process_groups
+from tests.cli.installation import CONSOLE, PEPPER, by_name, installation
 
 
 def test_what_others_lean_on_comes_first_and_so_ends_last() -> None:
@@ -40,7 +31,7 @@ def test_only_auth_is_told_the_pepper(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_router_is_told_the_grounding_key(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "1:" + "cd" * 32
     monkeypatch.setenv("LEGATO_GROUNDING_KEY", key)
-    given = msgspec.structs.replace(installation(), grounding_key=key)
+    given = installation(secrets={"LEGATO_GROUNDING_KEY": key})
     assert {name for name, spec in by_name(given).items() if key in spec.environ.values()} == {"router"}
     assert not [spec for spec in by_name(installation()).values() if key in spec.environ.values()]
 
@@ -50,40 +41,11 @@ def test_payments_are_there_only_if_they_are_taken_and_alone_have_their_secrets(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "a secret")
-    without, specs = by_name(installation()), by_name(installation(takes_payments=True))
+    without = by_name(installation(console=CONSOLE))
+    specs = by_name(installation(console=CONSOLE, stripe_secret_key="a secret"))
     assert set(specs) - set(without) == {"payments"}
     assert [spec for spec in without.values() if "a secret" in spec.environ.values()] == []
     assert [name for name, spec in specs.items() if "a secret" in spec.environ.values()] == ["payments"]
-
-
-@pytest.mark.parametrize(
-    ("name", "who_is_told"),
-    [
-        ("OPENAI_API_KEY", {"router"}),
-        ("OPENAI_API_KEY_FILE", {"router"}),
-        # People keep their own variables under our name; the routes may name them.
-        ("LEGATO_PROVIDER_KEY", {"router"}),
-        ("AWS_SECRET_ACCESS_KEY", {"router"}),
-        ("LEGATO_KEY_PEPPERS_FILE", set()),
-        ("LEGATO_DATABASE_URL", {"auth", "metering", "router"}),
-        ("LEGATO_DATABASE_URL_FILE", {"auth", "metering", "router"}),
-        ("PGPASSWORD", {"auth", "metering", "router"}),
-        ("LEGATO_VALKEY_URL", {"metering"}),
-        ("LEGATO_VALKEY_URL_FILE", {"metering"}),
-    ],
-)
-def test_a_secret_is_told_to_those_alone_who_use_it(
-    name: str, who_is_told: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, "a secret")
-    specs = by_name(installation())
-    assert {process for process, spec in specs.items() if "a secret" in spec.environ.values()} == who_is_told
-
-
-@pytest.mark.parametrize("name", ["PATH", "TZ", "LC_ALL", "PYTHONHASHSEED", "GRPC_VERBOSITY", "LEGATO_FAILPOINTS"])
-def test_what_is_no_secret_is_told_to_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "of the machine")
-    assert all(spec.environ[name] == "of the machine" for spec in by_name(installation()).values())
 
 
 def test_only_edges_get_the_public_socket_and_all_hold_the_lock() -> None:
@@ -102,18 +64,6 @@ def test_whatever_the_environment_says_services_are_on_the_private_sockets(monke
     assert specs["edge-1"].environ["LEGATO_AUTH_ADDRESS"] == address
 
 
-def test_what_is_decided_is_not_said_a_second_time_by_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is told a setting twice does not start."""
-    for name in ("DATA", "AUTH_ADDRESS", "DRAIN_S", "EDGE_OPERATIONS_LISTEN"):
-        monkeypatch.setenv(f"LEGATO_{name}_FILE", "/etc/legato/setting")
-    for spec in by_name(installation()).values():
-        assert not [
-            name for name in spec.environ if name.endswith("_FILE") and name.removesuffix("_FILE") in spec.environ
-        ]
-    # Of answers that end, a router keeps what it was told.
-    assert by_name(installation())["router"].environ["LEGATO_DRAIN_S_FILE"] == "/etc/legato/setting"
-
-
 def test_each_process_is_asked_for_its_health_on_its_own_socket() -> None:
     specs = by_name(installation(workers=2))
     assert len({spec.health.socket for spec in specs.values()}) == len(specs)
@@ -130,33 +80,15 @@ def test_each_edge_is_looked_after_on_a_port_of_its_own(listen: str, expected: l
     assert [specs[name].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] for name in ("edge-1", "edge-2")] == expected
 
 
-def test_every_process_does_without_grpcs_event_engine_unless_an_operator_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    [name] = GRPC_WITHOUT_EVENT_ENGINE
-    specs = by_name(installation()).values()
-    assert {spec.environ[name] for spec in specs} == set(GRPC_WITHOUT_EVENT_ENGINE.values())
-    monkeypatch.setenv(name, "tcp_rcv_lowat")
-    assert {spec.environ[name] for spec in by_name(installation()).values()} == {"tcp_rcv_lowat"}
-
-
-def test_grpc_knows_what_it_is_told_to_do_without() -> None:
-    """gRPC complains of names it does not know, as it may after an update."""
-    command = [sys.executable, "-c", "import grpc; grpc.insecure_channel('unix:/nowhere')"]
-    environ = {**os.environ, **GRPC_WITHOUT_EVENT_ENGINE}
-    assert subprocess.run(command, env=environ, capture_output=True, check=True, text=True).stderr == ""
-
-
 def test_the_console_comes_last_is_not_waited_for_and_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     signing_key = "ef" * 32
     monkeypatch.setenv("LEGATO_ACCESS_TOKEN_SIGNING_KEY", signing_key)
     monkeypatch.setenv("LEGATO_DATABASE_URL", "postgresql://somewhere/legato")
-    console = ConsoleStart(fds=(7, 8), url="http://localhost:9000", api_url="http://127.0.0.1:1/v1")
-    given = msgspec.structs.replace(installation(), console=console, access_token_signing_key=signing_key)
+    given = installation(console=CONSOLE, secrets={"LEGATO_ACCESS_TOKEN_SIGNING_KEY": signing_key})
     [spec] = process_groups(given)[-1]
     assert (spec.name, spec.is_awaited) == ("console", False)
-    assert {7, 8} <= set(spec.pass_fds)
-    assert spec.environ["LEGATO_CONSOLE_FD"] == "7,8"
+    assert {9, 10} <= set(spec.pass_fds)
+    assert spec.environ["LEGATO_CONSOLE_FD"] == "9,10"
     assert spec.environ["LEGATO_AUTH_ADDRESS"].endswith("/auth-console.sock")
     assert {PEPPER, signing_key, "postgresql://somewhere/legato"}.isdisjoint(spec.environ.values())
     assert "console" not in by_name(installation())
@@ -187,8 +119,8 @@ def test_edges_know_their_position() -> None:
 
 
 def test_each_router_has_further_ports_of_its_own() -> None:
-    listens = {"LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:9200", "LEGATO_METERING_HEALTH_LISTEN": "unix:/tmp/m"}
-    specs = by_name(installation(routers=2, further_listens=listens))
+    made = installation(routers=2, router_metrics_listen="127.0.0.1:9200", metering_health_listen="unix:/tmp/m")
+    specs = by_name(made)
     ports = [specs[name].environ["LEGATO_ROUTER_METRICS_LISTEN"] for name in ("router-1", "router-2")]
     assert ports == ["127.0.0.1:9200", "127.0.0.1:9201"]
     assert specs["metering"].environ["LEGATO_METERING_HEALTH_LISTEN"] == "unix:/tmp/m"
@@ -211,11 +143,7 @@ def test_one_of_several_metering_processes_audits_the_ledger() -> None:
 
 
 def test_the_operators_console_knows_where_each_process_tells_its_state() -> None:
-    console = ConsoleStart(fds=(9,), url="http://localhost:8081", api_url="http://127.0.0.1:8080/v1")
-    made = msgspec.structs.replace(
-        installation(workers=2, further_listens={"LEGATO_ROUTER_METRICS_LISTEN": "127.0.0.1:9100"}), console=console
-    )
-    specs = by_name(made)
+    specs = by_name(installation(workers=2, console=CONSOLE, router_metrics_listen="127.0.0.1:9100"))
     environ = specs["console"].environ
     told = dict(entry.split("=") for entry in environ["LEGATO_CONSOLE_STATUS_ADDRESSES"].split(","))
     assert set(told) == {"edge-1", "edge-2", "auth", "metering", "router"}
@@ -231,10 +159,8 @@ def test_the_operators_console_knows_where_each_process_tells_its_state() -> Non
     assert told["router"] == specs["router"].environ["LEGATO_ROUTER_METRICS_LISTEN"] == "127.0.0.1:9100"
 
 
-def test_without_an_operators_console_nobody_tells_its_state_unasked() -> None:
-    console = ConsoleStart(fds=(9,), url="http://localhost:8081", api_url="http://127.0.0.1:8080/v1")
-    public = msgspec.structs.replace(installation(), console=console, console_role="console")
-    for made in (installation(), public):
+def test_without_an_operators_console_no_process_tells_its_state_unasked() -> None:
+    for made in (installation(), installation(console=CONSOLE, console_role="console")):
         specs = by_name(made)
         assert "LEGATO_AUTH_METRICS_LISTEN" not in specs["auth"].environ
         assert specs["edge-1"].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] == ""

@@ -27,7 +27,7 @@ from google.protobuf.message_factory import GetMessageClass
 import protos
 from cli.commands.account.accounts import create_account
 from cli.connection import ServiceStubs, call_service, running_services
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
+from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import AccountRole as ProtoRole
 from services.chassis.access_tokens import LIFETIME_US, METADATA_KEY, Access, AccessTokenSigner, AccountRole

@@ -11,8 +11,8 @@ def test_no_other_process_and_no_command_loads_stripe() -> None:
 import importlib, sys
 for name in "{PROCESSES}".split(", "):
     importlib.import_module(name + ".__main__")
-import cli.commands.service.up, cli.mistakes
-cli.mistakes.kinds_of_settings()
+import cli.commands.service.up, cli.supervision.settings_check
+cli.supervision.settings_check.kinds_of_settings()
 assert not {{"stripe", "requests", "urllib3"}} & set(sys.modules)
 import services.payments.__main__
 assert "stripe" in sys.modules

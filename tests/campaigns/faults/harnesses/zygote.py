@@ -30,7 +30,7 @@ import edge.__main__
 import services.auth.__main__
 import services.metering.__main__
 import services.router.__main__
-from cli.supervision.processes import GRPC_WITHOUT_EVENT_ENGINE
+from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.chassis.database.database import Database
 from services.chassis.process.run import run

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cli.supervision.settings import UpSettings, grounding_key_for
 from tests.cli.service import LEGATO, ONE_OF_EACH, ROUTES, Up, pids_that_live, until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
@@ -231,14 +230,6 @@ def test_a_service_that_cannot_start_is_quoted_on_one_line(
     assert " did not start: " in last
     assert reason in last
     assert str(data / "logs") in last
-
-
-def test_grounding_key_is_made_only_where_something_is_to_be_kept(tmp_path: Path) -> None:
-    assert grounding_key_for(UpSettings(), tmp_path) == ""
-    assert not (tmp_path / "grounding-key").exists()
-    assert grounding_key_for(UpSettings(grounding_key="1:given", memory=True), tmp_path) == "1:given"
-    made = grounding_key_for(UpSettings(attachments=True), tmp_path)
-    assert made == (tmp_path / "grounding-key").read_text().strip()
 
 
 @pytest.mark.parametrize(

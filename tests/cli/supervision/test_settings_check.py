@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.mistakes import mistakes_in_settings, strange_names
 from cli.supervision.settings import UpSettings
+from cli.supervision.settings_check import mistakes_in_settings, strange_names
 
 
 def mistakes(**environ: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from cli.settings import CommandSettings
-from cli.supervision.processes import SECRETS
+from cli.supervision.environment import SECRETS, settings_by_process, variables_of
 from services.chassis.access_tokens import SIGNING_KEY_VARIABLE
 from services.chassis.process import failpoints, lifeline
 from services.chassis.settings import PREFIX, SETTINGS_VARIABLE, SettingsError, load, read_settings_file
@@ -22,26 +22,7 @@ OUR_OWN = (SETTINGS_VARIABLE, failpoints.VARIABLE, lifeline.VARIABLE)
 
 def kinds_of_settings() -> tuple[type[msgspec.Struct], ...]:
     """Returns the settings types of processes and commands."""
-    from console.settings import ConsoleServerSettings
-    from edge.settings import EdgeSettings
-    from services.auth.settings import AuthSettings
-    from services.metering.settings import MeteringSettings
-    from services.payments.settings import PaymentsSettings
-    from services.router.grounding.settings import GroundingSettings
-    from services.router.local_model import LocalModelSettings
-    from services.router.settings import RouterSettings
-
-    return (
-        CommandSettings,
-        AuthSettings,
-        MeteringSettings,
-        RouterSettings,
-        GroundingSettings,
-        EdgeSettings,
-        ConsoleServerSettings,
-        PaymentsSettings,
-        LocalModelSettings,
-    )
+    return (CommandSettings, *(kind for kinds in settings_by_process().values() for kind in kinds))
 
 
 def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] = os.environ) -> Iterable[str]:
@@ -51,7 +32,7 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
     except SettingsError as error:
         return [str(error)]
     told = {name: value for name, value in environ.items() if name not in DECIDED_LATER}
-    # The signing key may be missing: then nobody can sign in.
+    # Without a signing key users cannot sign in, but everything else works.
     for secret in set(SECRETS) - {SIGNING_KEY_VARIABLE}:
         if not (environ.get(secret) or environ.get(f"{secret}_FILE") or in_file.get(_field(secret))):
             told[secret] = MADE_LATER
@@ -67,8 +48,7 @@ def mistakes_in_settings(own: type[msgspec.Struct], environ: Mapping[str, str] =
 def strange_names(own: type[msgspec.Struct], routes: Path, environ: Mapping[str, str] = os.environ) -> Iterable[str]:
     """Warns of unknown names, since a mistyped setting would silently have its default. They are not errors: operators
     have their own variables with our prefix, `routes` may name some, and a later version has more."""
-    kinds = (own, *kinds_of_settings())
-    known = {PREFIX + field.name.upper() for kind in kinds for field in msgspec.structs.fields(kind)}
+    known = variables_of(own, *kinds_of_settings())
     strange = [name for name in environ if name.startswith(PREFIX) and name not in OUR_OWN]
     strange = [name for name in strange if not {name, name.removesuffix("_FILE")} & known]
     if strange:
