@@ -16,18 +16,12 @@ import grpc
 
 from cli.command import Invocation
 from cli.connection import CallRefused, ServiceStubs, call_service
-from protos.metering.v1.metering_pb2 import (
-    AdjustCreditsRequest,
-    AdjustCreditsResponse,
-    Balance,
-    GrantCreditsRequest,
-    GrantCreditsResponse,
-)
+from protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 
-RequestT = TypeVar("RequestT", GrantCreditsRequest, AdjustCreditsRequest)
-ResponseT = TypeVar("ResponseT", GrantCreditsResponse, AdjustCreditsResponse)
+RequestT = TypeVar("RequestT", pb.GrantCreditsRequest, pb.AdjustCreditsRequest)
+ResponseT = TypeVar("ResponseT", pb.GrantCreditsResponse, pb.AdjustCreditsResponse)
 
 # Longer than metering takes to restart after a crash, on a slow machine too.
 RETRY_FOR_S = 10.0
@@ -40,9 +34,9 @@ class OutcomeUnknown(CallRefused):
     """An unknown outcome: it may be booked or not."""
 
 
-def grant(services: ServiceStubs, account_id: str, amount_nanos: int, operation_id: str | None = None) -> Balance:
+def grant(services: ServiceStubs, account_id: str, amount_nanos: int, operation_id: str | None = None) -> pb.Balance:
     amount = format_usd(amount_nanos)
-    request = GrantCreditsRequest(
+    request = pb.GrantCreditsRequest(
         operation_id=f"grant_{secrets.token_hex(16)}" if operation_id is None else operation_id,
         account_id=account_id,
         amount_nanos=amount_nanos,
@@ -53,9 +47,9 @@ def grant(services: ServiceStubs, account_id: str, amount_nanos: int, operation_
 
 def adjust(
     services: ServiceStubs, account_id: str, amount_nanos: int, reason: str, operation_id: str | None = None
-) -> Balance:
+) -> pb.Balance:
     amount = format_usd(amount_nanos)
-    request = AdjustCreditsRequest(
+    request = pb.AdjustCreditsRequest(
         operation_id=f"adjustment_{secrets.token_hex(16)}" if operation_id is None else operation_id,
         account_id=account_id,
         amount_nanos=amount_nanos,
@@ -67,7 +61,7 @@ def adjust(
 
 def _book(
     method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT, what: str, again: list[str]
-) -> Balance:
+) -> pb.Balance:
     def unknown(why: str, reason: Reason) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"It is not known whether {what}: {why}. Repeat it with `{command_line(*again)}`: under this id it counts"

@@ -10,15 +10,7 @@ from cli.commands.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, money, own_limits, rfc3339, time_of
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
-from protos.auth.v1.auth_pb2 import (
-    Account,
-    CreateAccountRequest,
-    GetAccountRequest,
-    ListAccountsRequest,
-    ResumeAccountRequest,
-    SuspendAccountRequest,
-    UpdateAccountRequest,
-)
+from protos.auth.v1 import auth_pb2 as pb
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES, DEFAULT_CLASS
@@ -92,7 +84,7 @@ def set_(invocation: Invocation, account_id: str, classes: list[str] | None, **c
             "nothing to change: give --class, --classes, a limit, --search, --memory or --attachments."
         )
     # The options are called like the message's fields.
-    request = UpdateAccountRequest(account_id=account_id, **changes)
+    request = pb.UpdateAccountRequest(account_id=account_id, **changes)
     put_classes(request, classes)
     show_changed(invocation, call_service(invocation.services.accounts.UpdateAccount, request).account)
 
@@ -101,7 +93,7 @@ def set_(invocation: Invocation, account_id: str, classes: list[str] | None, **c
 @account_argument
 def suspend(invocation: Invocation, account_id: str) -> None:
     """Refuse all keys of an account. They are refused everywhere when the command returns."""
-    request = SuspendAccountRequest(account_id=account_id)
+    request = pb.SuspendAccountRequest(account_id=account_id)
     show_changed(invocation, call_service(invocation.services.accounts.SuspendAccount, request).account)
 
 
@@ -109,11 +101,11 @@ def suspend(invocation: Invocation, account_id: str) -> None:
 @account_argument
 def resume(invocation: Invocation, account_id: str) -> None:
     """Lift a suspension. The account's keys work everywhere when the command returns."""
-    request = ResumeAccountRequest(account_id=account_id)
+    request = pb.ResumeAccountRequest(account_id=account_id)
     show_changed(invocation, call_service(invocation.services.accounts.ResumeAccount, request).account)
 
 
-def show_changed(invocation: Invocation, account: Account) -> None:
+def show_changed(invocation: Invocation, account: pb.Account) -> None:
     """Shows a changed account, even if its balance cannot be read."""
     try:
         balance = balance_of(invocation.services, account.account_id)
@@ -122,11 +114,12 @@ def show_changed(invocation: Invocation, account: Account) -> None:
     invocation.show(describe(account, balance))
 
 
-def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[Account, Balance]:
+def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tuple[pb.Account, Balance]:
     if credits_nanos:
         # Connects before the account is created: otherwise an account could be left whose id was never printed.
         _ = services.credits
-    account = call_service(services.accounts.CreateAccount, CreateAccountRequest(name=name), repeatable=False).account
+    request = pb.CreateAccountRequest(name=name)
+    account = call_service(services.accounts.CreateAccount, request, repeatable=False).account
     if not credits_nanos:
         return account, Balance(account_id=account.account_id)
     try:
@@ -141,12 +134,12 @@ def create_account(services: ServiceStubs, name: str, credits_nanos: int) -> tup
         ) from None
 
 
-def get_account(services: ServiceStubs, account_id: str) -> Account:
-    return call_service(services.accounts.GetAccount, GetAccountRequest(account_id=account_id)).account
+def get_account(services: ServiceStubs, account_id: str) -> pb.Account:
+    return call_service(services.accounts.GetAccount, pb.GetAccountRequest(account_id=account_id)).account
 
 
-def every_account(services: ServiceStubs) -> Iterator[Account]:
-    for page in every_page(services.accounts.ListAccounts, ListAccountsRequest(page_size=PAGE_SIZE)):
+def every_account(services: ServiceStubs) -> Iterator[pb.Account]:
+    for page in every_page(services.accounts.ListAccounts, pb.ListAccountsRequest(page_size=PAGE_SIZE)):
         yield from page.accounts
 
 
@@ -164,7 +157,7 @@ def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str,
     return balances
 
 
-def describe(account: Account, balance: Balance | None) -> dict[str, Any]:
+def describe(account: pb.Account, balance: Balance | None) -> dict[str, Any]:
     """Describes an account; None is an unknown balance."""
     return {
         "account_id": account.account_id,

@@ -15,16 +15,7 @@ from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import rfc3339, word_of
 from cli.output import Bar
 from cli.values import account_argument
-from protos.router.v1.grounding_pb2 import (
-    ATTACHMENT_STAGE_INDEXING,
-    ATTACHMENT_STAGE_READING,
-    ATTACHMENT_STAGE_RECEIVING,
-    AddAttachmentRequest,
-    Attachment,
-    DocumentKind,
-    ListAttachmentsRequest,
-    RemoveAttachmentRequest,
-)
+from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.rpc.channel import from_rpc_error
 
 PIECE_BYTES = 64 * 1024
@@ -33,9 +24,9 @@ REMOVAL_TIMEOUT_S = 600.0
 COLUMNS = ["attachment_id", "name", "kind", "size_bytes", "pages", "passages", "created_at"]
 # The label of each stage, and the progress in percent at its beginning and end.
 STAGES = {
-    ATTACHMENT_STAGE_RECEIVING: ("sending", 0, 20),
-    ATTACHMENT_STAGE_READING: ("reading", 20, 60),
-    ATTACHMENT_STAGE_INDEXING: ("indexing", 60, 100),
+    pb.ATTACHMENT_STAGE_RECEIVING: ("sending", 0, 20),
+    pb.ATTACHMENT_STAGE_READING: ("reading", 20, 60),
+    pb.ATTACHMENT_STAGE_INDEXING: ("indexing", 60, 100),
 }
 
 
@@ -61,7 +52,7 @@ def add(invocation: Invocation, account_id: str, file: Path) -> None:
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's documents. One without a name is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
-    request = ListAttachmentsRequest(account_id=account_id)
+    request = pb.ListAttachmentsRequest(account_id=account_id)
     found = call_service(invocation.services.grounding.ListAttachments, request).attachments
     invocation.show_list([_describe(attachment) for attachment in found], COLUMNS)
 
@@ -71,13 +62,13 @@ def list_(invocation: Invocation, account_id: str) -> None:
 @click.argument("attachment_id", metavar="ATTACHMENT")
 def remove(invocation: Invocation, account_id: str, attachment_id: str) -> None:
     """Delete a document. It is erased completely when the command returns."""
-    request = RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
+    request = pb.RemoveAttachmentRequest(account_id=account_id, attachment_id=attachment_id)
     remove_from = invocation.services.grounding.RemoveAttachment
     call_service(remove_from, request, repeatable=False, timeout_s=REMOVAL_TIMEOUT_S)
     invocation.show({"removed": attachment_id})
 
 
-def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar) -> Attachment:
+def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar) -> pb.Attachment:
     try:
         for response in services.grounding.AddAttachment(_pieces(account_id, file)):
             if response.HasField("attachment"):
@@ -91,23 +82,23 @@ def add_attachment(services: ServiceStubs, account_id: str, file: Path, bar: Bar
     raise click.ClickException("the router closed the call without a result")
 
 
-def _pieces(account_id: str, file: Path) -> Iterator[AddAttachmentRequest]:
+def _pieces(account_id: str, file: Path) -> Iterator[pb.AddAttachmentRequest]:
     with file.open("rb") as opened:
         # A file's name is bytes, and may not be valid text.
         name = os.fsencode(file.name).decode(errors="replace")
         # An empty document is sent as one empty piece.
-        head = AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
+        head = pb.AddAttachmentRequest(account_id=account_id, name=name, size_bytes=file.stat().st_size)
         head.piece = opened.read(PIECE_BYTES)
         yield head
         while piece := opened.read(PIECE_BYTES):
-            yield AddAttachmentRequest(piece=piece)
+            yield pb.AddAttachmentRequest(piece=piece)
 
 
-def _describe(attachment: Attachment) -> dict[str, Any]:
+def _describe(attachment: pb.Attachment) -> dict[str, Any]:
     return {
         "attachment_id": attachment.attachment_id,
         "name": attachment.name or None,
-        "kind": word_of(DocumentKind, attachment.kind) or "unspecified",
+        "kind": word_of(pb.DocumentKind, attachment.kind) or "unspecified",
         "size_bytes": attachment.size_bytes,
         "pages": attachment.pages,
         "passages": attachment.passages,

@@ -9,20 +9,9 @@ from cli.command import Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, own_limits, rfc3339, time_of, word_of
 from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
-from protos.auth.v1.auth_pb2 import (
-    CountKeysByPepperRequest,
-    CreateKeyRequest,
-    CreateKeyResponse,
-    GetKeyRequest,
-    Key,
-    KeyState,
-    ListKeysRequest,
-    RevokeKeyRequest,
-    Scope,
-    UpdateKeyRequest,
-)
+from protos.auth.v1 import auth_pb2 as pb
 
-SCOPES = {"inference": Scope.SCOPE_INFERENCE, "models": Scope.SCOPE_MODELS, "usage": Scope.SCOPE_USAGE}
+SCOPES = {"inference": pb.Scope.SCOPE_INFERENCE, "models": pb.Scope.SCOPE_MODELS, "usage": pb.Scope.SCOPE_USAGE}
 NEVER = "never"
 PAGE_SIZE = 200
 COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
@@ -84,7 +73,7 @@ def set_(invocation: Invocation, key_id: str, classes: list[str] | None, **limit
     """Set a key's own limits and classes. They are in effect everywhere when the command returns."""
     if all(given is None for given in (classes, *limits.values())):
         raise click.UsageError("nothing to change: give a limit or --classes.")
-    request = UpdateKeyRequest(key_id=key_id, **limits)
+    request = pb.UpdateKeyRequest(key_id=key_id, **limits)
     put_classes(request, classes)
     invocation.show(describe(call_service(invocation.services.keys.UpdateKey, request).key))
 
@@ -93,14 +82,14 @@ def set_(invocation: Invocation, key_id: str, classes: list[str] | None, **limit
 @click.argument("key_id")
 def revoke(invocation: Invocation, key_id: str) -> None:
     """Revoke a key. It is refused everywhere when the command returns."""
-    invocation.show(describe(call_service(invocation.services.keys.RevokeKey, RevokeKeyRequest(key_id=key_id)).key))
+    invocation.show(describe(call_service(invocation.services.keys.RevokeKey, pb.RevokeKeyRequest(key_id=key_id)).key))
 
 
 @keys.command()
 @click.argument("key_id")
 def show(invocation: Invocation, key_id: str) -> None:
     """Show one key, and whose it is, by its public part: key_ and the 16 characters after sk-legato-."""
-    found = call_service(invocation.services.keys.GetKey, GetKeyRequest(key_id=key_id))
+    found = call_service(invocation.services.keys.GetKey, pb.GetKeyRequest(key_id=key_id))
     owner = {"account_name": found.account.name, "created_by": found.created_by or None}
     invocation.show({**describe(found.key), **owner})
 
@@ -108,7 +97,7 @@ def show(invocation: Invocation, key_id: str) -> None:
 @keys.command()
 def peppers(invocation: Invocation) -> None:
     """Count the active keys by the version of the pepper they need. An unused version may be removed."""
-    counts = call_service(invocation.services.keys.CountKeysByPepper, CountKeysByPepperRequest()).counts
+    counts = call_service(invocation.services.keys.CountKeysByPepper, pb.CountKeysByPepperRequest()).counts
     columns = ["pepper_version", "keys", "last_used_hour"]
     values = [(count.pepper_version, count.keys, time_of(count, "last_use_time")) for count in counts]
     invocation.show_list([dict(zip(columns, row, strict=True)) for row in values], columns)
@@ -121,9 +110,9 @@ def create_key(
     scopes: Sequence[str],
     expires_after_days: int | None,
     classes: Sequence[str] = (),
-) -> CreateKeyResponse:
+) -> pb.CreateKeyResponse:
     """Creates a key; without `classes` it may use whatever the account may."""
-    request = CreateKeyRequest(
+    request = pb.CreateKeyRequest(
         account_id=account_id,
         name=name,
         scopes=[SCOPES[scope] for scope in dict.fromkeys(scopes)],
@@ -134,12 +123,12 @@ def create_key(
     return call_service(services.keys.CreateKey, request, repeatable=False)
 
 
-def every_key(services: ServiceStubs, account_id: str) -> Iterator[Key]:
-    for page in every_page(services.keys.ListKeys, ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE)):
+def every_key(services: ServiceStubs, account_id: str) -> Iterator[pb.Key]:
+    for page in every_page(services.keys.ListKeys, pb.ListKeysRequest(account_id=account_id, page_size=PAGE_SIZE)):
         yield from page.keys
 
 
-def describe(key: Key) -> dict[str, Any]:
+def describe(key: pb.Key) -> dict[str, Any]:
     # No scopes means all of them: the list names what the key may do.
     scopes = [name for name, scope in SCOPES.items() if scope in key.scopes or not key.scopes]
     return {
@@ -150,7 +139,7 @@ def describe(key: Key) -> dict[str, Any]:
         # None: whatever the account may use.
         "classes": allowed_classes(key),
         "expires_at": time_of(key, "expire_time"),
-        "state": word_of(KeyState, key.state) or "unknown",
+        "state": word_of(pb.KeyState, key.state) or "unknown",
         "created_at": rfc3339(key.create_time),
         "revoked_at": time_of(key, "revoke_time"),
         "last_used_hour": time_of(key, "last_use_time"),

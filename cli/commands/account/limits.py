@@ -10,13 +10,7 @@ from cli.connection import ServiceStubs, call_service
 from cli.descriptions import money, rfc3339
 from cli.values import USD, UsdAmount, account_argument
 from protos.auth.v1.auth_pb2 import GetKeyRequest
-from protos.metering.v1.spend_limits_pb2 import (
-    ListSpendLimitsRequest,
-    RecountSpendsRequest,
-    SetSpendLimitsRequest,
-    Spend,
-    SpendLimits,
-)
+from protos.metering.v1 import spend_limits_pb2 as pb
 
 PERIODS = ("day", "month", "total")
 UNLIMITED = "none"
@@ -50,7 +44,7 @@ limits = command_group("limits")
 def show(invocation: Invocation, account_id: str) -> None:
     """Show the spend limits of an account and of its keys, and what was spent."""
     get_account(invocation.services, account_id)
-    request = ListSpendLimitsRequest(account_id=account_id)
+    request = pb.ListSpendLimitsRequest(account_id=account_id)
     spends = call_service(invocation.services.spend_limits.ListSpendLimits, request).spends
     invocation.show_list([row for spend in spends for row in describe(spend)], COLUMNS)
 
@@ -71,14 +65,14 @@ def set_(
     if key_id:
         require_key(invocation.services, account_id, key_id)
     kept = find_limits(invocation.services, account_id, key_id)
-    wanted = SpendLimits()
+    wanted = pb.SpendLimits()
     for name, given in zip(PERIODS, (day, month, total), strict=True):
         field = f"{name}_nanos"
         if given is None and kept.HasField(field):  # type: ignore[arg-type]
             setattr(wanted, field, getattr(kept, field))
         elif given is not None and given >= 0:
             setattr(wanted, field, given)
-    request = SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=wanted)
+    request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=wanted)
     spend = call_service(invocation.services.spend_limits.SetSpendLimits, request).spend
     invocation.show_list(describe(spend), COLUMNS)
 
@@ -94,18 +88,18 @@ def require_key(services: ServiceStubs, account_id: str, key_id: str) -> None:
 def recount(invocation: Invocation) -> None:
     """Correct what was spent and is held, from usage and holds: where `legato audit` says that these differ."""
     recounted = call_service(
-        invocation.services.spend_limits.RecountSpends, RecountSpendsRequest(), timeout_s=RECOUNT_TIMEOUT_S
+        invocation.services.spend_limits.RecountSpends, pb.RecountSpendsRequest(), timeout_s=RECOUNT_TIMEOUT_S
     )
     invocation.show({"accounts": recounted.accounts, "corrected_accounts": recounted.corrected_accounts})
 
 
-def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> SpendLimits:
-    request = ListSpendLimitsRequest(account_id=account_id, key_ids=[key_id] if key_id else [])
+def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> pb.SpendLimits:
+    request = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=[key_id] if key_id else [])
     spends = call_service(services.spend_limits.ListSpendLimits, request).spends
-    return next((spend.limits for spend in spends if spend.key_id == key_id), SpendLimits())
+    return next((spend.limits for spend in spends if spend.key_id == key_id), pb.SpendLimits())
 
 
-def describe(spend: Spend) -> list[dict[str, Any]]:
+def describe(spend: pb.Spend) -> list[dict[str, Any]]:
     """Returns a row for each period."""
     ends = {"day": spend.day_end_time, "month": spend.month_end_time}
     rows = []

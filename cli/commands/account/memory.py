@@ -11,14 +11,7 @@ from cli.commands.account.accounts import get_account
 from cli.connection import call_service
 from cli.descriptions import rfc3339
 from cli.values import account_argument
-from protos.router.v1.grounding_pb2 import (
-    AddNoteRequest,
-    ListNotesRequest,
-    Note,
-    RemoveAllNotesRequest,
-    RemoveNoteRequest,
-    UpdateNoteRequest,
-)
+from protos.router.v1 import grounding_pb2 as pb
 
 COLUMNS = ["note_id", "text", "created_at"]
 
@@ -32,7 +25,7 @@ memory = command_group("memory")
 def add(invocation: Invocation, account_id: str, text: str | None) -> None:
     """Add a note. Without TEXT it is read from stdin, which keeps it out of the process list."""
     get_account(invocation.services, account_id)
-    request = AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
+    request = pb.AddNoteRequest(account_id=account_id, text=_read_stdin() if text is None else text)
     invocation.show(_describe(call_service(invocation.services.grounding.AddNote, request, repeatable=False).note))
 
 
@@ -41,7 +34,7 @@ def add(invocation: Invocation, account_id: str, text: str | None) -> None:
 def list_(invocation: Invocation, account_id: str) -> None:
     """List an account's notes. One without a text is damaged, or its key is lost."""
     get_account(invocation.services, account_id)
-    notes = call_service(invocation.services.grounding.ListNotes, ListNotesRequest(account_id=account_id)).notes
+    notes = call_service(invocation.services.grounding.ListNotes, pb.ListNotesRequest(account_id=account_id)).notes
     invocation.show_list([_describe(note) for note in notes], COLUMNS)
 
 
@@ -52,7 +45,7 @@ def list_(invocation: Invocation, account_id: str) -> None:
 def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None) -> None:
     """Replace the text of a note. Without TEXT it is read from stdin."""
     given = _read_stdin() if text is None else text
-    request = UpdateNoteRequest(account_id=account_id, note_id=note_id, text=given)
+    request = pb.UpdateNoteRequest(account_id=account_id, note_id=note_id, text=given)
     invocation.show(_describe(call_service(invocation.services.grounding.UpdateNote, request, repeatable=False).note))
 
 
@@ -61,7 +54,7 @@ def edit(invocation: Invocation, account_id: str, note_id: str, text: str | None
 @click.argument("note_id", metavar="NOTE")
 def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
     """Delete a note. It is erased completely when the command returns."""
-    request = RemoveNoteRequest(account_id=account_id, note_id=note_id)
+    request = pb.RemoveNoteRequest(account_id=account_id, note_id=note_id)
     call_service(invocation.services.grounding.RemoveNote, request, repeatable=False)
     invocation.show({"removed": note_id})
 
@@ -70,7 +63,7 @@ def remove(invocation: Invocation, account_id: str, note_id: str) -> None:
 @account_argument
 def clear(invocation: Invocation, account_id: str) -> None:
     """Delete all notes of an account."""
-    request = RemoveAllNotesRequest(account_id=account_id)
+    request = pb.RemoveAllNotesRequest(account_id=account_id)
     removed = call_service(invocation.services.grounding.RemoveAllNotes, request, repeatable=False).removed
     invocation.show({"removed": removed})
 
@@ -82,5 +75,5 @@ def _read_stdin() -> str:
         raise click.UsageError("a note must be UTF-8 text.") from None
 
 
-def _describe(note: Note) -> dict[str, Any]:
+def _describe(note: pb.Note) -> dict[str, Any]:
     return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339(note.create_time)}

@@ -11,18 +11,7 @@ from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import rfc3339, time_of, word_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
-from protos.auth.v1.users_pb2 import (
-    AuditEvent,
-    AuditOutcome,
-    CreateSignInLinkRequest,
-    CreateUserRequest,
-    DisableUserRequest,
-    ListUsersRequest,
-    Membership,
-    SetOperatorRequest,
-    User,
-    UserAdminServiceListAuditEventsRequest,
-)
+from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import AccountRole
 
 ROLES = {
@@ -48,7 +37,7 @@ users = command_group("users")
 )
 def invite(invocation: Invocation, name: str, email: str, account_id: str, role: str) -> None:
     """Create a user, and a link that signs them in. It is shown once, and works once within a week."""
-    request = CreateUserRequest(name=name, email=email, account_id=account_id, role=ROLES[role])
+    request = pb.CreateUserRequest(name=name, email=email, account_id=account_id, role=ROLES[role])
     made = call_service(invocation.services.users.CreateUser, request, repeatable=False)
     link, expires_at = link_of(made.code, console_origin(invocation.data)), rfc3339(made.code_expire_time)
     invocation.show({**describe(made.user, []), "link": link, "link_expires_at": expires_at})
@@ -72,7 +61,7 @@ def sign_in_link(invocation: Invocation, user_id: str) -> None:
 @click.option("--undo", is_flag=True, help="Let the user sign in again.")
 def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
     """End a user's sessions and let them sign in no more. Their keys stay valid: those are the account's."""
-    request = DisableUserRequest(user_id=user_id, enable=undo)
+    request = pb.DisableUserRequest(user_id=user_id, enable=undo)
     invocation.show(describe(call_service(invocation.services.users.DisableUser, request).user, []))
 
 
@@ -81,7 +70,7 @@ def disable(invocation: Invocation, user_id: str, undo: bool) -> None:
 @click.option("--undo", is_flag=True, help="Make the user an operator no longer.")
 def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
     """Make a user an operator, who may administer every account in the operators' console."""
-    request = SetOperatorRequest(user_id=user_id, is_operator=not undo)
+    request = pb.SetOperatorRequest(user_id=user_id, is_operator=not undo)
     invocation.show(describe(call_service(invocation.services.users.SetOperator, request).user, []))
 
 
@@ -92,21 +81,21 @@ def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
 def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str, limit: int) -> None:
     """List what users and operators did, the newest first."""
-    request = UserAdminServiceListAuditEventsRequest(
+    request = pb.UserAdminServiceListAuditEventsRequest(
         page_size=limit, account_id=account_id, user_id=user_id, action=action
     )
     events = call_service(invocation.services.users.ListAuditEvents, request).events
     invocation.show_list([describe_event(event) for event in events], EVENT_COLUMNS)
 
 
-def every_user(services: ServiceStubs) -> Iterator[tuple[User, list[Membership]]]:
-    for page in every_page(services.users.ListUsers, ListUsersRequest(page_size=PAGE_SIZE)):
+def every_user(services: ServiceStubs) -> Iterator[tuple[pb.User, list[pb.Membership]]]:
+    for page in every_page(services.users.ListUsers, pb.ListUsersRequest(page_size=PAGE_SIZE)):
         for user in page.users:
             yield user, [held.membership for held in page.memberships if held.user_id == user.user_id]
 
 
 def create_link(services: ServiceStubs, user_id: str, origin: str) -> dict[str, Any]:
-    made = call_service(services.users.CreateSignInLink, CreateSignInLinkRequest(user_id=user_id), repeatable=False)
+    made = call_service(services.users.CreateSignInLink, pb.CreateSignInLinkRequest(user_id=user_id), repeatable=False)
     return {"user_id": user_id, "link": link_of(made.code, origin), "link_expires_at": rfc3339(made.expire_time)}
 
 
@@ -128,7 +117,7 @@ def _running_console(data: Path) -> str:
         return ""
 
 
-def describe_event(event: AuditEvent) -> dict[str, Any]:
+def describe_event(event: pb.AuditEvent) -> dict[str, Any]:
     return {
         "event_no": event.event_no,
         "time": rfc3339(event.time),
@@ -138,11 +127,11 @@ def describe_event(event: AuditEvent) -> dict[str, Any]:
         "object_id": event.object_id or None,
         "session_id": event.session_id or None,
         "network": event.network or None,
-        "refused": event.outcome == AuditOutcome.AUDIT_OUTCOME_REFUSED,
+        "refused": event.outcome == pb.AuditOutcome.AUDIT_OUTCOME_REFUSED,
     }
 
 
-def describe(user: User, memberships: list[Membership]) -> dict[str, Any]:
+def describe(user: pb.User, memberships: list[pb.Membership]) -> dict[str, Any]:
     return {
         "user_id": user.user_id,
         "name": user.name,

@@ -9,14 +9,8 @@ import click
 from cli.commands.ledger.usage import Moment
 from cli.connection import ServiceStubs, every_page
 from cli.descriptions import money, rfc3339, time_of, tokens_of, word_of
+from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
-from protos.metering.v1.statements_pb2 import (
-    LedgerEntry,
-    LedgerEntryKind,
-    ListLedgerEntriesRequest,
-    ListRequestsRequest,
-    RequestReceipt,
-)
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -33,9 +27,9 @@ def period_options(command: CommandT) -> CommandT:
 
 def list_entries(
     services: ServiceStubs, account_id: str, start: datetime | None, end: datetime | None
-) -> Iterator[LedgerEntry]:
+) -> Iterator[pb.LedgerEntry]:
     """Yields the entries of a period, the oldest first."""
-    request = ListLedgerEntriesRequest(account_id=account_id, page_size=PAGE_SIZE)
+    request = pb.ListLedgerEntriesRequest(account_id=account_id, page_size=PAGE_SIZE)
     _set_period(request, start, end)
     for page in every_page(services.statements.ListLedgerEntries, request, timeout_s=PATIENCE_S):
         yield from page.entries
@@ -43,20 +37,20 @@ def list_entries(
 
 def list_receipts(
     services: ServiceStubs, account_id: str, start: datetime | None, end: datetime | None
-) -> Iterator[RequestReceipt]:
+) -> Iterator[pb.RequestReceipt]:
     """Yields the receipts of a period, those that run first, and then the newest first."""
-    request = ListRequestsRequest(account_id=account_id, page_size=PAGE_SIZE)
+    request = pb.ListRequestsRequest(account_id=account_id, page_size=PAGE_SIZE)
     _set_period(request, start, end)
     for page in every_page(services.statements.ListRequests, request, timeout_s=PATIENCE_S):
         yield from page.running
         yield from page.requests
 
 
-def describe_ledger_entry(entry: LedgerEntry) -> dict[str, Any]:
+def describe_ledger_entry(entry: pb.LedgerEntry) -> dict[str, Any]:
     return {
         "entry_id": entry.entry_id,
         "time": rfc3339(entry.time),
-        "kind": word_of(LedgerEntryKind, entry.kind),
+        "kind": word_of(pb.LedgerEntryKind, entry.kind),
         **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
         "id": entry.reference_id,
         "class": entry.class_id or None,
@@ -70,7 +64,7 @@ def describe_ledger_entry(entry: LedgerEntry) -> dict[str, Any]:
     }
 
 
-def describe_receipt(receipt: RequestReceipt) -> dict[str, Any]:
+def describe_receipt(receipt: pb.RequestReceipt) -> dict[str, Any]:
     price = receipt.price if receipt.HasField("price") else None
     return {
         "id": receipt.request_id,
@@ -93,7 +87,7 @@ def describe_receipt(receipt: RequestReceipt) -> dict[str, Any]:
 
 
 def _set_period(
-    request: ListLedgerEntriesRequest | ListRequestsRequest, start: datetime | None, end: datetime | None
+    request: pb.ListLedgerEntriesRequest | pb.ListRequestsRequest, start: datetime | None, end: datetime | None
 ) -> None:
     if start is not None and end is not None and start >= end:
         raise click.UsageError("--from must be before --to.")

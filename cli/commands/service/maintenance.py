@@ -7,12 +7,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.connection import call_service
 from cli.descriptions import rfc3339
-from protos.auth.v1.auth_pb2 import (
-    EndMaintenanceRequest,
-    GetMaintenanceRequest,
-    Maintenance,
-    StartMaintenanceRequest,
-)
+from protos.auth.v1 import auth_pb2 as pb
 
 DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
 DEFAULT_RETRY_AFTER_S = 60
@@ -36,25 +31,25 @@ maintenance = command_group("maintenance")
 )
 def on(invocation: Invocation, message: str, retry_after_s: int) -> None:
     """Refuse new chats; running ones continue. It is in effect everywhere when the command returns."""
-    request = StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
+    request = pb.StartMaintenanceRequest(message=message, retry_after_s=retry_after_s)
     invocation.show(describe(call_service(invocation.services.maintenance.StartMaintenance, request).maintenance))
 
 
 @maintenance.command()
 def off(invocation: Invocation) -> None:
     """Admit chats again. It is in effect everywhere when the command returns."""
-    response = call_service(invocation.services.maintenance.EndMaintenance, EndMaintenanceRequest())
+    response = call_service(invocation.services.maintenance.EndMaintenance, pb.EndMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 
 @maintenance.command()
 def status(invocation: Invocation) -> None:
     """Show whether maintenance is on, and its message."""
-    response = call_service(invocation.services.maintenance.GetMaintenance, GetMaintenanceRequest())
+    response = call_service(invocation.services.maintenance.GetMaintenance, pb.GetMaintenanceRequest())
     invocation.show(describe(response.maintenance))
 
 
-def describe(current: Maintenance) -> dict[str, Any]:
+def describe(current: pb.Maintenance) -> dict[str, Any]:
     return {
         "maintenance": "on" if current.is_on else "off",
         "message": current.message if current.is_on else None,
