@@ -40,7 +40,7 @@ async def main() -> None:
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
-        grounding = await open_grounding(grounding_settings, clock, log, opened)
+        grounding = open_grounding(grounding_settings, clock, log, opened)
         prompt_memory = open_prompt_memory(settings.prompt_bytes)
         completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
         show_chats(completions, registry)
@@ -51,7 +51,7 @@ async def main() -> None:
         process.on_hangup(reload.on_signal)
         admins = [
             RouteAdminServicer(model_states, reload),
-            GroundingAdminServicer(grounding.library, grounding.intake, grounding.config, completions.preview, log),
+            GroundingAdminServicer(grounding, completions.preview, log),
         ]
         await process.serve_rpcs([router, *admins], drain=router.drain, drain_s=settings.drain_s, grace_s=STOP_GRACE_S)
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from protos.router.v1.grounding_pb2 import PreviewGroundingResponse
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.fair_budget import FairBudget
@@ -16,6 +16,9 @@ from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, Deadlines
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
+from services.router.grounding.grounding import Grounded, Grounding
+from services.router.grounding.rounds import Rounds
+from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
@@ -25,10 +28,6 @@ from services.router.routing.targets import Attempts, NotAccepted, Targets
 from services.router.routing.upstream import Upstream
 from services.router.schema.messages import object_bytes
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
-
-if TYPE_CHECKING:
-    # Imported for types only: it pulls in encryption and document parsing, which other routers do not load.
-    from services.router.grounding.grounding import Grounded, Grounding, GroundingPreview
 
 
 @dataclass(slots=True)
@@ -42,19 +41,6 @@ class _Story:
     relay: Relay | None = None
     end: str = "failed"
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class PromptPreview:
-    """The prompt that a model would be sent for a question, in tokens, and its grounding."""
-
-    class_id: str
-    # The smallest window of the class.
-    context_tokens: int
-    character_tokens: int
-    question_tokens: int
-    # None if grounding is not configured.
-    grounding: "GroundingPreview | None"
 
 
 class _OpenedChat:
@@ -99,7 +85,7 @@ class Completions:
         targets: Targets,
         clock: Clock,
         log: Log,
-        grounding: "Grounding | None" = None,
+        grounding: Grounding | None = None,
         prompt_memory: FairBudget | None = None,
     ) -> None:
         """`grounding` is None if it is not configured."""
@@ -144,7 +130,7 @@ class Completions:
             allowance.close()
             self._log_end(story, began_s)
 
-    async def preview(self, chat: ChatOpen) -> PromptPreview:
+    async def preview(self, chat: ChatOpen) -> PreviewGroundingResponse:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
         class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.routes.characters[class_id]
@@ -152,15 +138,14 @@ class Completions:
         with opened.memory:
             prompt = await opened.compose(character)
         targets = self._models_of(class_id)
-        grounding = None if self._grounding is None else await self._grounding.preview(chat, prompt, targets)
-        character_tokens = tokens.count_once(character.text) + TOKENS_PER_MESSAGE
-        return PromptPreview(
-            class_id,
-            min(target.context_tokens for target in targets),
-            character_tokens,
-            prompt.tokens - character_tokens,
-            grounding,
-        )
+        # The smallest window of the class.
+        context_tokens = min(target.context_tokens for target in targets)
+        response = PreviewGroundingResponse(class_id=class_id, context_tokens=context_tokens)
+        response.tokens.character = tokens.count_once(character.text) + TOKENS_PER_MESSAGE
+        response.tokens.question = prompt.tokens - response.tokens.character
+        if self._grounding is not None:
+            await self._grounding.preview(chat, prompt, targets, response)
+        return response
 
     async def drain(self) -> None:
         """Waits until no chat is running."""
@@ -179,7 +164,7 @@ class Completions:
             grounded = await self._grounding.ground(chat, prompt, self._models_of(story.class_id), conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
-                await self._converse_in_rounds(chat, grounded, allowance, story)
+                await self._converse_in_rounds(chat, grounded, grounded.tool, allowance, story)
                 return
             del grounded
         prompt_tokens, only_one_call = prompt.tokens, prompt.parameters.wants_one_call
@@ -218,7 +203,7 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
-        self, chat: ChatOpen, grounded: "Grounded", allowance: TokenAllowance, story: _Story
+        self, chat: ChatOpen, grounded: Grounded, tool: SearchTool, allowance: TokenAllowance, story: _Story
     ) -> None:
         """Serves a chat whose model may search, within the same total timeout as any other answer."""
         try:
@@ -233,8 +218,10 @@ class Completions:
             with upstream:
                 started = _started(story, upstream)
                 story.relay = Relay(grounded.conversation, allowance, grounded.prompt.tokens, started)
-                rounds = grounded.rounds(
+                rounds = Rounds(
                     chat,
+                    grounded.prompt,
+                    tool,
                     allowance,
                     story.relay,
                     lambda chat, prompt: self._targets.open(story.class_id, chat, prompt, allowance, Attempts()),

@@ -45,8 +45,8 @@ class GroundingHarness:
 async def grounding_harness(folder: Path, log: Log, **settings: Any) -> AsyncIterator[GroundingHarness]:
     given = {"memory": True, "attachments": True, "grounding_key": f"1:{'ab' * 32}", **settings}
     async with AsyncExitStack() as opened:
-        grounding = await open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
-        admin = GroundingAdminServicer(grounding.library, grounding.intake, grounding.config, _no_models, log)
+        grounding = open_grounding(GroundingSettings(data=folder, **given), SystemClock(), log, opened)
+        admin = GroundingAdminServicer(grounding, _no_models, log)
         servicers = [admin, Accounts()]  # type: ignore[abstract]
         server = RpcServer("127.0.0.1:0", servicers, log, insecure_tcp=True)
         await server.start()

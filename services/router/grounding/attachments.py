@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -12,57 +11,15 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding import ranking
-from services.router.grounding.ranking import words_of
+from services.router.grounding.passages import passages_of
+from services.router.grounding.ranking import rank_passages
 from services.router.grounding.records import Attachment, Document, Passage, to_micros
-from services.router.grounding.sealing import Sealer, name_place, passage_place
+from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import attachments as stored
+from services.router.grounding.store.index import Connection, find_passages
 from services.router.grounding.store.tables import empty_write_log
+from services.router.grounding.words import words_of
 from services.router.prompts import tokens
-
-LONGEST_CHARACTERS: Final = 1200
-
-_PARAGRAPHS: Final = re.compile(r"\n\s*\n")
-_SENTENCES: Final = re.compile("(?<=[.!?\u3002\uff01\uff1f])\\s+|\n")
-_SPACES: Final = re.compile(r"[ \t\f\v\u00a0]+")
-
-
-def split_into_passages(page: str) -> Iterator[str]:
-    """Yields passages; keeps paragraphs whole unless they are too long, then sentences, then words."""
-    gathered = ""
-    for part in _parts(_SPACES.sub(" ", page.replace("\r\n", "\n"))):
-        if gathered and len(gathered) + len(part) + 1 > LONGEST_CHARACTERS:
-            yield gathered
-            gathered = ""
-        gathered = f"{gathered}\n{part}" if gathered else part
-    if gathered:
-        yield gathered
-
-
-def _parts(text: str) -> Iterator[str]:
-    for paragraph in _PARAGRAPHS.split(text):
-        stripped = paragraph.strip()
-        if len(stripped) <= LONGEST_CHARACTERS:
-            if stripped:
-                yield stripped
-            continue
-        for sentence in _SENTENCES.split(stripped):
-            yield from _cut(sentence.strip())
-
-
-def _cut(sentence: str) -> Iterator[str]:
-    """Splits at word boundaries by index: repeated slicing would copy a long text thousands of times."""
-    begin, end = 0, len(sentence)
-    while end - begin > LONGEST_CHARACTERS:
-        at = sentence.rfind(" ", begin, begin + LONGEST_CHARACTERS)
-        at = begin + LONGEST_CHARACTERS if at <= begin else at
-        yield sentence[begin:at]
-        begin = at
-        while begin < end and sentence[begin].isspace():
-            begin += 1
-    if begin < end:
-        yield sentence[begin:]
-
 
 ATTACHMENTS_MOST: Final = 200
 PASSAGES_MOST: Final = 5_000
@@ -85,7 +42,7 @@ class Attachments:
 
     async def add(self, account_id: str, name: str, document: Document, on_progress: OnProgress) -> Attachment:
         attachment_id = f"att_{secrets.token_hex(8)}"
-        count = await asyncio.to_thread(lambda: sum(1 for _ in _passages_of(document)))
+        count = await asyncio.to_thread(lambda: sum(1 for _ in passages_of(document)))
         if not count:
             raise LegatoError(Reason.REQUEST_INVALID, "The document has no text.", param="document")
         if count > PASSAGES_MOST:
@@ -102,24 +59,14 @@ class Attachments:
             len(document.pages),
             count,
         )
-        sealed = stored.SealedAttachment(
-            attachment_id,
-            account_id,
-            attachment.created_at_us,
-            attachment.kind,
-            attachment.size_bytes,
-            attachment.pages,
-            attachment.passages,
-            self._sealer.seal(attachment.name, name_place(account_id, attachment_id)),
-        )
         if not await self._database.write(
-            lambda connection: stored.begin_attachment(connection, sealed, ATTACHMENTS_MOST)
+            lambda connection: stored.begin_attachment(connection, self._sealer, attachment, ATTACHMENTS_MOST)
         ):
             raise _too_many()
         try:
-            await self._store_passages(sealed, _passages_of(document), on_progress)
+            await self._store_passages(attachment, passages_of(document), on_progress)
             if not await self._database.write(
-                lambda connection: stored.finish_attachment(connection, sealed, ATTACHMENTS_MOST)
+                lambda connection: stored.finish_attachment(connection, attachment, ATTACHMENTS_MOST)
             ):
                 raise _too_many()
         except BaseException:
@@ -130,20 +77,26 @@ class Attachments:
         return attachment
 
     async def _store_passages(
-        self, attachment: stored.SealedAttachment, passages: Iterator[tuple[int, str]], on_progress: OnProgress
+        self, attachment: Attachment, passages: Iterator[tuple[int, str]], on_progress: OnProgress
     ) -> None:
         """Stores passages in portions, each in a transaction of its own: other accounts write in between."""
         done = 0
-        while some := await asyncio.to_thread(self._seal_some, attachment.account_id, passages):
-            if not await self._database.write(partial(stored.add_passages, attachment, some, self._now_us())):
+        while True:
+            some = islice(passages, PASSAGES_AT_ONCE)
+            rows, words = await asyncio.to_thread(self._seal_passages, attachment, some)
+            if not rows:
+                return
+            add = partial(stored.add_passages, attachment.attachment_id, rows, words, self._now_us())
+            if not await self._database.write(add):
                 raise unavailable("The store of documents")
-            done += len(some)
+            done += len(rows)
             on_progress(done, attachment.passages)
 
     async def list_of(self, account_id: str) -> Sequence[Attachment]:
         """Returns the attachments, oldest first; one that cannot be decrypted has no name."""
-        sealed = await self._database.read(lambda connection: stored.list_attachments(connection, account_id))
-        return [self._open(attachment) for attachment in sealed]
+        return await self._database.read(
+            lambda connection: stored.list_attachments(connection, self._sealer, account_id)
+        )
 
     async def remove(self, account_id: str, attachment_id: str) -> None:
         if not await self._erase(account_id, attachment_id):
@@ -174,47 +127,41 @@ class Attachments:
         """Returns the passages that match these words, best first, within the token budget."""
         if not words:
             return []
-        return await self._database.read(
-            lambda connection: ranking.find_passages(connection, self._sealer, account_id, words, budget_tokens)
-        )
+        by_digest = self._sealer.find_words(account_id, words)
 
-    def _seal_some(self, account_id: str, passages: Iterator[tuple[int, str]]) -> list[stored.SealedPassage]:
-        sealed = []
-        for page, text in islice(passages, PASSAGES_AT_ONCE):
+        def find(connection: Connection) -> list[Passage]:
+            found, weights = find_passages(connection, self._sealer, account_id, by_digest)
+            return rank_passages(found, weights, budget_tokens)
+
+        return await self._database.read(find)
+
+    def _seal_passages(
+        self, attachment: Attachment, passages: Iterable[tuple[int, str]]
+    ) -> tuple[list[stored.RowValues], list[stored.RowValues]]:
+        """Returns the rows of passages, and those of their words in the index."""
+        account_id = attachment.account_id
+        passage_rows, posting_rows = [], []
+        for page, text in passages:
             passage_id = secrets.randbits(62)
-            sealed.append(
-                stored.SealedPassage(
-                    passage_id,
-                    page,
-                    tokens.count(text),
-                    self._sealer.seal(text, passage_place(account_id, passage_id)),
-                    frozenset(self._sealer.index_words(account_id, words_of(text))),
-                )
+            sealed = self._sealer.seal(text, account_id, "passage", str(passage_id))
+            passage_rows.append(
+                {
+                    "passage_id": passage_id,
+                    "attachment_id": attachment.attachment_id,
+                    "page": page,
+                    "tokens": tokens.count(text),
+                    "key_version": sealed.key_version,
+                    "sealed_text": sealed.data,
+                }
             )
-        return sealed
+            posting_rows += [
+                {"account_id": account_id, "word": word, "passage_id": passage_id}
+                for word in self._sealer.index_words(account_id, words_of(text))
+            ]
+        return passage_rows, posting_rows
 
     def _now_us(self) -> int:
         return to_micros(self._clock.now())
-
-    def _open(self, sealed: stored.SealedAttachment) -> Attachment:
-        return Attachment(
-            sealed.attachment_id,
-            sealed.account_id,
-            sealed.created_at_us,
-            self._sealer.open_if_possible(sealed.name, name_place(sealed.account_id, sealed.attachment_id)) or "",
-            sealed.kind,
-            sealed.size_bytes,
-            sealed.pages,
-            sealed.passages,
-        )
-
-
-def _passages_of(document: Document) -> Iterator[tuple[int, str]]:
-    """Yields each passage with its page, which is 0 if the document has no pages."""
-    has_pages = len(document.pages) > 1
-    for number, page in enumerate(document.pages, start=1):
-        for text in split_into_passages(page):
-            yield (number if has_pages else 0), text
 
 
 def _too_many() -> LegatoError:

@@ -21,7 +21,6 @@ CITATIONS_MOST: Final = 200
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Source:
-    number: int
     title: str
     url: str
     is_from_search: bool
@@ -33,10 +32,8 @@ class Sources:
     def __init__(self) -> None:
         self._sources: list[Source] = []
 
-    def add(self, title: str, url: str, *, is_from_search: bool = False) -> Source:
-        source = Source(len(self._sources) + 1, title, url, is_from_search)
-        self._sources.append(source)
-        return source
+    def add(self, title: str, url: str, *, is_from_search: bool = False) -> None:
+        self._sources.append(Source(title, url, is_from_search))
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -1,21 +1,23 @@
 """Takes in a document: receives it on the disk, waits for the account's turn, reads and indexes it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Final, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final
 
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.telemetry.log import Log
+from services.chassis.timing.deadlines import Clock
 from services.router.grounding.attachments import Attachments
 from services.router.grounding.files.extraction import Extraction
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.files.turns import Turns
 from services.router.grounding.files.upload_limits import UploadLimits
 from services.router.grounding.records import Attachment
+from services.router.grounding.settings import GroundingSettings
 
 # A document arrives at least this fast, beyond the time that any may take.
 LEAST_BYTES_PER_S: Final = 8 * 1024
@@ -24,39 +26,67 @@ GRACE_S: Final = 20.0
 Requests = AsyncIterator[pb.AddAttachmentRequest]
 
 
-class IntakeProgress(Protocol):
-    """Receives how far a document is, for its sender."""
+class Progress:
+    """Collects the answers to a sender about its document, in their order."""
 
-    def tell(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None: ...
+    def __init__(self) -> None:
+        self._told: asyncio.Queue[pb.AddAttachmentResponse | None] = asyncio.Queue()
+        # Waits until all that was told was sent, so that no more is told than is read.
+        self.delivered = self._told.join
 
-    def delivered(self) -> Awaitable[None]:
-        """Waits until all that was told was sent, so that no more is told than is read."""
-        ...
+    def put(self, response: pb.AddAttachmentResponse | None) -> None:
+        """Adds an answer; None after the last."""
+        self._told.put_nowait(response)
+
+    def tell(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
+        self.put(pb.AddAttachmentResponse(progress=pb.AttachmentProgress(stage=stage, done=done, total=total)))
+
+    async def responses(self) -> AsyncIterator[pb.AddAttachmentResponse]:
+        while (response := await self._told.get()) is not None:
+            yield response
+            self._told.task_done()
 
 
 class Intake:
     def __init__(
         self,
         attachments: Attachments,
-        extraction: Extraction,
-        turns: Turns,
-        limits: UploadLimits,
-        folder: Path,
-        bytes_most: int,
+        settings: GroundingSettings,
+        clock: Clock,
         log: Log,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Documents have up to `bytes_most`; until they are read, they are in `folder`, encrypted."""
+        """Until documents are read, they are in the data folder, encrypted."""
         self._attachments = attachments
-        self._extraction = extraction
-        self._turns = turns
-        self._limits = limits
-        self._folder = folder
-        self._bytes_most = bytes_most
+        self._extraction = Extraction(settings.attachment_pages, log)
+        self._turns = Turns(clock)
+        self._limits = UploadLimits(settings.upload_bytes)
+        self._folder = settings.data
+        self._bytes_most = settings.attachment_bytes
         self._log = log
         self._grace_s = grace_s
 
-    async def add(self, requests: Requests, progress: IntakeProgress) -> Attachment:
+    async def take(self, requests: Requests) -> AsyncGenerator[pb.AddAttachmentResponse, None]:
+        """Adds a document, and yields how far it is, and at last the attachment."""
+        progress = Progress()
+        adding = asyncio.create_task(self._add(requests, progress))
+        try:
+            async for response in progress.responses():
+                yield response
+            await adding
+        finally:
+            adding.cancel()
+            with suppress(asyncio.CancelledError, LegatoError):
+                await adding
+
+    async def _add(self, requests: Requests, progress: Progress) -> None:
+        try:
+            attachment = await self.add(requests, progress)
+            progress.put(pb.AddAttachmentResponse(attachment=attachment.to_message()))
+        finally:
+            progress.put(None)
+
+    async def add(self, requests: Requests, progress: Progress) -> Attachment:
         first = await self._receive_first(requests)
         with self._limits.admit(first.account_id, first.size_bytes) as space:
             try:
@@ -85,7 +115,7 @@ class Intake:
         requests: Requests,
         received: SealedFile,
         space: BudgetShare,
-        progress: IntakeProgress,
+        progress: Progress,
     ) -> None:
         async with _deadline(self._grace_s) as deadline:
             began_s = deadline.when() or 0.0
@@ -103,19 +133,11 @@ class Intake:
         if received.size_bytes < first.size_bytes:
             raise LegatoError(Reason.REQUEST_INVALID, "The document was not sent completely.", param="document")
 
-    async def _index(
-        self, first: pb.AddAttachmentRequest, received: SealedFile, progress: IntakeProgress
-    ) -> Attachment:
-        document = await self._extraction.read(
-            received, lambda done, total: progress.tell(pb.ATTACHMENT_STAGE_READING, done, total)
-        )
+    async def _index(self, first: pb.AddAttachmentRequest, received: SealedFile, progress: Progress) -> Attachment:
+        document = await self._extraction.read(received, partial(progress.tell, pb.ATTACHMENT_STAGE_READING))
         received.close()
-        return await self._attachments.add(
-            first.account_id,
-            first.name,
-            document,
-            lambda done, total: progress.tell(pb.ATTACHMENT_STAGE_INDEXING, done, total),
-        )
+        on_indexed = partial(progress.tell, pb.ATTACHMENT_STAGE_INDEXING)
+        return await self._attachments.add(first.account_id, first.name, document, on_indexed)
 
     def _check_size(self, size_bytes: int) -> None:
         if size_bytes > self._bytes_most:

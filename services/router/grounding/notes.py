@@ -9,12 +9,12 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.deadlines import Clock
-from services.router.grounding.blocks import note_tokens, notes_block
-from services.router.grounding.ranking import words_of
+from services.router.grounding.blocks import NOTES
 from services.router.grounding.records import Note, to_micros
-from services.router.grounding.sealing import Sealer, note_place
+from services.router.grounding.sealing import Sealer
 from services.router.grounding.store import notes as stored
 from services.router.grounding.store.tables import empty_write_log
+from services.router.grounding.words import words_of
 from services.router.prompts import tokens
 
 NOTES_MOST: Final = 200
@@ -29,38 +29,39 @@ class Notes:
         self._clock = clock
 
     async def add(self, account_id: str, text: str) -> Note:
-        stripped = _check_text(text)
-        sealed = self._seal(f"note_{secrets.token_hex(8)}", account_id, to_micros(self._clock.now()), stripped)
-        if not await self._database.write(lambda connection: stored.add_note(connection, sealed, NOTES_MOST)):
+        note = _new_note(f"note_{secrets.token_hex(8)}", account_id, to_micros(self._clock.now()), text)
+        if not await self._database.write(
+            lambda connection: stored.add_note(connection, self._sealer, note, NOTES_MOST)
+        ):
             raise LegatoError(
                 Reason.REQUEST_INVALID, f"An account may have at most {NOTES_MOST} notes: remove one first."
             )
-        return self._open(sealed)
+        return note
 
     async def update(self, account_id: str, note_id: str, text: str) -> Note:
         """Replaces the text of a note, which keeps its place."""
-        stripped = _check_text(text)
         # Its time is not known before the transaction.
-        sealed = self._seal(note_id, account_id, 0, stripped)
-        updated = await self._database.write(lambda connection: stored.update_note(connection, sealed))
+        note = _new_note(note_id, account_id, 0, text)
+        updated = await self._database.write(lambda connection: stored.update_note(connection, self._sealer, note))
         if updated is None:
             raise _unknown()
         await empty_write_log(self._database)
-        return self._open(updated)
+        return updated
 
     async def list_of(self, account_id: str) -> Sequence[Note]:
         """Returns the notes, oldest first; one that cannot be decrypted has no text."""
-        sealed = await self._database.read(lambda connection: stored.list_notes(connection, account_id))
-        return [self._open(note) for note in sealed]
+        return await self._database.read(lambda connection: stored.list_notes(connection, self._sealer, account_id))
 
     async def remove(self, account_id: str, note_id: str) -> None:
-        if not await self._database.write(lambda connection: stored.remove_note(connection, account_id, note_id)):
+        if not await self._remove(account_id, note_id):
             raise _unknown()
-        await empty_write_log(self._database)
 
     async def remove_all(self, account_id: str) -> int:
         """Removes all notes of an account, and returns their number."""
-        removed = await self._database.write(lambda connection: stored.remove_notes(connection, account_id))
+        return await self._remove(account_id)
+
+    async def _remove(self, account_id: str, note_id: str | None = None) -> int:
+        removed = await self._database.write(lambda connection: stored.remove_notes(connection, account_id, note_id))
         await empty_write_log(self._database)
         return removed
 
@@ -69,30 +70,17 @@ class Notes:
         creation, so that the prompt's beginning stays the same for caches."""
         notes = [note for note in await self.list_of(account_id) if note.text]
         are_few = sum(note.tokens for note in notes) <= budget_tokens
-        if not notes or (are_few and tokens.count(notes_block(notes)) <= budget_tokens):
+        if not notes or (are_few and tokens.count(NOTES.render(notes)) <= budget_tokens):
             return notes
         # Matching many notes takes milliseconds of CPU time, so it runs in a thread.
         return await asyncio.to_thread(_choose, notes, words, budget_tokens)
 
-    def _seal(self, note_id: str, account_id: str, created_at_us: int, text: str) -> stored.SealedNote:
-        return stored.SealedNote(
-            note_id,
-            account_id,
-            created_at_us,
-            tokens.count(text) + TOKENS_PER_NOTE,
-            self._sealer.seal(text, note_place(account_id, note_id)),
-        )
 
-    def _open(self, note: stored.SealedNote) -> Note:
-        text = self._sealer.open_if_possible(note.text, note_place(note.account_id, note.note_id))
-        return Note(note.note_id, note.account_id, note.created_at_us, note.tokens, text or "")
-
-
-def _check_text(text: str) -> str:
+def _new_note(note_id: str, account_id: str, created_at_us: int, text: str) -> Note:
     stripped = text.strip()
     if not 1 <= len(stripped) <= LONGEST_NOTE:
         raise LegatoError(Reason.REQUEST_INVALID, f"A note must have 1 to {LONGEST_NOTE:,} characters.", param="text")
-    return stripped
+    return Note(note_id, account_id, created_at_us, tokens.count(stripped) + TOKENS_PER_NOTE, stripped)
 
 
 def _unknown() -> LegatoError:
@@ -105,11 +93,6 @@ def _choose(notes: Sequence[Note], words: Sequence[str], budget_tokens: int) -> 
     # A word that occurs in many notes has little weight.
     spread = Counter(word for words in words_by_note.values() for word in words)
     score = {note_id: sum(1 / spread[word] for word in words) for note_id, words in words_by_note.items()}
-    left_tokens = budget_tokens - tokens.count_once(notes_block(()))
-    chosen = set()
-    for note in sorted(notes, key=lambda note: (score[note.note_id], note.created_at_us), reverse=True):
-        taken_tokens = note_tokens(note)
-        if taken_tokens <= left_tokens:
-            left_tokens -= taken_tokens
-            chosen.add(note.note_id)
+    ranked = sorted(notes, key=lambda note: (score[note.note_id], note.created_at_us), reverse=True)
+    chosen = {note.note_id for note in NOTES.fitting(ranked, budget_tokens)}
     return [note for note in notes if note.note_id in chosen]

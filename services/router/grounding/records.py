@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protos.router.v1 import grounding_pb2 as pb
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -11,11 +16,24 @@ def to_micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
+def _to_timestamp(micros: int) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(micros)
+    return timestamp
+
+
 class DocumentKind(StrEnum):
     # Includes Markdown, which is not rendered.
     TEXT = "text"
     HTML = "html"
     PDF = "pdf"
+
+
+class Holding(NamedTuple):
+    """What an account has stored."""
+
+    notes: bool
+    attachments: bool
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,6 +44,16 @@ class Note:
     # Approximate: the rendered form has tags and escaped brackets.
     tokens: int
     text: str
+
+    def to_message(self, tokens: int | None = None) -> pb.Note:
+        """Returns the note with these tokens, if they are known exactly."""
+        return pb.Note(
+            note_id=self.note_id,
+            account_id=self.account_id,
+            text=self.text,
+            tokens=self.tokens if tokens is None else tokens,
+            create_time=_to_timestamp(self.created_at_us),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,6 +77,18 @@ class Attachment:
     # Number of passages.
     passages: int
 
+    def to_message(self) -> pb.Attachment:
+        return pb.Attachment(
+            attachment_id=self.attachment_id,
+            account_id=self.account_id,
+            name=self.name,
+            kind=pb.DocumentKind.Value(f"DOCUMENT_KIND_{self.kind.name}"),
+            size_bytes=self.size_bytes,
+            pages=self.pages,
+            passages=self.passages,
+            create_time=_to_timestamp(self.created_at_us),
+        )
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Passage:
@@ -58,8 +98,6 @@ class Passage:
     name: str
     # From 1; 0 if the document has no pages.
     page: int
-    # Approximate: the rendered form has tags and escaped brackets.
-    tokens: int
     text: str
 
     @property

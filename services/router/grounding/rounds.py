@@ -6,7 +6,7 @@ shown; text is streamed to the client. Usage is the sum over the rounds.
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -37,25 +37,23 @@ _NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXC
 OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
 
 
-@dataclass(frozen=True, slots=True)
-class RoundDependencies:
-    """Dependencies that all rounds of a chat share."""
-
-    chat: ChatOpen
-    allowance: TokenAllowance
-    tool: SearchTool
-    # After this many searches the model must answer.
-    searches_most: int
-    open_upstream: OpenUpstream
-
-
 class Rounds:
-    def __init__(self, parts: RoundDependencies, prompt: Prompt, relay: Relay) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        chat: ChatOpen,
+        prompt: Prompt,
+        tool: SearchTool,
+        allowance: TokenAllowance,
+        relay: Relay,
+        open_upstream: OpenUpstream,
+    ) -> None:
+        self._chat = chat
         self._prompt = prompt
+        self._tool = tool
+        self._allowance = allowance
         self._relay = relay
+        self._open_upstream = open_upstream
         self._round = _Round()
-        self._searches_left = parts.searches_most
         # Sum over the prompts of all rounds.
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
@@ -63,12 +61,8 @@ class Rounds:
         self._judge: UsageCheck | None = None
         self._output_tokens_before = 0
         self._has_spoken = False
+        # Whether the answer is complete, not waiting for a search.
         self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        """Returns whether the answer is complete, not waiting for a search."""
-        return self._is_over
 
     async def pass_on(self, upstream: Upstream) -> None:
         """Relays one round; called inside its upstream context."""
@@ -111,7 +105,7 @@ class Rounds:
         if piece.last:
             self._round.usage = self._believed(piece.usage, shown)
             self._usages.append(self._round.usage)
-            if not self._round.asks_for_search or not self._searches_left:
+            if not self._round.asks_for_search or not self._tool.may_search:
                 self._is_over = True
                 shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
         goes_on = await self._relay.pass_on(shown)
@@ -129,36 +123,30 @@ class Rounds:
     async def _search(self) -> None:
         calls = self._round.calls
         self._has_spoken = self._has_spoken or self._round.has_spoken
-        answers = await self._parts.tool.answer(calls)
-        self._searches_left = self._searches_left - 1 if answers.may_go_on else 0
+        answers = await self._tool.answer(calls)
         said = "".join(self._round.texts)
-        self._prompt = _continued(self._prompt, said, calls, answers.texts, may_search=self._searches_left > 0)
-        self._parts.allowance.begin_round(self._prompt_tokens, self._relay.output_tokens)
+        self._prompt = _continued(self._prompt, said, calls, answers, may_search=self._tool.may_search)
+        self._allowance.begin_round(self._prompt_tokens, self._relay.output_tokens)
         self._prompt_tokens += self._prompt.tokens
         self._round = _Round()
 
     async def _open(self) -> Upstream | None:
         """Opens the next round; returns None if the credit or the client's max_tokens is used up."""
         chat = ChatOpen()
-        chat.CopyFrom(self._parts.chat)
+        chat.CopyFrom(self._chat)
         if chat.HasField("max_tokens"):
             left_tokens = chat.max_tokens - self._used_output_tokens()
-            if left_tokens < 1:
-                await self._end_unread()
-                return None
-            chat.max_tokens = left_tokens
-        try:
-            return await self._parts.open_upstream(chat, self._prompt)
-        except LegatoError as error:
-            if error.reason not in _NO_MORE_ROUNDS:
-                raise
-            # Earlier rounds were requested and are charged, even if nothing of them was shown.
-            await self._end_unread()
-            return None
-
-    async def _end_unread(self) -> None:
-        self._parts.tool.take_back()
+            chat.max_tokens = max(0, left_tokens)
+        if not chat.HasField("max_tokens") or chat.max_tokens:
+            try:
+                return await self._open_upstream(chat, self._prompt)
+            except LegatoError as error:
+                if error.reason not in _NO_MORE_ROUNDS:
+                    raise
+        # Earlier rounds were requested and are charged, even if nothing of them was shown.
+        self._tool.take_back()
         await self._relay.cut_short()
+        return None
 
     def _used_output_tokens(self) -> int:
         """Returns the output so far; hidden reasoning is only in the provider's count."""

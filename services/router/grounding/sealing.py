@@ -1,14 +1,12 @@
 """Encrypts the texts that owners store, with a searchable index of their words.
 
 Texts are bound to their account, kind and row, so that write access to the database is not enough to move one to
-another account. The index stores words only as keyed digests (HMAC), with
-a different key for each account. A stolen database reveals how many texts there are, how long they are, and which of
-them share words, but not which words.
+another account. The index stores words only as keyed digests (HMAC), with a different key for each account. A stolen
+database reveals how many texts there are, how long they are, and which of them share words, but not which words.
 """
 
 import hmac
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from services.chassis.sealing import CannotOpen, Sealed, VersionedSealer
@@ -19,39 +17,13 @@ WORD_DIGEST_BYTES: Final = 16
 TOLD_MOST: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class SealedLocation:
-    """The row of an encrypted text, to which its decryption is bound."""
-
-    account_id: str
-    # The kind of text: a note, a passage, a name.
-    kind: str
-    row_id: str
-
-    @property
-    def associated_data(self) -> bytes:
-        return "\0".join((self.account_id, self.kind, self.row_id)).encode()
-
-
-def note_place(account_id: str, note_id: str) -> SealedLocation:
-    return SealedLocation(account_id, "note", note_id)
-
-
-def name_place(account_id: str, attachment_id: str) -> SealedLocation:
-    return SealedLocation(account_id, "name", attachment_id)
-
-
-def passage_place(account_id: str, passage_id: int) -> SealedLocation:
-    return SealedLocation(account_id, "passage", str(passage_id))
-
-
 class Sealer:
     """Encrypts with the newest version of the key, and decrypts with any version."""
 
     def __init__(
-        self, by_version: Mapping[int, bytes], on_unopened: Callable[[SealedLocation], None] = lambda place: None
+        self, by_version: Mapping[int, bytes], on_unopened: Callable[[str], None] = lambda account_id: None
     ) -> None:
-        """`on_unopened` is called for the first text of each account that fails to decrypt."""
+        """`on_unopened` is called with each account of which a text fails to decrypt, once."""
         self._on_unopened = on_unopened
         self._told: set[str] = set()
         self._newest = max(by_version)
@@ -61,17 +33,18 @@ class Sealer:
             version: hmac.digest(secret, b"legato grounding words", "sha256") for version, secret in by_version.items()
         }
 
-    def seal(self, text: str, place: SealedLocation) -> Sealed:
-        return self._texts.seal(text.encode(), place.associated_data)
+    def seal(self, text: str, account_id: str, kind: str, row_id: str) -> Sealed:
+        """Encrypts a text of this kind for the row where it is stored."""
+        return self._texts.seal(text.encode(), _place(account_id, kind, row_id))
 
-    def open_if_possible(self, sealed: Sealed, place: SealedLocation) -> str | None:
+    def open(self, sealed: Sealed, account_id: str, kind: str, row_id: str) -> str | None:
         """Decrypts a text; returns None, not an error, if its key is gone or it was modified or moved."""
         try:
-            return self._texts.open(sealed, place.associated_data).decode()
+            return self._texts.open(sealed, _place(account_id, kind, row_id)).decode()
         except CannotOpen:
-            if place.account_id not in self._told and len(self._told) < TOLD_MOST:
-                self._told.add(place.account_id)
-                self._on_unopened(place)
+            if account_id not in self._told and len(self._told) < TOLD_MOST:
+                self._told.add(account_id)
+                self._on_unopened(account_id)
             return None
 
     def index_words(self, account_id: str, words: Iterable[str]) -> set[bytes]:
@@ -86,6 +59,10 @@ class Sealer:
 
     def _word_key(self, account_id: str, version: int) -> bytes:
         return hmac.digest(self._word_keys[version], account_id.encode(), "sha256")
+
+
+def _place(*names: str) -> bytes:
+    return "\0".join(names).encode()
 
 
 def _digest(key: bytes, word: str) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from services.router.grounding.blocks import result_tokens, results_block
+from services.router.grounding.blocks import RESULTS
 from services.router.grounding.citations import Sources
 from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchFailed
@@ -38,7 +38,6 @@ _TOOLS_JSON: Final = msgspec.json.encode(
 TOOLS: Final = Tools(_TOOLS_JSON)
 # Offered when no more searches are made: the conversation has calls of the function.
 TOOLS_TO_EXPLAIN_CALLS: Final = Tools(_TOOLS_JSON, b'"none"')
-TOOLS_TOKENS: Final = tokens.count(_TOOLS_JSON.decode())
 
 CALLS_AT_ONCE_MOST: Final = 3
 RESULTS_TOKENS_MOST: Final = 1500
@@ -59,15 +58,6 @@ class SearchCall:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SearchAnswers:
-    """The results, one text per call."""
-
-    texts: list[str]
-    # Whether the model may search again.
-    may_go_on: bool
-
-
 class _Arguments(msgspec.Struct):
     query: str
 
@@ -78,21 +68,33 @@ _arguments: Final = msgspec.json.Decoder(_Arguments)
 class SearchTool:
     """The search tool of one chat."""
 
-    def __init__(self, search: Search, sources: Sources, budget_tokens: int, on_failure: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        search: Search,
+        sources: Sources,
+        budget_tokens: int,
+        searches_most: int,
+        on_failure: Callable[[str], None],
+    ) -> None:
         """`budget_tokens` limits all results together; `on_failure` receives why a search failed."""
         self._search = search
         self._sources = sources
         self._budget_tokens = budget_tokens
+        self._searches_left = searches_most
         self._on_failure = on_failure
-        self._is_away = False
         self._sources_before = len(sources)
 
-    async def answer(self, calls: Sequence[SearchCall]) -> SearchAnswers:
+    @property
+    def may_search(self) -> bool:
+        return self._searches_left > 0 and self._budget_tokens > 0
+
+    async def answer(self, calls: Sequence[SearchCall]) -> list[str]:
+        """Returns the results, one text per call."""
+        self._searches_left -= 1
         self._sources_before = len(self._sources)
         found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
         texts = [answer if isinstance(answer, str) else self._describe(answer) for answer in found]
-        texts += [_TOO_MANY] * (len(calls) - len(texts))
-        return SearchAnswers(texts, may_go_on=not self._is_away and self._budget_tokens > 0)
+        return texts + [_TOO_MANY] * (len(calls) - len(texts))
 
     def take_back(self) -> None:
         """Drops the sources of the last results, which the model has not read."""
@@ -110,24 +112,24 @@ class SearchTool:
         try:
             return await self._search.find(query)
         except SearchFailed as away:
-            self._is_away = True
+            self._searches_left = 0
             self._on_failure(str(away))
             return _AWAY
 
     def _describe(self, results: list[SearchResult]) -> str:
         if not results:
             return _NOTHING
-        told: list[SearchResult] = []
-        left_tokens = min(self._budget_tokens, RESULTS_TOKENS_MOST) - tokens.count_once(results_block(()))
-        for result in results:
-            taken_tokens = result_tokens(result)
-            if taken_tokens <= left_tokens:
-                left_tokens -= taken_tokens
-                told.append(result)
+        told = list(RESULTS.fitting(results, min(self._budget_tokens, RESULTS_TOKENS_MOST)))
         if not told:
             self._budget_tokens = 0
             return _NO_ROOM
-        numbered = [(self._sources.add(result.title, result.url, is_from_search=True), result) for result in told]
-        text = results_block(numbered)
+        text = RESULTS.render(told, first_number=len(self._sources) + 1)
+        for result in told:
+            self._sources.add(result.title, result.url, is_from_search=True)
         self._budget_tokens -= tokens.count(text)
         return text
+
+
+def tools_tokens() -> int:
+    """Returns what the function's definition adds to a prompt."""
+    return tokens.count_once(_TOOLS_JSON.decode())

@@ -55,8 +55,7 @@ def test_what_earlier_versions_stored_is_still_read() -> None:
     note = bytes.fromhex(
         "eac6758dc69c00a02226f54e1057476a5b4536eb74241017d593622761a2e543fa66a291c351e5c95e7c2a3e7d41ecd90302e9"
     )
-    place = grounding_sealing.note_place("acct_1", "note_1")
-    opened = grounding_sealing.Sealer({3: OLD}).open_if_possible(Sealed(3, note), place)
+    opened = grounding_sealing.Sealer({3: OLD}).open(Sealed(3, note), "acct_1", "note", "note_1")
     assert opened == "My cat is called Mitzi."
     result = bytes.fromhex("93069fdea98f7b544c7b34136c69a9332c6eb7958325b1e94c5e")
     assert SingleUseKey(b"k" * 32).open(result, bound_to=b"/keys/made") == b"shown once"

@@ -1,13 +1,13 @@
 """Stores attachments with their passages and the index of their words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.chassis.sealing import Sealed
-from services.router.grounding.records import DocumentKind
+from services.router.grounding.records import Attachment, DocumentKind
+from services.router.grounding.sealing import Sealer
 from services.router.grounding.store.tables import attachments, change_for_good, delete_for_good, passages, postings
 
 # Stand in the place of the account while an attachment's passages are being added, or erased: nothing that reads by
@@ -16,32 +16,15 @@ ADDING: Final = ""
 ERASING: Final = "erasing"
 
 
-@dataclass(frozen=True, slots=True)
-class SealedAttachment:
-    attachment_id: str
-    account_id: str
-    created_at_us: int
-    kind: DocumentKind
-    size_bytes: int
-    pages: int
-    # Number of passages.
-    passages: int
-    name: Sealed
+# Values of a row, by column.
+RowValues = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SealedPassage:
-    passage_id: int
-    page: int
-    tokens: int
-    text: Sealed
-    words: frozenset[bytes]
-
-
-def begin_attachment(connection: sa.Connection, attachment: SealedAttachment, most: int) -> bool:
+def begin_attachment(connection: sa.Connection, sealer: Sealer, attachment: Attachment, most: int) -> bool:
     """Adds an attachment that has no passages yet. Returns False if the account has reached its limit."""
     if _count(connection, attachment.account_id) >= most:
         return False
+    name = sealer.seal(attachment.name, attachment.account_id, "name", attachment.attachment_id)
     connection.execute(
         attachments.insert().values(
             attachment_id=attachment.attachment_id,
@@ -51,32 +34,31 @@ def begin_attachment(connection: sa.Connection, attachment: SealedAttachment, mo
             size_bytes=attachment.size_bytes,
             pages=attachment.pages,
             passages=attachment.passages,
-            key_version=attachment.name.key_version,
-            sealed_name=attachment.name.data,
+            key_version=name.key_version,
+            sealed_name=name.data,
         )
     )
     return True
 
 
 def add_passages(
-    attachment: SealedAttachment, contents: Sequence[SealedPassage], now_us: int, connection: sa.Connection
+    attachment_id: str,
+    passage_rows: Sequence[RowValues],
+    posting_rows: Sequence[RowValues],
+    now_us: int,
+    connection: sa.Connection,
 ) -> bool:
-    """Adds passages. Returns False if the attachment was erased meanwhile."""
-    touch = attachments.update().where(*_is_one(ADDING, attachment.attachment_id)).values(created_at_us=now_us)
+    """Adds passages with their words. Returns False if the attachment was erased meanwhile."""
+    touch = attachments.update().where(*_is_one(ADDING, attachment_id)).values(created_at_us=now_us)
     if not change_for_good(connection, touch):
         return False
-    connection.execute(passages.insert(), [_to_values(passage, attachment.attachment_id) for passage in contents])
-    words = [
-        {"account_id": attachment.account_id, "word": word, "passage_id": passage.passage_id}
-        for passage in contents
-        for word in passage.words
-    ]
-    if words:
-        connection.execute(postings.insert(), words)
+    connection.execute(passages.insert(), passage_rows)
+    if posting_rows:
+        connection.execute(postings.insert(), posting_rows)
     return True
 
 
-def finish_attachment(connection: sa.Connection, attachment: SealedAttachment, most: int) -> bool:
+def finish_attachment(connection: sa.Connection, attachment: Attachment, most: int) -> bool:
     """Gives an attachment with all its passages to its account. Returns False if the account has reached its limit, or
     the attachment was erased meanwhile."""
     if _count(connection, attachment.account_id) >= most:
@@ -97,14 +79,26 @@ def list_unfinished(connection: sa.Connection, before_us: int) -> list[tuple[str
     return [(row.account_id, row.attachment_id) for row in connection.execute(query)]
 
 
-def list_attachments(connection: sa.Connection, account_id: str) -> list[SealedAttachment]:
-    """Returns the attachments, oldest first."""
+def list_attachments(connection: sa.Connection, sealer: Sealer, account_id: str) -> list[Attachment]:
+    """Returns the attachments, oldest first; one that cannot be decrypted has no name."""
     query = (
         sa.select(attachments)
         .where(attachments.c.account_id == account_id)
         .order_by(attachments.c.created_at_us, attachments.c.attachment_id)
     )
-    return [_to_attachment(row) for row in connection.execute(query)]
+    return [
+        Attachment(
+            row.attachment_id,
+            account_id,
+            row.created_at_us,
+            sealer.open(Sealed(row.key_version, row.sealed_name), account_id, "name", row.attachment_id) or "",
+            DocumentKind(row.kind),
+            row.size_bytes,
+            row.pages,
+            row.passages,
+        )
+        for row in connection.execute(query)
+    ]
 
 
 def begin_erasing(connection: sa.Connection, account_id: str, attachment_id: str, now_us: int) -> bool:
@@ -133,27 +127,3 @@ def _count(connection: sa.Connection, account_id: str) -> int:
 
 def _is_one(account_id: str, attachment_id: str) -> tuple[sa.ColumnElement[bool], ...]:
     return attachments.c.attachment_id == attachment_id, attachments.c.account_id == account_id
-
-
-def _to_values(passage: SealedPassage, attachment_id: str) -> dict[str, Any]:
-    return {
-        "passage_id": passage.passage_id,
-        "attachment_id": attachment_id,
-        "page": passage.page,
-        "tokens": passage.tokens,
-        "key_version": passage.text.key_version,
-        "sealed_text": passage.text.data,
-    }
-
-
-def _to_attachment(row: sa.Row[Any]) -> SealedAttachment:
-    return SealedAttachment(
-        row.attachment_id,
-        row.account_id,
-        row.created_at_us,
-        DocumentKind(row.kind),
-        row.size_bytes,
-        row.pages,
-        row.passages,
-        Sealed(row.key_version, row.sealed_name),
-    )

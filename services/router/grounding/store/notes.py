@@ -1,32 +1,25 @@
 """Stores notes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import sqlalchemy as sa
 
 from services.chassis.sealing import Sealed
+from services.router.grounding.records import Note
+from services.router.grounding.sealing import Sealer
 from services.router.grounding.store.tables import delete_for_good, notes
 
 
-@dataclass(frozen=True, slots=True)
-class SealedNote:
-    note_id: str
-    account_id: str
-    created_at_us: int
-    tokens: int
-    text: Sealed
-
-
-def add_note(connection: sa.Connection, note: SealedNote, most: int) -> bool:
+def add_note(connection: sa.Connection, sealer: Sealer, note: Note, most: int) -> bool:
     """Adds a note; returns False if the account has reached its limit."""
     kept = sa.select(sa.func.count()).select_from(notes).where(notes.c.account_id == note.account_id)
     if connection.execute(kept).scalar_one() >= most:
         return False
-    _insert(connection, note)
+    _insert(connection, sealer, note)
     return True
 
 
-def update_note(connection: sa.Connection, note: SealedNote) -> SealedNote | None:
+def update_note(connection: sa.Connection, sealer: Sealer, note: Note) -> Note | None:
     """Replaces a note, except for its time, and returns it; None if there is none."""
     is_it = (notes.c.account_id == note.account_id, notes.c.note_id == note.note_id)
     created_at_us = connection.execute(sa.select(notes.c.created_at_us).where(*is_it)).scalar_one_or_none()
@@ -34,37 +27,42 @@ def update_note(connection: sa.Connection, note: SealedNote) -> SealedNote | Non
         return None
     updated = replace(note, created_at_us=created_at_us)
     delete_for_good(connection, notes, *is_it)
-    _insert(connection, updated)
+    _insert(connection, sealer, updated)
     return updated
 
 
-def _insert(connection: sa.Connection, note: SealedNote) -> None:
+def _insert(connection: sa.Connection, sealer: Sealer, note: Note) -> None:
+    sealed = sealer.seal(note.text, note.account_id, "note", note.note_id)
     connection.execute(
         notes.insert().values(
             note_id=note.note_id,
             account_id=note.account_id,
             created_at_us=note.created_at_us,
             tokens=note.tokens,
-            key_version=note.text.key_version,
-            sealed_text=note.text.data,
+            key_version=sealed.key_version,
+            sealed_text=sealed.data,
         )
     )
 
 
-def list_notes(connection: sa.Connection, account_id: str) -> list[SealedNote]:
-    """Returns the notes, oldest first."""
+def list_notes(connection: sa.Connection, sealer: Sealer, account_id: str) -> list[Note]:
+    """Returns the notes, oldest first; one that cannot be decrypted has no text."""
     query = sa.select(notes).where(notes.c.account_id == account_id).order_by(notes.c.created_at_us, notes.c.note_id)
     return [
-        SealedNote(row.note_id, account_id, row.created_at_us, row.tokens, Sealed(row.key_version, row.sealed_text))
+        Note(
+            row.note_id,
+            account_id,
+            row.created_at_us,
+            row.tokens,
+            sealer.open(Sealed(row.key_version, row.sealed_text), account_id, "note", row.note_id) or "",
+        )
         for row in connection.execute(query)
     ]
 
 
-def remove_note(connection: sa.Connection, account_id: str, note_id: str) -> bool:
-    """Deletes a note; returns False if there is none."""
-    return delete_for_good(connection, notes, notes.c.account_id == account_id, notes.c.note_id == note_id) > 0
-
-
-def remove_notes(connection: sa.Connection, account_id: str) -> int:
-    """Deletes all notes of an account, and returns their number."""
-    return delete_for_good(connection, notes, notes.c.account_id == account_id)
+def remove_notes(connection: sa.Connection, account_id: str, note_id: str | None = None) -> int:
+    """Deletes this note of an account, or all, and returns their number."""
+    conditions = [notes.c.account_id == account_id]
+    if note_id is not None:
+        conditions.append(notes.c.note_id == note_id)
+    return delete_for_good(connection, notes, *conditions)

@@ -11,13 +11,14 @@ from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.grounding.attachments import Attachments
-from services.router.grounding.grounding import Budgets, Grounding, Library
-from services.router.grounding.holdings import Holdings
+from services.router.grounding.grounding import Grounding
+from services.router.grounding.library import Library
 from services.router.grounding.notes import Notes
 from services.router.grounding.opening import MIGRATIONS
 from services.router.grounding.records import Attachment, Document, DocumentKind
 from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
+from services.router.grounding.settings import GroundingSettings
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
@@ -28,6 +29,7 @@ from tests.support.upstreams.openai import Upstream
 KEY = b"a key for tests, of 32 bytes....."
 ACCOUNT = "acct_1"
 SEARCHES_MOST = 2
+SETTINGS = GroundingSettings(memory_tokens=100, attachment_tokens=300, search_rounds=SEARCHES_MOST)
 
 
 class RouterGroundingHarness:
@@ -49,12 +51,12 @@ class RouterGroundingHarness:
 
     async def note(self, text: str, account_id: str = ACCOUNT) -> None:
         await self.notes.add(account_id, text)
-        self.library.holdings.look_again(account_id)
+        self.library.look_again(account_id)
 
     async def attach(self, name: str, pages: list[str], account_id: str = ACCOUNT) -> Attachment:
         document = Document(DocumentKind.PDF, 1, pages)
         attachment = await self.attachments.add(account_id, name, document, lambda done, total: None)
-        self.library.holdings.look_again(account_id)
+        self.library.look_again(account_id)
         return attachment
 
     async def ask(self, *messages: dict[str, Any] | str, **fields: Any) -> Answer:
@@ -84,10 +86,9 @@ async def running_harness(
     also: Callable[[Completions, Library], object] | None = None,
 ) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(migrated_sqlite(folder / "router.db", "router", MIGRATIONS), "router")
-    clock, sealer = SystemClock(), Sealer({1: KEY})
-    library = Library(Notes(database, sealer, clock), Attachments(database, sealer, clock), Holdings(database, clock))
+    library = Library(database, Sealer({1: KEY}), SystemClock())
     search = SearxSearch(searx.base_url, search_timeout_s) if searx is not None else None
-    grounding = Grounding(library, search, SEARCHES_MOST, Budgets(notes=100, passages=300), log)
+    grounding = Grounding(SETTINGS, library, search, log)
     try:
         targets = {served_by or target("main"): upstream}
         registering = None if also is None else lambda completions: also(completions, library)

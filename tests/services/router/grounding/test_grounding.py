@@ -8,9 +8,9 @@ import sqlalchemy as sa
 
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Citation
 from services.chassis.telemetry.log import Log
-from services.router.grounding.grounding import Budgets, Grounding
+from services.router.grounding.grounding import Grounding
 from services.router.prompts.prompt import Prompt, load_character
-from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
+from tests.services.router.grounding.harness import ACCOUNT, SETTINGS, RouterGroundingHarness, running_harness
 from tests.services.router.harness import as_json, target
 from tests.services.router.schema.reading import parsed
 from tests.support.upstreams.openai import Reply, Upstream
@@ -203,7 +203,7 @@ async def test_document_that_the_model_was_not_shown_is_never_cited(
 async def test_chat_of_an_account_that_keeps_nothing_is_left_as_it_is(
     harness: RouterGroundingHarness, log: Log
 ) -> None:
-    grounding = Grounding(harness.library, None, 0, Budgets(notes=100, passages=300), log)
+    grounding = Grounding(SETTINGS, harness.library, None, log)
     prompt = Prompt(parsed(as_json([CHARACTER, {"role": "user", "content": QUESTION}])), 50)
     chat = ChatOpen(account_id="acct_2", memory=True, attachments=True, search=True)
     conversation = Unasked()

@@ -16,10 +16,9 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
 from services.router.grounding.attachments import Attachments
-from services.router.grounding.files.extraction import Extraction
-from services.router.grounding.files.turns import Turns
-from services.router.grounding.files.upload_limits import BY_ACCOUNT_MOST, UploadLimits
-from services.router.grounding.intake import Intake
+from services.router.grounding.files.upload_limits import BY_ACCOUNT_MOST
+from services.router.grounding.intake import Intake, Progress
+from services.router.grounding.settings import GroundingSettings
 from tests.cli.grounding_harness import ACCOUNT, grounding_harness
 from tests.support.fakes import FakeClock
 
@@ -141,12 +140,11 @@ def written() -> io.StringIO:
 
 
 def intake(attachments: Attachments, clock: FakeClock, folder: Path, log: Log, grace_s: float = 20.0) -> Intake:
-    return Intake(
-        attachments, Extraction(10, log), Turns(clock), UploadLimits(10**6), folder, 10**6, log, grace_s=grace_s
-    )
+    settings = GroundingSettings(data=folder, attachment_bytes=10**6, upload_bytes=10**6)
+    return Intake(attachments, settings, clock, log, grace_s=grace_s)
 
 
-class Told:
+class Told(Progress):
     def __init__(self) -> None:
         self.stages: list[int] = []
 

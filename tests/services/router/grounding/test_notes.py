@@ -1,11 +1,9 @@
 """Memory: what owners keep, and which of it a chat is given."""
 
 import pytest
-import sqlalchemy as sa
 
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.router.grounding.blocks import notes_block
+from services.router.grounding.blocks import NOTES
 from services.router.grounding.notes import LONGEST_NOTE, Notes
 from services.router.prompts.tokens import count
 from tests.services.router.grounding.conftest import ON_EACH_DATABASE
@@ -79,7 +77,7 @@ async def test_of_more_notes_than_fit_those_that_match_are_given_then_the_newest
         clock.advance(1)
     budget_tokens = 5 * max(note.tokens for note in made)
     given = await notes.relevant("acct_1", ["parrot", "colour"], budget_tokens)
-    assert count(notes_block(given)) <= budget_tokens
+    assert count(NOTES.render(given)) <= budget_tokens
     assert given[0].text == "My parrot is green."
     assert given[-1].note_id == made[-1].note_id
 
@@ -90,7 +88,7 @@ async def test_notes_that_grow_when_they_are_made_harmless_are_counted_as_they_a
     budget_tokens = sum(note.tokens for note in await notes.list_of("acct_1"))
     given = await notes.relevant("acct_1", [], budget_tokens)
     assert 1 <= len(given) < 10
-    assert count(notes_block(given)) <= budget_tokens
+    assert count(NOTES.render(given)) <= budget_tokens
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "x" * (LONGEST_NOTE + 1)])
@@ -98,27 +96,3 @@ async def test_note_that_says_nothing_or_too_much_is_refused(text: str, notes: N
     with pytest.raises(LegatoError) as refusal:
         await notes.add("acct_1", text)
     assert refusal.value.reason is Reason.REQUEST_INVALID
-
-
-async def test_note_that_was_moved_to_another_account_does_not_open_there(notes: Notes, database: Database) -> None:
-    await notes.add("acct_1", "Mine.")
-    await database.write(lambda connection: connection.execute(sa.text("UPDATE notes SET account_id = 'acct_2'")))
-    await notes.add("acct_2", "Yours.")
-    assert sorted(note.text for note in await notes.list_of("acct_2")) == ["", "Yours."]
-    assert [note.text for note in await notes.relevant("acct_2", [], 100)] == ["Yours."]
-    assert await notes.relevant("acct_1", [], 100) == []
-
-
-@pytest.mark.parametrize("data", [b"", b"x", bytes(60)])
-async def test_note_that_was_changed_takes_no_other_with_it_and_can_be_removed(
-    data: bytes, notes: Notes, database: Database
-) -> None:
-    changed = await notes.add("acct_1", "I live in Ottawa.")
-    await notes.add("acct_1", "I drink tea.")
-    change = sa.text("UPDATE notes SET sealed_text = :data WHERE note_id = :note_id")
-    values = {"data": data, "note_id": changed.note_id}
-    await database.write(lambda connection: connection.execute(change, values))
-    assert [note.text for note in await notes.relevant("acct_1", [], 100)] == ["I drink tea."]
-    [without_text] = [note.note_id for note in await notes.list_of("acct_1") if not note.text]
-    await notes.remove("acct_1", without_text)
-    assert [note.text for note in await notes.list_of("acct_1")] == ["I drink tea."]

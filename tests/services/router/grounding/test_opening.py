@@ -1,6 +1,5 @@
 """Parts that settings switch on; nothing else is opened or loaded."""
 
-import asyncio
 import subprocess
 import sys
 from contextlib import AsyncExitStack
@@ -9,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from protos.router.v1 import grounding_pb2 as pb
-from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.router.grounding.holdings import BELIEVED_S, Holding, Holdings
-from services.router.grounding.notes import Notes
 from services.router.grounding.opening import open_grounding
 from services.router.grounding.settings import GroundingSettings
-from tests.services.router.grounding.conftest import ON_EACH_DATABASE
-from tests.support.fakes import FakeClock
 
 KEY = f"1:{'ab' * 32}"
 
@@ -30,25 +24,25 @@ def files_in(folder: Path) -> list[Path]:
 async def test_nothing_is_opened_until_something_is_configured(tmp_path: Path, log: Log) -> None:
     async with AsyncExitStack() as stack:
         settings = GroundingSettings(data=tmp_path, grounding_key=KEY)
-        assert (await open_grounding(settings, SystemClock(), log, stack)).grounding is None
+        assert open_grounding(settings, SystemClock(), log, stack).grounding is None
     assert files_in(tmp_path) == []
 
 
 async def test_search_alone_needs_no_store(tmp_path: Path, log: Log) -> None:
     async with AsyncExitStack() as stack:
         settings = GroundingSettings(data=tmp_path, search_url="http://127.0.0.1:1")
-        assert (await open_grounding(settings, SystemClock(), log, stack)).grounding is not None
+        assert open_grounding(settings, SystemClock(), log, stack).grounding is not None
     assert files_in(tmp_path) == []
 
 
 async def test_what_is_configured_is_told_with_its_limits(tmp_path: Path, log: Log) -> None:
     async with AsyncExitStack() as stack:
         settings = GroundingSettings(data=tmp_path, grounding_key=KEY)
-        assert (await open_grounding(settings, SystemClock(), log, stack)).config == pb.GroundingConfig()
+        assert open_grounding(settings, SystemClock(), log, stack).config == pb.GroundingConfig()
         settings = GroundingSettings(
             data=tmp_path, grounding_key=KEY, memory=True, attachments=True, search_url="http://127.0.0.1:1"
         )
-        config = (await open_grounding(settings, SystemClock(), log, stack)).config
+        config = open_grounding(settings, SystemClock(), log, stack).config
     assert config.memory == pb.MemoryConfig(notes_most=200, note_characters_most=2_000, prompt_tokens_most=512)
     assert (config.attachments.attachments_most, config.attachments.bytes_most) == (200, 10 * 1024**2)
     assert (config.attachments.pages_most, config.attachments.prompt_tokens_most) == (1000, 2048)
@@ -83,40 +77,6 @@ def test_mistake_in_the_key_is_named_without_quoting_it() -> None:
     with pytest.raises(SettingsError, match="LEGATO_GROUNDING_KEY: entry 1 is not VERSION:HEX") as refusal:
         GroundingSettings(memory=True, grounding_key="tellnobody").check()
     assert "tellnobody" not in str(refusal.value)
-
-
-class Counting(Database):
-    reads = 0
-
-    async def read(self, look):  # type: ignore[no-untyped-def]
-        self.reads += 1
-        return await super().read(look)
-
-
-async def test_database_is_asked_once_for_many_chats_of_an_account(
-    database_url: str, database: Database, clock: FakeClock
-) -> None:
-    counting = Counting(database_url, "router")
-    holdings = Holdings(counting, clock)
-    for _ in range(100):
-        assert await holdings.of("acct_1") == Holding(notes=False, attachments=False)
-    assert counting.reads == 1
-    counting.close()
-
-
-@ON_EACH_DATABASE
-async def test_first_note_counts_at_once_here_and_soon_elsewhere(
-    database: Database, notes: Notes, clock: FakeClock
-) -> None:
-    here, elsewhere = Holdings(database, clock), Holdings(database, clock)
-    await asyncio.gather(here.of("acct_1"), elsewhere.of("acct_1"))
-    await notes.add("acct_1", "I drink tea.")
-    here.look_again("acct_1")
-    assert (await here.of("acct_1")).notes
-    assert not (await elsewhere.of("acct_1")).notes
-    clock.advance(BELIEVED_S)
-    assert (await elsewhere.of("acct_1")).notes
-    assert not (await elsewhere.of("acct_2")).notes
 
 
 def test_space_that_is_too_small_for_one_document_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The preview of a chat: what it shows is what a model gets, and nobody is asked, told or charged."""
+"""The preview of a chat: what it shows is what a model gets, and no model is asked, and no account charged."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,8 +23,9 @@ from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.router.completion import Completions, PromptPreview
-from services.router.grounding.grounding import Library
+from services.router.completion import Completions
+from services.router.grounding.library import Library
+from services.router.grounding.opening import Opened
 from services.router.servicers.grounding import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target
@@ -39,7 +40,7 @@ SWITCHES = ("search", "memory", "attachments")
 
 def admin_of(completions: Completions, library: Library, log: Log) -> object:
     config = pb.GroundingConfig(memory=pb.MemoryConfig(notes_most=200))
-    return GroundingAdminServicer(library, None, config, completions.preview, log)
+    return GroundingAdminServicer(Opened(library=library, config=config), completions.preview, log)
 
 
 @pytest.fixture
@@ -196,14 +197,14 @@ async def reason_of(method: Any, request: Any, token: bytes) -> Reason | None:
     return None
 
 
-async def nobody_is_asked(chat: Any) -> PromptPreview:
-    return PromptPreview("forte", 1_000, 1, 1, None)
+async def preview_nothing(chat: Any) -> pb.PreviewGroundingResponse:
+    return pb.PreviewGroundingResponse(class_id="forte")
 
 
 @pytest.mark.parametrize("way", ["socket", "tcp"])
 async def test_a_console_previews_for_members_of_the_account_alone(socket_folder: Path, log: Log, way: str) -> None:
     authority = await asyncio.to_thread(Authority, socket_folder) if way == "tcp" else None
-    servicer = GroundingAdminServicer(None, None, pb.GroundingConfig(), nobody_is_asked, log)
+    servicer = GroundingAdminServicer(Opened(), preview_nothing, log)
     listen = f"unix:{socket_folder}/router-console.sock"
     server = RpcServer(
         "127.0.0.1:0" if authority else f"unix:{socket_folder}/router.sock",

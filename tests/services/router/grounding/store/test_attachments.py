@@ -161,10 +161,10 @@ async def test_document_that_fails_midway_leaves_nothing(
 ) -> None:
     add_passages = stored.add_passages
 
-    def add(attachment: stored.SealedAttachment, contents: object, now_us: int, connection: sa.Connection) -> bool:
+    def add(attachment_id: str, passages: object, words: object, now_us: int, connection: sa.Connection) -> bool:
         if (connection.execute(sa.text("SELECT count(*) FROM passages")).scalar_one()) >= 2 * PASSAGES_AT_ONCE:
             raise DatabaseUnavailable
-        return add_passages(attachment, contents, now_us, connection)  # type: ignore[arg-type]
+        return add_passages(attachment_id, passages, words, now_us, connection)  # type: ignore[arg-type]
 
     with monkeypatch.context() as failing:
         failing.setattr(stored, "add_passages", add)
@@ -189,7 +189,7 @@ async def test_document_whose_sender_leaves_at_the_very_end_is_kept_whole(
     finish = stored.finish_attachment
     loop = asyncio.get_running_loop()
 
-    def finish_and_cancel(connection: sa.Connection, attachment: stored.SealedAttachment, most: int) -> bool:
+    def finish_and_cancel(connection: sa.Connection, attachment: Attachment, most: int) -> bool:
         is_finished = finish(connection, attachment, most)
         loop.call_soon_threadsafe(adding.cancel)
         return is_finished

@@ -10,10 +10,10 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.grounding.grounding import Budgets, Grounding
+from services.router.grounding.grounding import Grounding
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.search_tool import NAME
-from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundingHarness, running_harness
+from tests.services.router.grounding.harness import SEARCHES_MOST, SETTINGS, RouterGroundingHarness, running_harness
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering
 from tests.services.router.harness import as_json, running_router, target
 from tests.support.outside.searx import Searx
@@ -47,7 +47,7 @@ async def test_model_that_takes_no_tools_is_asked_again_though_it_was_the_last_t
             socket_folder,
             log,
             {**{target(f"down-{number}"): failing for number in range(down)}, target("main"): upstream},
-            grounding=Grounding(None, search, SEARCHES_MOST, Budgets(notes=0, passages=0), log),
+            grounding=Grounding(SETTINGS, None, search, log),
             most_attempts=down + 1,
         ) as router,
     ):
