@@ -15,8 +15,6 @@ OWNS = pb.UserMembership(
     user_id="user_a", membership=pb.Membership(account_id="acct_a", role=AccountRole.ACCOUNT_ROLE_OWNER)
 )
 LISTED = ("auth", "UserAdminService.ListUsers", pb.ListUsersResponse(users=[ADA], memberships=[OWNS]))
-NOBODY = ("auth", "UserAdminService.ListUsers", pb.ListUsersResponse())
-LINK = ("auth", "UserAdminService.CreateSignInLink", pb.CreateSignInLinkResponse(code=CODE))
 
 
 def test_invite_prints_a_link_with_the_code_in_its_fragment() -> None:
@@ -39,25 +37,6 @@ def test_disable_and_set_operator_can_be_undone() -> None:
     setting = play(("auth", "UserAdminService.SetOperator", pb.SetOperatorResponse(user=ADA)))
     assert setting.run("users", "set-operator", "user_a", "--undo").exit_code == 0
     assert not setting.requests[0].is_operator
-
-
-def test_console_link_is_the_first_operators() -> None:
-    far_end = play(LISTED, LINK)
-    shown = json.loads(far_end.run("console", "sign-in-link", "--json").stdout)
-    assert (shown["user_id"], far_end.requests[1].user_id) == ("user_a", "user_a")
-
-
-def test_console_link_makes_the_first_user_an_operator_who_owns_no_customers_account() -> None:
-    far_end = play(
-        NOBODY,
-        ("auth", "UserAdminService.CreateUser", pb.CreateUserResponse(user=ADA)),
-        ("auth", "UserAdminService.SetOperator", pb.SetOperatorResponse(user=ADA)),
-        LINK,
-    )
-    assert far_end.run("console", "sign-in-link").exit_code == 0
-    created, made_operator = far_end.requests[1:3]
-    assert (created.name, created.account_id) == ("Operator", "")
-    assert made_operator.is_operator
 
 
 def test_a_link_leads_to_the_console_that_runs_whatever_its_port(
