@@ -43,7 +43,7 @@ from services.auth.sign_in.totp import parse_cipher
 from services.auth.store import Connection
 from services.auth.store.encrypted import encrypt_anew, use_cipher
 from services.auth.store.encryption import EmailCipher, parse_encryption_key
-from services.auth.store.epochs import READ_EPOCH, changes_since, find_contradicted, note_peppers, unchanged_since
+from services.auth.store.epochs import changes_since, find_contradicted, note_peppers, unchanged_since
 from services.auth.store.notice_tables import notices, webhooks
 from services.auth.store.user_tables import invitations, users
 from services.auth.users.mail import Mail
@@ -102,8 +102,8 @@ class AuthService:
         """Takes metering's notices over from `outbox`."""
 
         async def read_changes(since_epoch: int) -> Changes:
-            row = await database.read_row(READ_EPOCH)
-            if row is not None and (unchanged := unchanged_since(row, since_epoch)) is not None:
+            unchanged = await database.read_briefly(lambda connection: unchanged_since(connection, since_epoch))
+            if unchanged is not None:
                 return unchanged
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 

@@ -15,7 +15,7 @@ from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import Sweep, Swept
 from services.metering.store.books import forget_claims
-from services.metering.store.reports import Overdue, any_overdue, find_overdue
+from services.metering.store.reports import Overdue, find_overdue, is_any_overdue
 
 SWEEP_MOST: Final = 256
 # Small enough for batches in between not to be delayed noticeably.
@@ -39,7 +39,7 @@ class Sweeper:
         forget_at_s = 0.0
         while True:
             try:
-                if await self._is_any_overdue():
+                if await self._database.read_briefly(is_any_overdue):
                     await self.sweep()
                 if self._clock.elapsed_s() >= forget_at_s:
                     while await self.forget() == FORGET_MOST:
@@ -60,10 +60,6 @@ class Sweeper:
             if len(overdue) < SWEEP_MOST:
                 return swept
             last = overdue[-1]
-
-    async def _is_any_overdue(self) -> bool:
-        query = any_overdue(is_sqlite=self._database.is_sqlite)
-        return await self._database.read_row(query) is not None
 
     async def _find(self, last: Overdue | None) -> list[Overdue]:
         return await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST, last))

@@ -9,7 +9,6 @@ from services.auth.paging import Position
 from services.auth.records.accounts import Account, ClassAllowance, GroundingPolicy, KeyLimits
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys, playground_tokens
-from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
@@ -17,11 +16,11 @@ def add_account(connection: sa.Connection, account: Account) -> None:
     connection.execute(accounts.insert().values(account_id=account.account_id, **values))
 
 
-_FIND: Final = CompiledQuery(sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id")))
+_FIND: Final = sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id"))
 
 
 def find_account(connection: sa.Connection, account_id: str) -> Account | None:
-    row = _FIND.first(connection, account_id=account_id)
+    row = connection.execute(_FIND, {"account_id": account_id}).first()
     return _to_account(row) if row is not None else None
 
 

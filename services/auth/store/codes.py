@@ -12,9 +12,8 @@ import sqlalchemy as sa
 from services.auth.records.users import Challenge, ChallengeKind, Invitation
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.compiled_query import CompiledQuery
 
-_INVITATIONS: Final = CompiledQuery(
+_INVITATIONS: Final = (
     sa.select(invitations)
     .where(invitations.c.account_id == sa.bindparam("account_id"), invitations.c.expires_at_us > sa.bindparam("now_us"))
     .order_by(invitations.c.created_at_us, invitations.c.invitation_id)
@@ -102,7 +101,9 @@ def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int
 
 
 def list_invitations(connection: sa.Connection, account_id: str, now_us: int) -> list[Invitation]:
-    return [_to_invitation(row) for row in _INVITATIONS.all(connection, account_id=account_id, now_us=now_us)]
+    return [
+        _to_invitation(row) for row in connection.execute(_INVITATIONS, {"account_id": account_id, "now_us": now_us})
+    ]
 
 
 def cancel_invitations(connection: sa.Connection, account_id: str, *conditions: sa.ColumnElement[bool]) -> list[str]:

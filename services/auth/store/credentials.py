@@ -7,12 +7,11 @@ import sqlalchemy as sa
 
 from services.auth.records.users import OidcIdentity, Password, Totp
 from services.auth.store.user_tables import oidc_identities, passwords, totp
-from services.chassis.database.compiled_query import CompiledQuery
 
 _USER_ID: Final[sa.BindParameter[str]] = sa.bindparam("user_id")
-_PASSWORD: Final = CompiledQuery(sa.select(passwords).where(passwords.c.user_id == _USER_ID))
-_TOTP: Final = CompiledQuery(sa.select(totp).where(totp.c.user_id == _USER_ID))
-_IDENTITIES: Final = CompiledQuery(
+_PASSWORD: Final = sa.select(passwords).where(passwords.c.user_id == _USER_ID)
+_TOTP: Final = sa.select(totp).where(totp.c.user_id == _USER_ID)
+_IDENTITIES: Final = (
     sa.select(oidc_identities)
     .where(oidc_identities.c.user_id == _USER_ID)
     .order_by(oidc_identities.c.created_at_us, oidc_identities.c.identity_id)
@@ -26,7 +25,7 @@ def put_password(connection: sa.Connection, password: Password) -> None:
 
 
 def find_password(connection: sa.Connection, user_id: str) -> Password | None:
-    row = _PASSWORD.first(connection, user_id=user_id)
+    row = connection.execute(_PASSWORD, {"user_id": user_id}).first()
     return None if row is None else Password(**row._asdict())
 
 
@@ -44,7 +43,7 @@ def put_totp(connection: sa.Connection, app: Totp) -> None:
 
 
 def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
-    row = _TOTP.first(connection, user_id=user_id)
+    row = connection.execute(_TOTP, {"user_id": user_id}).first()
     return None if row is None else Totp(**row._asdict())
 
 
@@ -65,7 +64,7 @@ def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcI
 
 
 def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentity]:
-    return [OidcIdentity(**row._asdict()) for row in _IDENTITIES.all(connection, user_id=user_id)]
+    return [OidcIdentity(**row._asdict()) for row in connection.execute(_IDENTITIES, {"user_id": user_id})]
 
 
 def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:

@@ -26,7 +26,9 @@ MAINTENANCE: Final = (
 )
 
 # What a ping mostly needs, and nothing else: see `unchanged_since`.
-READ_EPOCH: Final = "SELECT value, maintenance_message, maintenance_retry_after_s, maintenance_started_at_us FROM epoch"
+_READ_EPOCH: Final = (
+    "SELECT value, maintenance_message, maintenance_retry_after_s, maintenance_started_at_us FROM epoch"
+)
 
 _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspended_at_us.is_not(None))
 
@@ -66,9 +68,9 @@ def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
     return sorted(connection.execute(query).scalars()) if contradicted else []
 
 
-def unchanged_since(row: tuple[Any, ...], since_epoch: int) -> Changes | None:
-    """Returns the changes if there are none after `since_epoch`, from a row of READ_EPOCH; else None."""
-    value, message, retry_after_s, started_at_us = row
+def unchanged_since(connection: sa.Connection, since_epoch: int) -> Changes | None:
+    """Returns the changes if there are none after `since_epoch`; else None."""
+    value, message, retry_after_s, started_at_us = connection.exec_driver_sql(_READ_EPOCH).one()
     if since_epoch < value:
         return None
     maintenance = None if message is None else MaintenanceNotice(message, retry_after_s, started_at_us)

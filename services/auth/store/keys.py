@@ -15,7 +15,6 @@ from services.auth.records.keys import Holder, Key, PepperUse, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import find_account, from_allowance, lock_account, to_allowance
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
-from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
@@ -41,8 +40,8 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: 
     return True
 
 
-_FIND: Final = CompiledQuery(sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id")))
-_FIND_SUCCESSOR: Final = CompiledQuery(
+_FIND: Final = sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id"))
+_FIND_SUCCESSOR: Final = (
     sa.select(keys)
     .where(keys.c.replaces_key_id == sa.bindparam("key_id"))
     .order_by(keys.c.created_at_us, keys.c.key_id)
@@ -98,14 +97,14 @@ def list_keys(
     values = {"account_id": account_id, "limit": limit, **choice.values}
     if after is not None:
         values |= {"after_us": after.created_at_us, "after_id": after.id}
-    return [to_key(row) for row in query.all(connection, **values)]
+    return [to_key(row) for row in connection.execute(query, values)]
 
 
 # Pages of a console run them: one for each kind of choice is compiled.
 @cache
 def _list_query(
     *, with_playground: bool, is_searched: bool, is_active: bool, is_own: bool, newest_first: bool, is_first: bool
-) -> CompiledQuery:
+) -> sa.Select[Any]:
     order = (keys.c.created_at_us, keys.c.key_id)
     query = sa.select(keys).where(keys.c.account_id == sa.bindparam("account_id")).limit(sa.bindparam("limit"))
     query = query.order_by(*(column.desc() for column in order) if newest_first else order)
@@ -130,7 +129,7 @@ def _list_query(
     if not is_first:
         position = sa.tuple_(sa.bindparam("after_us", type_=sa.BigInteger), sa.bindparam("after_id", type_=sa.Text))
         query = query.where(sa.tuple_(*order) < position if newest_first else sa.tuple_(*order) > position)
-    return CompiledQuery(query)
+    return query
 
 
 def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]) -> list[Key]:
@@ -144,12 +143,12 @@ def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]
 
 def find_successor(connection: sa.Connection, key_id: str) -> Key | None:
     """Returns the first key that was made to replace another."""
-    row = _FIND_SUCCESSOR.first(connection, key_id=key_id)
+    row = connection.execute(_FIND_SUCCESSOR, {"key_id": key_id}).first()
     return None if row is None else to_key(row)
 
 
 def find_key(connection: sa.Connection, key_id: str) -> Key | None:
-    row = _FIND.first(connection, key_id=key_id)
+    row = connection.execute(_FIND, {"key_id": key_id}).first()
     return None if row is None else to_key(row)
 
 

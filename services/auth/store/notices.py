@@ -10,16 +10,13 @@ from services.auth.store.notice_tables import muted_notices, notice_deliveries, 
 from services.auth.store.tables import accounts, keys
 from services.auth.store.user_tables import memberships, users
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.compiled_query import CompiledQuery
 from services.chassis.database.insert import insert_into
 
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
 
 _ACCOUNT_ID: Final[sa.BindParameter[str]] = sa.bindparam("account_id")
-_WEBHOOKS: Final = CompiledQuery(
-    sa.select(webhooks).where(webhooks.c.account_id == _ACCOUNT_ID).order_by(webhooks.c.created_at_us)
-)
-_MUTED: Final = CompiledQuery(sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == _ACCOUNT_ID))
+_WEBHOOKS: Final = sa.select(webhooks).where(webhooks.c.account_id == _ACCOUNT_ID).order_by(webhooks.c.created_at_us)
+_MUTED: Final = sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == _ACCOUNT_ID)
 
 
 def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
@@ -125,7 +122,7 @@ def forget_before(connection: sa.Connection, created_before_us: int, most: int) 
 
 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:
-    return [_to_webhook(row) for row in _WEBHOOKS.all(connection, account_id=account_id)]
+    return [_to_webhook(row) for row in connection.execute(_WEBHOOKS, {"account_id": account_id})]
 
 
 def find_webhook(connection: sa.Connection, webhook_id: str) -> Webhook | None:
@@ -156,7 +153,7 @@ def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) 
 
 
 def muted_kinds(connection: sa.Connection, account_id: str) -> set[str]:
-    return {row.kind for row in _MUTED.all(connection, account_id=account_id)}
+    return {row.kind for row in connection.execute(_MUTED, {"account_id": account_id})}
 
 
 def set_muted_kinds(connection: sa.Connection, account_id: str, kinds: Collection[str]) -> None:

@@ -7,9 +7,8 @@ import sqlalchemy as sa
 
 from services.auth.records.users import Passkey
 from services.auth.store.user_tables import passkeys
-from services.chassis.database.compiled_query import CompiledQuery
 
-_LIST: Final = CompiledQuery(
+_LIST: Final = (
     sa.select(passkeys)
     .where(passkeys.c.user_id == sa.bindparam("user_id"))
     .order_by(passkeys.c.created_at_us, passkeys.c.passkey_id)
@@ -28,7 +27,7 @@ def find_by_credential(connection: sa.Connection, credential_id: bytes, *, locks
 
 
 def list_passkeys(connection: sa.Connection, user_id: str) -> list[Passkey]:
-    return [Passkey(**row._asdict()) for row in _LIST.all(connection, user_id=user_id)]
+    return [Passkey(**row._asdict()) for row in connection.execute(_LIST, {"user_id": user_id})]
 
 
 def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool) -> None:

@@ -9,7 +9,6 @@ from services.auth.records.users import SignInMethod, UserSession
 from services.auth.store.playground import end_tokens
 from services.auth.store.tables import playground_tokens
 from services.auth.store.user_tables import sessions
-from services.chassis.database.compiled_query import CompiledQuery
 
 
 def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
@@ -42,9 +41,7 @@ _BY_DIGEST: Final = sa.select(sessions).where(
     )
 )
 _BY_ID: Final = sa.select(sessions).where(sessions.c.session_id == sa.bindparam("session_id"))
-_FIND_BY_DIGEST: Final = CompiledQuery(_BY_DIGEST)
-_FIND_BY_ID: Final = CompiledQuery(_BY_ID)
-_LIST: Final = CompiledQuery(
+_LIST: Final = (
     sa.select(sessions).where(sessions.c.user_id == sa.bindparam("user_id")).order_by(sessions.c.created_at_us.desc())
 )
 
@@ -54,26 +51,21 @@ def find_session(
 ) -> UserSession | None:
     """Finds a session by the digests of its token, or of the one that was just replaced."""
     for digest in digests:
-        values = {"digest": digest, "now_us": now_us}
-        if locks:
-            row = connection.execute(_BY_DIGEST.with_for_update(), values).one_or_none()
-        else:
-            row = _FIND_BY_DIGEST.first(connection, **values)
+        query = _BY_DIGEST.with_for_update() if locks else _BY_DIGEST
+        row = connection.execute(query, {"digest": digest, "now_us": now_us}).first()
         if row is not None:
             return _to_session(row)
     return None
 
 
 def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
-    if locks:
-        row = connection.execute(_BY_ID.with_for_update(), {"session_id": session_id}).one_or_none()
-    else:
-        row = _FIND_BY_ID.first(connection, session_id=session_id)
+    query = _BY_ID.with_for_update() if locks else _BY_ID
+    row = connection.execute(query, {"session_id": session_id}).one_or_none()
     return None if row is None else _to_session(row)
 
 
 def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
-    return [_to_session(row) for row in _LIST.all(connection, user_id=user_id)]
+    return [_to_session(row) for row in connection.execute(_LIST, {"user_id": user_id})]
 
 
 def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:

@@ -1,6 +1,6 @@
 """Stores users, and which accounts they belong to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -19,7 +19,6 @@ from services.auth.store.user_tables import (
     users,
 )
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.compiled_query import CompiledQuery
 
 # Of UserSummary, in its order. A password counts with its authenticator app.
 _WAYS: Final = (
@@ -32,21 +31,10 @@ _WAYS: Final = (
 # Built once: every page of a console runs them, and to build them takes longer than to run them.
 _ONE: Final[sa.BindParameter[Any]] = sa.bindparam("user_id")
 _USER: Final = sa.select(users).where(users.c.user_id == _ONE)
-_FIND_USER: Final = CompiledQuery(_USER)
-_COUNT_WAYS_OF_ONE: Final = CompiledQuery(
-    sa.select(
-        *(
-            sa.select(sa.func.count()).where(way.c.user_id == _ONE).scalar_subquery().label(f"way_{number}")
-            for number, way in enumerate(_WAYS)
-        )
-    )
+_FIND_ROLE: Final = sa.select(memberships.c.role).where(
+    memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
 )
-_FIND_ROLE: Final = CompiledQuery(
-    sa.select(memberships.c.role).where(
-        memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
-    )
-)
-_MEMBERS: Final = CompiledQuery(
+_MEMBERS: Final = (
     sa.select(users, memberships.c.role, memberships.c.joined_at_us)
     .join(memberships, memberships.c.user_id == users.c.user_id)
     .where(memberships.c.account_id == sa.bindparam("account_id"))
@@ -66,10 +54,9 @@ _COUNT_WAYS: Final = sa.union_all(
 _MEMBERSHIPS: Final = (
     sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
     .join(accounts, accounts.c.account_id == memberships.c.account_id)
+    .where(memberships.c.user_id.in_(_SOME))
     .order_by(memberships.c.joined_at_us, memberships.c.account_id)
 )
-_MEMBERSHIPS_OF_SOME: Final = _MEMBERSHIPS.where(memberships.c.user_id.in_(_SOME))
-_MEMBERSHIPS_OF_ONE: Final = CompiledQuery(_MEMBERSHIPS.where(memberships.c.user_id == _ONE))
 
 
 def add_user(connection: sa.Connection, user: User) -> None:
@@ -85,10 +72,8 @@ def add_user(connection: sa.Connection, user: User) -> None:
 
 
 def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
-    if locks:
-        row = connection.execute(_USER.with_for_update(), {"user_id": user_id}).one_or_none()
-    else:
-        row = _FIND_USER.first(connection, user_id=user_id)
+    query = _USER.with_for_update() if locks else _USER
+    row = connection.execute(query, {"user_id": user_id}).one_or_none()
     return None if row is None else to_user(row)
 
 
@@ -145,8 +130,6 @@ def lock_operators(connection: sa.Connection) -> list[str]:
 
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
     """Counts how each of them can sign in."""
-    if len(found) == 1:
-        return [UserSummary(found[0], *_COUNT_WAYS_OF_ONE.all(connection, user_id=found[0].user_id)[0])]
     user_ids = [user.user_id for user in found]
     counts = {(row[0], row[1]): row[2] for row in connection.execute(_COUNT_WAYS, {"user_ids": user_ids})}
     return [
@@ -157,21 +140,12 @@ def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSumm
 def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
     # Empty: the command line.
     wanted = set(user_ids) - {""}
-    rows: Iterable[Any] = []
-    if len(wanted) == 1:
-        rows = _FIND_USER.all(connection, user_id=wanted.pop())
-    elif wanted:
-        rows = connection.execute(_NAMES, {"user_ids": list(wanted)})
+    rows = connection.execute(_NAMES, {"user_ids": list(wanted)}).all() if wanted else []
     return {row.user_id: row.name for row in rows}
 
 
 def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
     """Lists the accounts of users, the oldest membership first."""
-    rows: Iterable[Any]
-    if len(user_ids) == 1:
-        rows = _MEMBERSHIPS_OF_ONE.all(connection, user_id=user_ids[0])
-    else:
-        rows = connection.execute(_MEMBERSHIPS_OF_SOME, {"user_ids": user_ids})
     return [
         Membership(
             account_id=row.account_id,
@@ -181,17 +155,17 @@ def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[M
             joined_at_us=row.joined_at_us,
             is_suspended=row.suspended_at_us is not None,
         )
-        for row in rows
+        for row in connection.execute(_MEMBERSHIPS, {"user_ids": user_ids})
     ]
 
 
 def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
-    row = _FIND_ROLE.first(connection, account_id=account_id, user_id=user_id)
+    row = connection.execute(_FIND_ROLE, {"account_id": account_id, "user_id": user_id}).first()
     return AccountRole.NONE if row is None else AccountRole(row.role)
 
 
 def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
-    rows = _MEMBERS.all(connection, account_id=account_id, limit=limit)
+    rows = connection.execute(_MEMBERS, {"account_id": account_id, "limit": limit}).all()
     summaries = summarise(connection, [to_user(row) for row in rows])
     return [
         Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)

@@ -14,14 +14,10 @@ from services.chassis.timing.deadlines import Clock
 ASKED_EVERY_S: Final = 1.0
 
 # The database's time, as an expression, by the name of its dialect.
-NOW_US: Final[dict[str, object]] = {
+NOW_US: Final[dict[str, str]] = {
     "sqlite": "CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000",
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
 }
-
-
-def now_us_expression(*, is_sqlite: bool) -> str:
-    return str(NOW_US["sqlite" if is_sqlite else "postgresql"])
 
 
 def now_us_query(connection: sa.Connection) -> str:
@@ -53,8 +49,7 @@ class DatabaseClock:
     async def set(self) -> None:
         """Reads the time."""
         asked_at_s = self._clock.elapsed_s()
-        row = await self._database.read_row(f"SELECT {now_us_expression(is_sqlite=self._database.is_sqlite)}")
-        [now_us] = row or (0,)
+        now_us = await self._database.read_briefly(read_now_us)
         # The read happened between request and response; the midpoint is assumed.
         self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2
 

@@ -7,7 +7,6 @@ transaction. One thread writes; a small pool of threads reads.
 import asyncio
 import contextlib
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -133,9 +132,6 @@ class Database:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
         self._writing: sa.Connection | None = None
-        # The same for single rows.
-        self._looking: Any = None
-        self._look_lock = threading.Lock()
         # The same for short reads in the caller's own thread.
         self._reading: sa.Connection | None = None
         # The last of the process's own scripts, once it was compared with the schema's.
@@ -186,48 +182,6 @@ class Database:
         if connection is not None:
             _give_up(connection)
             connection.close()
-
-    async def read_row(self, query: str) -> tuple[Any, ...] | None:
-        """Returns the first row of a query without parameters, which must take microseconds: one that an idle process
-        repeats. It runs outside of a transaction. SQLite is read in the caller's own thread, as changing threads costs
-        more than the query."""
-        if self.is_sqlite:
-            with contextlib.suppress(Exception):
-                return self._look(query)
-            # Busy, or an outage: a reader waits, and knows how to report it.
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._look_again, query)
-
-    def _look_again(self, query: str) -> tuple[Any, ...] | None:
-        with self._read_outages:
-            if self.is_sqlite:
-                with self.transaction(writes=False) as connection:
-                    return _first_row(connection.connection.cursor(), query)
-            with self._look_lock:
-                if self._looking is not None:
-                    # The connection may have been lost meanwhile; the server may be back.
-                    with contextlib.suppress(Exception):
-                        return self._look(query)
-                return self._look(query)
-
-    def _look(self, query: str) -> tuple[Any, ...] | None:
-        if self._looking is None:
-            looking: Any = self.engine.raw_connection()
-            if self.is_sqlite:
-                looking.cursor().execute("PRAGMA busy_timeout=0")
-            else:
-                looking.driver_connection.autocommit = True
-            self._looking = looking
-        try:
-            return _first_row(self._looking.cursor(), query)
-        except BaseException:
-            self._drop_look_connection()
-            raise
-
-    def _drop_look_connection(self) -> None:
-        connection, self._looking = self._looking, None
-        if connection is not None:
-            with contextlib.suppress(Exception):
-                connection.invalidate()
 
     def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         with self._read_outages, self.transaction(writes=False) as connection:
@@ -380,16 +334,8 @@ class Database:
         self._writer.close()
         self._drop_write_connection()
         self._readers.shutdown()
-        self._drop_look_connection()
         self._drop_read_connection()
         self.engine.dispose()
-
-
-def _first_row(cursor: Any, query: str) -> tuple[Any, ...] | None:
-    cursor.execute(query)
-    # All of them: SQLite's transaction lasts as long as an unfinished cursor.
-    rows = cursor.fetchall()
-    return rows[0] if rows else None
 
 
 def _give_up(connection: sa.Connection) -> None:

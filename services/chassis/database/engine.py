@@ -37,8 +37,8 @@ def make_engine(url: str | sa.URL, schema: str) -> sa.Engine:
                 "keepalives_idle": SILENCE_S,
                 "keepalives_interval": 1,
             },
-            # And the writer, and single rows.
-            pool_size=READERS + 2,
+            # And the writer.
+            pool_size=READERS + 1,
             pool_pre_ping=True,
         )
     raise SettingsError("LEGATO_DATABASE_URL must start with sqlite: or postgresql:")

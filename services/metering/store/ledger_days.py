@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.records import DAY_US, Entry
 from services.metering.store.expressions import IS_LATE, IS_RARE, total
 from services.metering.store.retention.closings import read_opening
@@ -112,11 +111,13 @@ def read_opening_balance(connection: sa.Connection, account_id: str, start_us: i
 
 def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, most: int) -> list[Any]:
     """Returns grants and adjustments as pairs of id and entry, the oldest first."""
-    rows = _BOOKED.all(connection, account_id=account_id, start_us=start_us, end_us=end_us, most=most)
+    rows = connection.execute(
+        _BOOKED, {"account_id": account_id, "start_us": start_us, "end_us": end_us, "most": most}
+    ).all()
     return [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
 
 
-_BOOKED: Final = CompiledQuery(
+_BOOKED: Final = (
     sa.select(ledger)
     .where(
         _IS_RARE_OF_ACCOUNT,

@@ -7,7 +7,6 @@ from typing import Final
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
-from services.chassis.database.compiled_query import CompiledQuery
 from services.chassis.database.insert import insert_into
 from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.notices import AccountNotice
@@ -21,9 +20,7 @@ KEPT_US: Final = 40 * DAY_US
 
 ADD_NOTICES: Final = insert_rows(notices, AccountNotice.__struct_fields__, "ON CONFLICT (notice_id) DO NOTHING")
 
-_THRESHOLD: Final = CompiledQuery(
-    sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == sa.bindparam("account_id"))
-)
+_THRESHOLD: Final = sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == sa.bindparam("account_id"))
 
 
 def list_pending(connection: sa.Connection, most: int) -> list[AccountNotice]:
@@ -45,7 +42,7 @@ def acknowledge(connection: sa.Connection, notice_ids: Sequence[str]) -> None:
 
 def read_threshold(connection: sa.Connection, account_id: str) -> int | None:
     """Returns the account's own threshold; None: it has none."""
-    row = _THRESHOLD.first(connection, account_id=account_id)
+    row = connection.execute(_THRESHOLD, {"account_id": account_id}).first()
     return None if row is None else row.low_balance_nanos
 
 

@@ -7,12 +7,11 @@ from typing import Final
 import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
-from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price, PriceFile, Prices, ScheduledPrices, ScheduledVersion
 from services.metering.store.tables import price_versions, prices
 
-_SCHEDULE: Final = CompiledQuery(sa.select(price_versions.c.effective_from_us, price_versions.c.version))
-_VERSION: Final = CompiledQuery(sa.select(prices).where(prices.c.version == sa.bindparam("version")))
+_SCHEDULE: Final = sa.select(price_versions.c.effective_from_us, price_versions.c.version)
+_VERSION: Final = sa.select(prices).where(prices.c.version == sa.bindparam("version"))
 
 
 def adopt_prices(
@@ -54,13 +53,13 @@ def read_schedule(connection: sa.Connection) -> Prices:
 
 
 def read_version(connection: sa.Connection, version: int) -> dict[str, Price]:
-    rows = _VERSION.all(connection, version=version)
+    rows = connection.execute(_VERSION, {"version": version}).all()
     return {class_id: Price(*amounts) for _, class_id, *amounts in rows}
 
 
 def _read_schedule(connection: sa.Connection) -> list[ScheduledVersion]:
     """Returns all versions; of those with the same time, the last is the valid one."""
-    return sorted(ScheduledVersion(*row) for row in _SCHEDULE.all(connection))
+    return sorted(ScheduledVersion(*row) for row in connection.execute(_SCHEDULE))
 
 
 def _version_at(found: Sequence[ScheduledVersion], time_us: int) -> int | None:

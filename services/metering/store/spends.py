@@ -6,7 +6,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 from msgspec.structs import astuple, replace
 
-from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
@@ -27,7 +26,7 @@ from services.metering.store.sets import Lookup, Row, insert_rows, select_all, u
 from services.metering.store.tables import holds, spends, usage_hours
 
 _READ: Final = Lookup(select_all(spends), "spend_id")
-_LIST: Final = CompiledQuery(
+_LIST: Final = (
     sa.select(spends)
     .where(spends.c.account_id == sa.bindparam("account_id"))
     .order_by(spends.c.key_id)
@@ -173,7 +172,7 @@ def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[st
         rows = _READ.run(connection, {spend_id(account_id, key_id) for key_id in (WHOLE_ACCOUNT, *key_ids)})
         found = sorted((Spend(*row) for row in rows), key=lambda spend: spend.key_id)[:most]
     else:
-        found = [Spend(*row) for row in _LIST.all(connection, account_id=account_id, most=most)]
+        found = [Spend(*row) for row in connection.execute(_LIST, {"account_id": account_id, "most": most})]
     by_id = {spend.spend_id: spend for spend in found}
     by_id |= {spend.spend_id: spend for spend in _read_shared(connection, by_id)}
     return [replace(by_id[each.shared_spend_id or each.spend_id], key_id=each.key_id) for each in found]

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
 from services.metering.store.expressions import IS_LIVE, IS_RARE, total
@@ -24,10 +23,8 @@ _IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices
 _IS_ENTRY_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
 
-_NEWEST: Final = CompiledQuery(
-    sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
-)
-_LAST_TIME: Final = CompiledQuery(
+_NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
+_LAST_TIME: Final = (
     sa.select(ledger.c.recorded_at_us)
     .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
     .order_by(ledger.c.entry_id.desc())
@@ -47,8 +44,8 @@ _CHARGED: Final = (
     .order_by(ledger.c.entry_id.desc())
     .limit(sa.bindparam("most"))
 )
-_ALL_CHARGED: Final = CompiledQuery(_CHARGED)
-_PRICE_VERSIONS: Final = CompiledQuery(
+_ALL_CHARGED: Final = _CHARGED
+_PRICE_VERSIONS: Final = (
     sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
     .join(prices, prices.c.version == price_versions.c.version)
     .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
@@ -97,11 +94,11 @@ class LedgerTotals(NamedTuple):
 def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> int:
     """Returns an id: entries up to it were recorded before a time, and later ones not. Where the database's clock was
     set back meanwhile, a time still divides the entries at one place."""
-    [(newest,)] = _NEWEST.all(connection, account_id=account_id)
+    [(newest,)] = connection.execute(_NEWEST, {"account_id": account_id}).all()
     last_id = 0
     for bit in reversed(range((newest or 0).bit_length())):
         tried_id = last_id + (1 << bit)
-        last = _LAST_TIME.first(connection, account_id=account_id, entry_id=tried_id)
+        last = connection.execute(_LAST_TIME, {"account_id": account_id, "entry_id": tried_id}).first()
         if last is None or last.recorded_at_us < at_us:
             last_id = tried_id
     return last_id
@@ -195,7 +192,7 @@ def read_charged(
     if any(chosen):
         rows = connection.execute(_CHARGED.where(*_chosen(ledger, chosen)), values).all()
     else:
-        rows = _ALL_CHARGED.all(connection, **values)
+        rows = connection.execute(_ALL_CHARGED, values).all()
     # Of requests whose holds were pruned.
     pruned = read_requests_of_entries(connection, account_id, [row[1] for row in rows if row[2] is None])
     return [
@@ -258,7 +255,7 @@ def read_receipt(connection: sa.Connection, account_id: str, request_id: str) ->
 def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
     """Returns all versions, the newest first."""
     found: dict[int, StoredPrices] = {}
-    for version, effective_from_us, class_id, *amounts in _PRICE_VERSIONS.all(connection):
+    for version, effective_from_us, class_id, *amounts in connection.execute(_PRICE_VERSIONS).all():
         stored = found.setdefault(version, StoredPrices(version, effective_from_us, {}))
         stored.prices[class_id] = Price(*amounts)
     return list(found.values())

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
-from services.chassis.database.compiled_query import CompiledQuery
 from services.metering.ledger.closings import AccountClosing, AccountSums, Closing
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
@@ -238,11 +237,11 @@ class RetentionState(NamedTuple):
     usage_summed_before_us: int
 
 
-_RETENTION: Final = CompiledQuery(sa.select(*(retention.c[name] for name in RetentionState._fields)))
+_RETENTION: Final = sa.select(*(retention.c[name] for name in RetentionState._fields))
 
 
 def read_retention(connection: sa.Connection) -> RetentionState:
-    [row] = _RETENTION.all(connection)
+    [row] = connection.execute(_RETENTION).all()
     return RetentionState(*row)
 
 

@@ -21,25 +21,6 @@ async def test_what_was_written_is_read(database: Database) -> None:
     assert await database.read(note_ids) == [1, 2, 3]
 
 
-async def test_a_single_row_is_read_as_it_is_now(database: Database) -> None:
-    assert await database.read_row("SELECT count(*) FROM notes") == (1,)
-    await database.write(add(2, 3))
-    assert await database.read_row("SELECT count(*) FROM notes") == (3,)
-    assert await database.read_row("SELECT note_id FROM notes WHERE note_id > 3") is None
-
-
-async def test_a_single_row_is_read_though_the_connection_was_lost(database: Database) -> None:
-    await database.read_row("SELECT 1")
-    database._looking.driver_connection.close()
-    assert await database.read_row("SELECT 1") == (1,)
-
-
-async def test_a_single_row_that_cannot_be_read_is_an_error(database: Database) -> None:
-    with pytest.raises((DatabaseUnavailable, sa.exc.ProgrammingError, psycopg.ProgrammingError)):
-        await database.read_row("SELECT 1 FROM nowhere")
-    assert await database.read_row("SELECT 1") == (1,)
-
-
 async def test_a_short_read_sees_what_was_written(database: Database) -> None:
     assert await database.read_briefly(note_ids) == [1]
     await database.write(add(2, 3))
@@ -70,24 +51,25 @@ async def test_a_short_read_succeeds_though_the_connection_was_lost(tmp_path: Pa
     database.close()
 
 
-async def test_a_short_read_that_cannot_succeed_is_an_error(database: Database) -> None:
-    with pytest.raises((DatabaseUnavailable, sa.exc.ProgrammingError)):
-        await database.read_briefly(lambda connection: connection.exec_driver_sql("SELECT 1 FROM nowhere"))
-    assert await database.read_briefly(note_ids) == [1]
-
-
-async def test_reading_a_single_row_of_sqlite_changes_no_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_short_read_of_sqlite_changes_no_threads(
+    tmp_path: Path, migrations: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = open_database("notes", "", tmp_path)
+    database.migrate(migrations)
 
     def refuse(*work: object) -> None:
         raise AssertionError("a thread was used")
 
     monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse, raising=False)
-    assert await database.read_row("SELECT 1") == (1,)
+    assert await database.read_briefly(note_ids) == [1]
     monkeypatch.undo()
     database.close()
+
+
+async def test_a_short_read_that_cannot_succeed_is_an_error(database: Database) -> None:
+    with pytest.raises((DatabaseUnavailable, sa.exc.ProgrammingError)):
+        await database.read_briefly(lambda connection: connection.exec_driver_sql("SELECT 1 FROM nowhere"))
+    assert await database.read_briefly(note_ids) == [1]
 
 
 async def test_a_write_that_fails_leaves_nothing_behind(database: Database) -> None:
