@@ -12,12 +12,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from console.routes import PAGES, Handler, PageRoute, find_page
+from console.routes import PAGES, PageRoute, find_page
 from console.web import step_up
 from console.web.capacity import Capacity
+from console.web.forms import Form, read_form, status_of
 from console.web.metrics import PageMetrics
+from console.web.refusals import Handler
 from console.web.server import refusal_in_words
-from console.web.visit import Console, Form, Visit, read_form, sign_in_first, status_of, with_query
+from console.web.visit import Console, Visit, sign_in_first, with_query, with_retry_after
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, TimedReceive
 from services.chassis.http.request_id import RequestIdMiddleware
@@ -115,7 +117,9 @@ class ConsoleApp:
             if not page.has_upload:
                 visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
-            self._require_operator(visit, page)
+            if page.needs_account and not visit.who.account_id:
+                return visit.render("no_account.html")
+            self._require_role(visit, page)
             return await handler(visit)
         except LegatoError as error:
             return await self._refused(visit, error, page)
@@ -132,16 +136,19 @@ class ConsoleApp:
         try:
             await visit.resolve(token)
         except LegatoError as error:
-            # Pages for everybody are there even if nobody can say who somebody is.
+            # Public pages render even if auth is down.
             if page.needs_sign_in:
                 raise
             if error.reason is Reason.SESSION_ENDED:
                 visit.sign_out()
 
-    def _require_operator(self, visit: Visit, page: PageRoute) -> None:
-        """Hides operators' pages from everybody else. The services refuse what they would ask for as well."""
+    def _require_role(self, visit: Visit, page: PageRoute) -> None:
+        """Hides operators' pages from all other users, and refuses pages that a role does not include. The services
+        refuse what these pages would ask for as well."""
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
             raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
+        if page.needs_notes_role and not visit.who.may_keep_notes:
+            raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
 
     async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
         if page.is_json:
@@ -153,9 +160,7 @@ class ConsoleApp:
         if error.reason is Reason.STEP_UP_REQUIRED:
             return await step_up.ask(visit)
         response = visit.render("error.html", status_of(error), title_of=error.reason.value, error=error)
-        if error.retry_after_s is not None:
-            response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-        return response
+        return with_retry_after(response, error)
 
     async def _go_on(self, visit: Visit) -> Response:
         """Proves again who the user is, then answers the request that needed it."""
@@ -164,7 +169,7 @@ class ConsoleApp:
             return confirmed
         method, path, form = confirmed
         page, values = find_page(method, path.partition("?")[0])
-        self._require_operator(visit, page)
+        self._require_role(visit, page)
         if method == "GET":
             return RedirectResponse(path, 303)
         visit.form = form

@@ -1,7 +1,9 @@
 """The model classes that an account and its keys may use, and the form that chooses them."""
 
+from collections.abc import Collection
+
 from console.display.words import listed
-from console.web.visit import Visit
+from console.web.forms import Rules
 from protos.auth.v1 import auth_pb2
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.rules.model_classes import AUTO, CLASSES
@@ -33,11 +35,10 @@ def in_words(key: auth_pb2.Key, account: auth_pb2.Account) -> str:
     return listed(classes)
 
 
-def given_classes(visit: Visit, offered: list[str]) -> tuple[ClassAllowance | None, str]:
-    """Returns the classes of a form, None for all that are offered, and what is wrong with them."""
-    chosen = set(visit.form.all("allowed"))
-    if not chosen or not chosen <= set(offered):
-        return None, "Choose at least one class."
+def classes_in(rules: Rules, offered: Collection[str]) -> ClassAllowance | None:
+    """Reads the classes that a form allows; None for all that are offered."""
+    chosen = set(rules.form.all("allowed"))
+    rules.require(bool(chosen) and chosen <= set(offered), "allowed", "Choose at least one class.")
     if chosen == set(offered):
-        return None, ""
-    return ClassAllowance(class_ids=[class_id for class_id in offered if class_id in chosen]), ""
+        return None
+    return ClassAllowance(class_ids=[class_id for class_id in offered if class_id in chosen])

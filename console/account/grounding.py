@@ -1,13 +1,19 @@
 """Reads what an account's chats may be grounded in: what the service offers, and what the account uses of it."""
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+from starlette.responses import Response
 
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
+
+AnswerT = TypeVar("AnswerT")
 
 
 class SourceState(StrEnum):
@@ -35,16 +41,22 @@ class GroundingSources:
         return _state(self.config.HasField("search"), self.account.search)
 
 
+async def read_unless_away(
+    visit: Visit, listing: Awaitable[AnswerT], template: str
+) -> tuple[AnswerT, GroundingSources] | Response:
+    """Returns what is listed, with its sources; or, where the router does not answer, the page that says so."""
+    try:
+        return await asyncio.gather(listing, read_sources(visit))
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        return visit.render(template, 503, sources=None, away=error.message)
+
+
 def _state(is_configured: bool, is_on: bool) -> SourceState:
     if not is_configured:
         return SourceState.NOT_CONFIGURED
     return SourceState.ON if is_on else SourceState.OFF
-
-
-def require_role(visit: Visit) -> None:
-    """Raises for users whose role has no notes and documents."""
-    if not visit.who.may_keep_notes:
-        raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
 
 
 async def read_sources(visit: Visit) -> GroundingSources:
@@ -58,6 +70,11 @@ async def _read_config(visit: Visit) -> pb.GroundingConfig:
     return response.config
 
 
-def is_not_configured(error: LegatoError) -> bool:
-    """Returns whether the router refused a call because the service is not configured for it."""
-    return error.reason is Reason.REQUEST_INVALID and not error.param
+async def if_configured(answer: Awaitable[AnswerT]) -> AnswerT | None:
+    """Returns the router's answer; None if the service is not configured for what was asked."""
+    try:
+        return await answer
+    except LegatoError as error:
+        if error.reason is not Reason.REQUEST_INVALID or error.param:
+            raise
+        return None

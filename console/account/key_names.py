@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from console.services import if_available
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
@@ -75,7 +76,7 @@ async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
         newest_first=True,
         also_key_ids=wanted,
     )
-    listed = await _list_keys(visit, request)
+    listed = await if_available(visit.auth.accounts.ListKeys(request))
     if listed is None:
         return KeyNames(is_missing=True)
     by_id = {each.key.key_id: each for each in (*listed.keys, *listed.also_keys)}
@@ -91,7 +92,7 @@ async def read_own_keys(visit: Visit) -> OwnKeys:
         newest_first=True,
         only_own=True,
     )
-    listed = await _list_keys(visit, request)
+    listed = await if_available(visit.auth.accounts.ListKeys(request))
     if listed is None:
         return OwnKeys(KeyNames(is_missing=True), is_partial=True)
     by_id = {each.key.key_id: each for each in listed.keys}
@@ -117,14 +118,3 @@ async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
             raise
         return KeyNames(is_missing=True)
     return KeyNames({key_id: found.key})
-
-
-async def _list_keys(
-    visit: Visit, request: pb.AccountServiceListKeysRequest
-) -> pb.AccountServiceListKeysResponse | None:
-    try:
-        return await visit.auth.accounts.ListKeys(request)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return None

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.display.words import usd
-from console.services import TokenMetadata, token_metadata
+from console.services import TokenMetadata, if_available, token_metadata
+from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
 from protos.auth.v1.users_pb2 import CreateKeyAccessTokenRequest
 from protos.metering.v1 import spend_limits_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd, parse_usd
+from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
 WHOLE_ACCOUNT: Final = ""
 # From here on a meter warns.
@@ -95,52 +95,49 @@ def nearest_meter(spend: pb.Spend | None) -> SpendMeter | None:
     return max(limited_meters(spend), key=lambda meter: meter.percent, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class SpendForm:
+    """The form that sets the limits of an account or a key, with what was spent."""
+
+    # None: nothing yet, or metering does not answer.
+    spend: pb.Spend | None
+    # Metering answers.
+    is_known: bool
+    # What was typed, by period; None: nothing yet.
+    typed: dict[str, str] | None
+
+    @classmethod
+    def of(cls, visit: Visit, spends: Spends | None, key_id: str, refusal: Refusal | None) -> "SpendForm":
+        typed = {period: visit.form.get(period) for period in PERIODS} if refusal else None
+        return cls((spends or {}).get(key_id), spends is not None, typed)
+
+    @property
+    def meters(self) -> list[SpendMeter]:
+        return meters_of(self.spend)
+
+
 async def read_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()) -> Spends | None:
     """Returns what the account and its keys have spent and may, by key; None if metering does not answer."""
-    try:
-        return await require_spends(visit, account_id, key_ids)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return None
-
-
-async def require_spends(visit: Visit, account_id: str, key_ids: Sequence[str] = ()) -> Spends:
     request = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=key_ids)
-    listed = await visit.metering.spend_limits.ListSpendLimits(request)
-    return {spend.key_id: spend for spend in listed.spends}
+    listed = await if_available(visit.metering.spend_limits.ListSpendLimits(request))
+    return None if listed is None else {spend.key_id: spend for spend in listed.spends}
 
 
-def given_limits(visit: Visit) -> tuple[pb.SpendLimits, dict[str, str], dict[str, str]]:
-    """Returns the limits of a form, what is wrong with which, and what was typed."""
-    limits, problems = pb.SpendLimits(), {}
-    typed = {period: visit.form.get(period).strip() for period in PERIODS}
-    for period, text in typed.items():
-        if not text:
-            continue
-        try:
-            nanos = parse_usd(text.removeprefix("$"))
-        except ValueError:
-            problems[period] = "An amount in dollars such as 5.00, or nothing."
-            continue
-        if not 0 <= nanos <= LARGEST_BOOKING_NANOS:
-            problems[period] = "From 0 to a million dollars."
-        else:
-            setattr(limits, f"{period}_nanos", nanos)
-    return limits, problems, typed
+def limits_in(form: Form) -> pb.SpendLimits:
+    """Reads the limits of a form."""
+    limits = {}
+    with Rules(form) as rules:
+        for period in PERIODS:
+            nanos = rules.parse(parse_dollars, period, "An amount in dollars such as 5.00, or nothing.")
+            rules.require(0 <= (nanos or 0) <= LARGEST_BOOKING_NANOS, period, "From 0 to a million dollars.")
+            limits[f"{period}_nanos"] = nanos
+    return pb.SpendLimits(**limits)
 
 
-async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> dict[str, str]:
-    """Sets limits; returns what metering finds wrong with them."""
+async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.SpendLimits) -> None:
     request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=limits)
     metadata = await _metadata_for(visit, key_id) if key_id else None
-    try:
-        await visit.metering.spend_limits.SetSpendLimits(request, metadata=metadata)
-    except LegatoError as error:
-        if error.reason is not Reason.REQUEST_INVALID:
-            raise
-        return {"day": error.message}
-    return {}
+    await visit.metering.spend_limits.SetSpendLimits(request, metadata=metadata)
 
 
 async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:

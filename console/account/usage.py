@@ -14,7 +14,6 @@ from console.web.periods import stamp_of
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import statements_pb2
-from services.chassis.errors import LegatoError
 
 PERIOD_DAYS: Final = 30
 RECENT_DAYS: Final = 7
@@ -40,20 +39,14 @@ def last_days(visit: Visit) -> list[date]:
 async def balance(visit: Visit) -> pb.Balance | None:
     """Returns the balance; None if metering does not answer."""
     request = pb.GetBalanceRequest(account_id=visit.who.account_id)
-    try:
-        return (await visit.metering.metering.GetBalance(request)).balance
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="balance", reason=error.reason)
-        return None
+    found = await visit.optional(visit.metering.metering.GetBalance(request), "balance")
+    return None if found is None else found.balance
 
 
 async def read_prices(visit: Visit) -> Prices:
     """Returns the current prices; none if metering does not answer."""
-    request = statements_pb2.ListPricesRequest()
-    try:
-        listed = await visit.metering.statements.ListPrices(request)
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="prices", reason=error.reason)
+    listed = await visit.optional(visit.metering.statements.ListPrices(statements_pb2.ListPricesRequest()), "prices")
+    if listed is None:
         return {}
     current = (each for each in listed.versions if each.version == listed.current_version)
     return {priced.class_id: priced.price for version in current for priced in version.prices}
@@ -95,11 +88,8 @@ async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] 
         group_by_class=not key_ids,
         key_ids=key_ids,
     )
-    try:
-        return list((await visit.metering.metering.ListUsage(request)).rows)
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="usage", reason=error.reason)
-        return None
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else list(listed.rows)
 
 
 def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:

@@ -72,6 +72,9 @@ TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "operator-removed": ("good", "The user is no longer an operator."),
 }
 
+# Those that say how long the change took.
+TIMED: Final = frozenset(name for name, (_kind, text) in TEXTS.items() if "%(s)" in text)
+
 
 def flash_message_in(given: str) -> FlashMessage | None:
     name, _dot, figure = given.partition(".")

@@ -1,17 +1,18 @@
 """Asks for proof again before something grants access, then does what was asked for."""
 
 import json
-from typing import Final
 
 from starlette.responses import Response
 
-from console.web.visit import Form, Visit, status_of
+from console.web.forms import Form, Refusal, status_of
+from console.web.refusals import shows_again
+from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import SendStepUpCodeRequest
 from services.chassis.errors import LegatoError, Reason
 
-# Refusals that the page itself shows.
-SHOWN_HERE: Final = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID)
+# Refusals that pages on which users sign in show themselves.
+SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID)
 
 
 async def ask(visit: Visit) -> Response:
@@ -25,25 +26,28 @@ async def ask(visit: Visit) -> Response:
     return await _page(visit, json.dumps(pending))
 
 
+async def ask_again(visit: Visit, refusal: Refusal) -> Response:
+    return await _page(visit, visit.form.get("pending"), refusal)
+
+
+_shows_refusals = shows_again(ask_again, reasons=SHOWN_HERE, keeps_status=True)
+
+
+@_shows_refusals
 async def mail_code(visit: Visit) -> Response:
     """Sends a code to the user's address, and asks again."""
-    request = SendStepUpCodeRequest(client=visit.client)
-    try:
-        await visit.auth.credentials.SendStepUpCode(request)
-    except LegatoError as error:
-        return await _refused(visit, error)
+    await visit.auth.credentials.SendStepUpCode(SendStepUpCodeRequest(client=visit.client))
     return await _page(visit, visit.form.get("pending"), done="mailed")
 
 
+@_shows_refusals
 async def add_first_passkey(visit: Visit) -> Response:
     """Adds the passkey of a user who can prove nothing yet, and asks for it."""
-    request = pb.FinishPasskeyRegistrationRequest(
-        challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential")
+    await visit.auth.users.FinishPasskeyRegistration(
+        pb.FinishPasskeyRegistrationRequest(
+            challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential")
+        )
     )
-    try:
-        await visit.auth.users.FinishPasskeyRegistration(request)
-    except LegatoError as error:
-        return await _refused(visit, error)
     await visit.resolve(visit.who.session_token)
     return await _page(visit, visit.form.get("pending"), done="passkey-added")
 
@@ -64,7 +68,9 @@ async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     try:
         answer = await visit.auth.sign_in.StepUp(request)
     except LegatoError as error:
-        return await _refused(visit, error)
+        if error.reason not in SHOWN_HERE:
+            raise
+        return await ask_again(visit, Refusal({"": error.message}, error, status_of(error)))
     visit.sign_in(answer.signed_in.session_token)
     await visit.resolve(answer.signed_in.session_token)
     return _parse(visit.form.get("pending"))
@@ -84,21 +90,15 @@ def _parse(pending: str) -> tuple[str, str, Form]:
         raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
 
 
-async def _refused(visit: Visit, error: LegatoError) -> Response:
-    if error.reason not in SHOWN_HERE:
-        raise error
-    return await _page(visit, visit.form.get("pending"), error)
-
-
-async def _page(visit: Visit, pending: str, problem: LegatoError | None = None, done: str = "") -> Response:
+async def _page(visit: Visit, pending: str, refusal: Refusal | None = None, done: str = "") -> Response:
     user = visit.who.user
     mails = bool(user.email) and (await visit.sign_in_methods()).mail
     has_way = user.passkeys or user.identities or user.has_password or user.recovery_codes
     return visit.render(
         "confirm.html",
-        403 if problem is None else status_of(problem),
+        403,
+        refusal,
         pending=pending,
-        problem=problem,
         done=done,
         mails=mails,
         # As auth decides it.

@@ -1,18 +1,19 @@
 """One request to the console: who makes it, what the form says, and how it is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
-from urllib.parse import parse_qsl, quote
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from console.display.words import browser_of, time_of
 from console.process_status import ProcessAddress
 from console.services import AuthCalls, MeteringCalls, PaymentsCalls, RouterCalls, Services
-from console.web.flash_messages import FlashMessage, flash_message_in
+from console.web.flash_messages import TIMED, FlashMessage, flash_message_in
+from console.web.forms import Form, Refusal
 from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
@@ -24,24 +25,15 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
-LARGEST_FORM_BYTES: Final = 64 * 1024
-MOST_FIELDS: Final = 200
 # Longer than a redirect takes, and over before somebody comes back later.
 NOTICE_LIFE_S: Final = 60
-# Refusals that the API does not have.
-STATUSES: Final = {
-    Reason.SESSION_ENDED: 401,
-    Reason.SIGN_IN_FAILED: 401,
-    Reason.ACCESS_TOKEN_INVALID: 503,
-    Reason.ROLE_MISSING: 403,
-    Reason.STEP_UP_REQUIRED: 403,
-    Reason.TOO_MANY_SIGN_INS: 429,
-}
 A_YEAR_S: Final = 365 * 24 * 3600
 # A longer one would make a header that proxies refuse.
 LONGEST_ADDRESS: Final = 2000
 # Tokens are valid for a minute.
 TOKEN_RENEWED_AFTER_S: Final = 30.0
+
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +57,6 @@ class Console:
         """The beginning of the names of cookies. A browser keeps those of all ports of a host together, and on one
         machine the operators' console is on another port of the same host."""
         return "legato-operator" if self.public_origin else "legato"
-
-
-class Form:
-    """The fields of a form, in the order in which they were sent."""
-
-    def __init__(self, fields: list[tuple[str, str]]) -> None:
-        self.fields = fields
-
-    def get(self, name: str) -> str:
-        """Returns the field without outer spaces; empty if there is none."""
-        return next((value.strip() for field_name, value in self.fields if field_name == name), "")
-
-    def all(self, name: str) -> list[str]:
-        return [value.strip() for field_name, value in self.fields if field_name == name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +114,14 @@ class Visit:
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
     _resolved_at_s: float = 0.0
+    _began_s: float = field(init=False)
     # The services, as whoever visits calls them.
     auth: AuthCalls = field(init=False, repr=False)
     metering: MeteringCalls = field(init=False, repr=False)
     router: RouterCalls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._began_s = self.console.clock.elapsed_s()
         services = self.console.services
         self.auth = AuthCalls(services.auth, self)
         self.metering = MeteringCalls(services.metering, self)
@@ -254,17 +234,36 @@ class Visit:
         request = pb.AccountServiceGetAccountRequest(account_id=self.who.account_id)
         return (await self.auth.accounts.GetAccount(request)).account
 
-    async def sign_in_methods(self) -> GetSignInMethodsResponse:
-        """Returns which further ways there are; none if auth does not answer, and the page is there all the same."""
+    async def optional(self, answer: Awaitable[AnswerT], name: str) -> AnswerT | None:
+        """Returns an answer without which a page is incomplete, but there all the same; None if there is none."""
         try:
-            return await self.auth.methods.GetSignInMethods(GetSignInMethodsRequest())
+            return await answer
         except LegatoError as error:
-            self.console.log.debug("page.incomplete", name="methods", reason=error.reason)
-            return GetSignInMethodsResponse()
+            self.console.log.debug("page.incomplete", name=name, reason=error.reason)
+            return None
 
-    def render(self, template: str, status: int = 200, *, has_secret: bool = False, **context: Any) -> Response:
+    async def sign_in_methods(self) -> GetSignInMethodsResponse:
+        """Returns which further ways there are; none if auth does not answer."""
+        methods = self.auth.methods.GetSignInMethods(GetSignInMethodsRequest())
+        return await self.optional(methods, "methods") or GetSignInMethodsResponse()
+
+    def path_value(self, name: str) -> str:
+        """Returns a part of the address, such as the id of a key."""
+        value: str = self.request.path_params[name]
+        return value
+
+    def render(
+        self,
+        template: str,
+        status: int = 200,
+        refusal: Refusal | None = None,
+        *,
+        has_secret: bool = False,
+        **context: Any,
+    ) -> Response:
+        """Renders a page, which says what is wrong with the form that it answers."""
         notice = self._take_message() if self._who is not None or template == "sign_in.html" else None
-        return self.console.pages.response(
+        response = self.console.pages.response(
             template,
             {
                 "who": self._who,
@@ -275,22 +274,27 @@ class Visit:
                 "now": self.now,
                 "notice": notice,
                 "serves_operators": self.console.serves_operators,
+                "problem": refusal,
+                "problems": refusal.problems if refusal else {},
                 **context,
             },
-            status,
+            refusal.status if refusal else status,
             takes_gzip="gzip" in self.request.headers.get("accept-encoding", ""),
             has_secret=has_secret,
         )
+        return response if refusal is None else with_retry_after(response, refusal)
 
     def require_step_up(self) -> None:
         """Asks who it is before anything is done: the services would ask too, each at its own step."""
         if self.who.needs_step_up(self.now):
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
-    def redirect(self, path: str, notice: str = "", figure: int = 0) -> Response:
-        """Answers a form with another page, which says what was done."""
-        if notice:
-            self.cookies[self.notice_cookie] = (f"{notice}.{figure}", NOTICE_LIFE_S)
+    def redirect(self, path: str, message: str = "", figure: int | None = None) -> Response:
+        """Answers a form with another page, which says what was done; with a figure, or with how long it took."""
+        if message:
+            if figure is None:
+                figure = round(1000 * (self.console.clock.elapsed_s() - self._began_s)) if message in TIMED else 0
+            self.cookies[self.notice_cookie] = (f"{message}.{figure}", NOTICE_LIFE_S)
         return RedirectResponse(path, 303)
 
     def choose_account(self, account_id: str) -> None:
@@ -317,42 +321,14 @@ class Visit:
             )
 
 
+def with_retry_after(response: Response, error: LegatoError) -> Response:
+    if error.retry_after_s is not None:
+        response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
 def sign_in_first() -> LegatoError:
     return LegatoError(Reason.SESSION_ENDED, "Please sign in.")
-
-
-def status_of(error: LegatoError) -> int:
-    return STATUSES.get(error.reason, error.wire.http_status)
-
-
-async def read_body(request: Request, most_bytes: int) -> bytes:
-    # The server lets nothing through that is not a number.
-    if int(request.headers.get("content-length", "0")) > most_bytes:
-        raise _too_large()
-    body = bytearray()
-    try:
-        async for part in request.stream():
-            body += part
-            if len(body) > most_bytes:
-                raise _too_large()
-    except ClientDisconnect:
-        raise LegatoError(Reason.REQUEST_INVALID, "The form was not sent completely.") from None
-    return bytes(body)
-
-
-def _too_large() -> LegatoError:
-    return LegatoError(Reason.BODY_TOO_LARGE, "The form is too large.")
-
-
-async def read_form(request: Request) -> Form:
-    """Reads the fields of a POST; any other request has none."""
-    if request.method != "POST":
-        return Form([])
-    body = await read_body(request, LARGEST_FORM_BYTES)
-    try:
-        return Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
-    except ValueError:
-        raise LegatoError(Reason.REQUEST_INVALID, "The form cannot be read.") from None
 
 
 def own_path(given: str, otherwise: str = "/") -> str:

@@ -9,7 +9,8 @@ import pytest
 from starlette.requests import Request
 
 from console.routes import PAGES, PageRoute
-from console.web.visit import Form, Visit
+from console.web.forms import Form
+from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason

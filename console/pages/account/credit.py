@@ -11,12 +11,11 @@ from starlette.responses import Response
 from console.account import usage
 from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.display.words import MONTHS, time_of
-from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
+from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, date_in, days_in, stamp_of
 from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
 PAGE_SIZE: Final = 25
@@ -105,15 +104,32 @@ class Statement:
         return [entry for day in self.days for entry in day.bookings if entry.reference_id.startswith(PAYMENT_PREFIX)]
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit, None)
+async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> Response:
+    this_month = Month(visit.zone.today(visit.now).replace(day=1))
+    given = date_in(f"{visit.request.query_params.get('month', '')}-01")
+    month = Month(min(max(given or this_month.first, EARLIEST), this_month.first))
+    balance, statement = await asyncio.gather(usage.balance(visit), _read_statement(visit, month))
+    return visit.render(
+        "credit.html",
+        balance=balance,
+        statement=statement,
+        month=month,
+        is_this_month=month == this_month,
+        kinds=KINDS,
+        audited=audited,
+        zone=visit.zone,
+        may_pay=visit.may_pay,
+        payment_prefix=PAYMENT_PREFIX,
+        file_path=with_query("/credit.csv", _month_query(month)),
+        entries_path=with_query("/credit/entries", _month_query(month)),
+    )
 
 
 async def verify(visit: Visit) -> Response:
     """Audits the account, and shows what was proven; or that it takes longer, and asks for it again."""
     request = pb.AuditAccountRequest(account_id=visit.who.account_id, max_wait_ms=AUDIT_WAIT_MS)
     audited = await visit.metering.statements.AuditAccount(request, timeout=AUDIT_TIMEOUT_S)
-    return await _page(visit, audited)
+    return await show(visit, audited)
 
 
 async def show_entries(visit: Visit) -> Response:
@@ -144,27 +160,6 @@ async def download(visit: Visit) -> Response:
     return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last))
 
 
-async def _page(visit: Visit, audited: pb.AuditAccountResponse | None) -> Response:
-    this_month = Month(visit.zone.today(visit.now).replace(day=1))
-    given = date_in(f"{visit.request.query_params.get('month', '')}-01")
-    month = Month(min(max(given or this_month.first, EARLIEST), this_month.first))
-    balance, statement = await asyncio.gather(usage.balance(visit), _read_statement(visit, month))
-    return visit.render(
-        "credit.html",
-        balance=balance,
-        statement=statement,
-        month=month,
-        is_this_month=month == this_month,
-        kinds=KINDS,
-        audited=audited,
-        zone=visit.zone,
-        may_pay=visit.may_pay,
-        payment_prefix=PAYMENT_PREFIX,
-        file_path=with_query("/credit.csv", _month_query(month)),
-        entries_path=with_query("/credit/entries", _month_query(month)),
-    )
-
-
 async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     zone = visit.zone
     request = pb.ListLedgerDaysRequest(
@@ -173,11 +168,8 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
         end_time=stamp_of(zone.midnight(month.after.first)),
         time_zone=zone.name,
     )
-    try:
-        listed = await visit.metering.statements.ListLedgerDays(request)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
+    listed = await if_available(visit.metering.statements.ListLedgerDays(request))
+    if listed is None:
         return None
     bookings: dict[date, list[pb.LedgerEntry]] = {}
     for entry in reversed(listed.bookings):

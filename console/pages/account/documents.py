@@ -2,17 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, Final
 
 import grpc.aio
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from console.account.grounding import is_not_configured, read_sources, require_role
+from console.account.grounding import if_configured, read_unless_away
 from console.services import open_stream
+from console.web.forms import Refusal, status_of
+from console.web.refusals import shows_again
 from console.web.uploads import Upload
-from console.web.visit import Visit, status_of
+from console.web.visit import Visit
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 
@@ -38,23 +40,31 @@ LINES_HEADERS: Final = {"x-accel-buffering": "no"}
 Call = grpc.aio.StreamStreamCall[pb.AddAttachmentRequest, pb.AddAttachmentResponse]
 
 
-async def show(visit: Visit) -> Response:
-    if not visit.who.account_id:
-        return visit.render("no_account.html")
-    return await _page(visit)
+async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    request = pb.ListAttachmentsRequest(account_id=visit.who.account_id)
+    listing = if_configured(visit.router.grounding.ListAttachments(request))
+    shown = await read_unless_away(visit, listing, "documents.html")
+    if isinstance(shown, Response):
+        return shown
+    listed, sources = shown
+    documents = () if listed is None else listed.attachments
+    return visit.render(
+        "documents.html",
+        refusal=refusal,
+        sources=sources,
+        documents=documents[::-1],
+        total_bytes=sum(document.size_bytes for document in documents),
+        kinds=KINDS,
+    )
 
 
+@shows_again(show, "document", reasons=SAID_AT_THE_FORM, keeps_status=True)
 async def add(visit: Visit) -> Response:
     """Adds the document of a form, and answers when it can be used."""
     passages = 0
-    try:
-        async with aclosing(_send(visit)) as told:
-            async for response in told:
-                passages = response.attachment.passages
-    except LegatoError as error:
-        if error.reason not in SAID_AT_THE_FORM:
-            raise
-        return await _page(visit, error.message, status_of(error))
+    async with aclosing(_send(visit)) as told:
+        async for response in told:
+            passages = response.attachment.passages
     return visit.redirect("/documents", "document-added", passages)
 
 
@@ -74,7 +84,6 @@ async def upload(visit: Visit) -> Response:
 
 
 async def remove(visit: Visit) -> Response:
-    require_role(visit)
     request = pb.RemoveAttachmentRequest(account_id=visit.who.account_id, attachment_id=visit.form.get("attachment_id"))
     await visit.router.grounding.RemoveAttachment(request, timeout=REMOVAL_TIMEOUT_S)
     return visit.redirect("/documents", "document-removed")
@@ -107,7 +116,6 @@ def _describe(response: pb.AddAttachmentResponse) -> dict[str, Any]:
 
 async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     """Passes the file of a form on to the router, and yields what the router says."""
-    require_role(visit)
     given = Upload(visit.request)
     await given.open()
     if not given.name:
@@ -147,33 +155,3 @@ async def _read(call: Call) -> pb.AddAttachmentResponse:
     if response is grpc.aio.EOF:
         raise unavailable("The router")
     return response  # type: ignore[return-value]
-
-
-async def _page(visit: Visit, problem: str = "", status: int = 200) -> Response:
-    require_role(visit)
-    try:
-        documents, sources = await asyncio.gather(_documents(visit), read_sources(visit))
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return visit.render("documents.html", 503, sources=None, away=error.message)
-    return visit.render(
-        "documents.html",
-        status,
-        sources=sources,
-        documents=documents[::-1],
-        total_bytes=sum(document.size_bytes for document in documents),
-        kinds=KINDS,
-        problem=problem,
-    )
-
-
-async def _documents(visit: Visit) -> Sequence[pb.Attachment]:
-    request = pb.ListAttachmentsRequest(account_id=visit.who.account_id)
-    try:
-        listed = await visit.router.grounding.ListAttachments(request)
-    except LegatoError as error:
-        if not is_not_configured(error):
-            raise
-        return ()
-    return listed.attachments

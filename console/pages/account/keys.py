@@ -1,7 +1,6 @@
 """Keys: list, create, rename, limit, rotate, revoke, and identify a leaked one."""
 
 import asyncio
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,32 +10,31 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from console.account import spend_limits, usage
-from console.account.allowed_classes import classes_of_account, classes_of_key, given_classes
+from console.account.allowed_classes import classes_in, classes_of_account, classes_of_key
 from console.account.allowed_classes import in_words as classes_in_words
+from console.account.key_ids import key_id_of, require_known
+from console.account.key_limits import LIMITS, limit_in_effect, limits_in
 from console.display.snippets import snippets
 from console.display.words import in_words, time_of
-from console.web import shown_once
+from console.services import if_available
+from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
+from console.web.refusals import shows_again
+from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
+from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from services.chassis.errors import LegatoError
 
 PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
 SUMMARY_SIZE: Final = 200
 EXPIRIES: Final = ("30", "90", "365", "never")
-LIMITS: Final = {
-    "requests_per_minute": "Requests per minute",
-    "tokens_per_minute": "Tokens per minute",
-    "concurrent_requests": "Requests at once",
-}
 SCOPES: Final = {
     "inference": auth_pb2.SCOPE_INFERENCE,
     "models": auth_pb2.SCOPE_MODELS,
     "usage": auth_pb2.SCOPE_USAGE,
 }
-LONGEST_NAME: Final = 100
-KEY_ID: Final = re.compile(r"key_[0-9A-Za-z]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +48,6 @@ class KeysChoice:
     def query(self) -> dict[str, str]:
         fields = {"q": self.search, "show": "active" if self.only_active else ""}
         return {name: value for name, value in fields.items() if value}
-
-
-@dataclass(frozen=True, slots=True)
-class LimitInEffect:
-    """A limit in effect, and who set it."""
-
-    name: str
-    title: str
-    # The key's own; None: it has none.
-    own: int | None
-    words: str
-    source: str
 
 
 async def show(visit: Visit) -> Response:
@@ -96,58 +82,57 @@ def _page_path(choice: KeysChoice, page_token: str) -> str:
     return with_query("/keys", {**choice.query, "page": page_token}) if page_token else ""
 
 
-async def show_new(visit: Visit) -> Response:
-    offered = classes_of_account(await visit.read_account())
-    given = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
-    return _new(visit, given, {}, offered)
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """The form of a new key. Without scopes and classes, the key has all of them."""
+
+    name: str
+    scopes: list["auth_pb2.Scope.ValueType"]
+    expires_after_days: int | None
+    limits: dict[str, int]
+    allowed: ClassAllowance | None
+
+    @classmethod
+    def read(cls, form: Form, offered: list[str]) -> "NewKey":
+        name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
+        with Rules(form) as rules:
+            limits, allowed = limits_in(rules), classes_in(rules, offered)
+            rules.require(len(name) <= LONGEST_NAME, "name", "At most 100 characters.")
+            rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", "Choose what the key may do.")
+            rules.require(expires in EXPIRIES, "expires", "Choose when the key expires.")
+        has_all = set(scopes) == SCOPES.keys()
+        return cls(name, [] if has_all else [SCOPES[scope] for scope in scopes], _days(expires), limits, allowed)
 
 
+async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
+    form, offered = visit.form, classes_of_account(await visit.read_account())
+    given: dict[str, Any] = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
+    if refusal is not None:
+        given = {
+            "name": form.get("name"),
+            "scopes": form.all("scope"),
+            "expires": form.get("expires"),
+            "limits": {name: form.get(name) for name in LIMITS},
+            "classes": form.all("allowed"),
+        }
+    return visit.render(
+        "key_new.html", refusal=refusal, given=given, offered=offered, limit_titles=LIMITS, form_id=new_form_id()
+    )
+
+
+@shows_again(show_new, "name")
 async def create(visit: Visit) -> Response:
-    form = visit.form
-    given: dict[str, Any] = {
-        "name": form.get("name"),
-        "scopes": form.all("scope"),
-        "expires": form.get("expires"),
-        "limits": {name: form.get(name) for name in LIMITS},
-        "classes": form.all("allowed"),
-    }
-    offered = classes_of_account(await visit.read_account())
-    limits, problems = limits_in(visit)
-    allowed, classes_problem = given_classes(visit, offered)
-    if classes_problem:
-        problems["allowed"] = classes_problem
-    if len(given["name"]) > LONGEST_NAME:
-        problems["name"] = "At most 100 characters."
-    if not given["scopes"] or not set(given["scopes"]) <= SCOPES.keys():
-        problems["scope"] = "Choose what the key may do."
-    if given["expires"] not in EXPIRIES:
-        problems["expires"] = "Choose when the key expires."
-    if problems:
-        return _new(visit, given, problems, offered, 400)
-    has_all = set(given["scopes"]) == SCOPES.keys()
+    new = NewKey.read(visit.form, classes_of_account(await visit.read_account()))
     request = pb.AccountServiceCreateKeyRequest(
         account_id=visit.who.account_id,
-        name=given["name"],
-        scopes=[] if has_all else [SCOPES[scope] for scope in given["scopes"]],
-        expires_after_days=_days(given["expires"]),
-        form_id=form.get("form_id"),
-        allowed_classes=allowed,
+        name=new.name,
+        scopes=new.scopes,
+        expires_after_days=new.expires_after_days,
+        form_id=visit.form.get("form_id"),
+        allowed_classes=new.allowed,
+        **{name: limit for name, limit in new.limits.items() if limit},
     )
-    for name, limit in limits.items():
-        if limit:
-            setattr(request, name, limit)
-    try:
-        made = await visit.auth.accounts.CreateKey(request)
-    except LegatoError as error:
-        if error.reason is not Reason.REQUEST_INVALID:
-            raise
-        return _new(visit, given, {_field_of(error, "name"): error.message}, offered, 400)
-    return await _show_made(visit, made)
-
-
-async def show_made(visit: Visit) -> Response:
-    made = await shown_once.take(visit, pb.AccountServiceCreateKeyResponse())
-    return visit.redirect(_path(visit), "shown-before") if made is None else await _made(visit, made)
+    return await _show_made(visit, await visit.auth.accounts.CreateKey(request))
 
 
 async def _show_made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
@@ -155,7 +140,7 @@ async def _show_made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> 
     if not made.api_key:
         # The form was sent before.
         return visit.redirect(path, "shown-before")
-    return await shown_once.show(visit, f"{path}/made", made, _made)
+    return await MADE.lead_to(f"{path}/made", visit, made)
 
 
 async def _made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
@@ -163,83 +148,91 @@ async def _made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Respo
     return visit.render("key_made.html", has_secret=True, made=made, snippets=examples)
 
 
-async def show_one(visit: Visit) -> Response:
-    return await _one(visit)
+MADE: Final = ShownOnce(pb.AccountServiceCreateKeyResponse, _made)
 
 
+async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
+    key_id = key_id_of(visit)
+    identified, account = await asyncio.gather(_find(visit, key_id), visit.read_account())
+    found, pair = identified.key, None
+    if identified.HasField("replaced_by"):
+        pair = (found, identified.replaced_by)
+    elif identified.HasField("replaced"):
+        pair = (identified.replaced, found)
+    costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
+    return visit.render(
+        "key.html",
+        refusal=refusal,
+        found=found,
+        usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
+        costs=costs,
+        limits=[limit_in_effect(name, found.key, account) for name in LIMITS],
+        offered=classes_of_account(account),
+        classes=classes_of_key(found.key, account),
+        classes_words=classes_in_words(found.key, account),
+        pair=pair,
+        idle=_idle(visit, pair[0].key) if pair else "",
+        form_id=new_form_id(),
+    )
+
+
+@shows_again(show_one, reasons=())
 async def rename(visit: Visit) -> Response:
-    name = visit.form.get("name")
-    if not name or len(name) > LONGEST_NAME:
-        return await _one(visit, {"name": "A name has 1 to 100 characters."}, 400)
-    request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit), name=name)
+    with Rules(visit.form) as rules:
+        name = rules.require_name()
+    request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=key_id_of(visit), name=name)
     await visit.auth.accounts.RenameKey(request)
     return visit.redirect(_path(visit), "key-renamed")
 
 
+@shows_again(show_one, "requests_per_minute")
 async def set_limits(visit: Visit) -> Response:
-    limits, problems = limits_in(visit)
-    if problems:
-        return await _one(visit, problems, 400)
-    began_s = visit.console.clock.elapsed_s()
-    request = pb.AccountServiceUpdateKeyRequest(account_id=visit.who.account_id, key_id=_key_id(visit))
-    for name, limit in limits.items():
-        setattr(request, name, limit)
-    try:
-        await visit.auth.accounts.UpdateKey(request)
-    except LegatoError as error:
-        if error.reason is not Reason.REQUEST_INVALID:
-            raise
-        return await _one(visit, {error.param or "requests_per_minute": error.message}, 400)
-    return visit.redirect(_path(visit), "key-limits", milliseconds_since(visit, began_s))
+    with Rules(visit.form) as rules:
+        limits: dict[str, Any] = limits_in(rules)
+    await _update(visit, pb.AccountServiceUpdateKeyRequest(**limits))
+    return visit.redirect(_path(visit), "key-limits")
 
 
+@shows_again(show_one, "allowed")
 async def set_classes(visit: Visit) -> Response:
-    allowed, problem = given_classes(visit, classes_of_account(await visit.read_account()))
-    if problem:
-        return await _one(visit, {"allowed": problem}, 400)
-    began_s = visit.console.clock.elapsed_s()
-    request = pb.AccountServiceUpdateKeyRequest(
-        account_id=visit.who.account_id,
-        key_id=_key_id(visit),
-        allowed_classes=allowed,
-        allow_all_classes=allowed is None,
-    )
-    try:
-        await visit.auth.accounts.UpdateKey(request)
-    except LegatoError as error:
-        if error.reason is not Reason.REQUEST_INVALID:
-            raise
-        return await _one(visit, {"allowed": error.message}, 400)
-    return visit.redirect(_path(visit), "key-classes", milliseconds_since(visit, began_s))
+    offered = classes_of_account(await visit.read_account())
+    with Rules(visit.form) as rules:
+        allowed = classes_in(rules, offered)
+    await _update(visit, pb.AccountServiceUpdateKeyRequest(allowed_classes=allowed, allow_all_classes=allowed is None))
+    return visit.redirect(_path(visit), "key-classes")
 
 
+async def _update(visit: Visit, request: pb.AccountServiceUpdateKeyRequest) -> None:
+    request.account_id, request.key_id = visit.who.account_id, key_id_of(visit)
+    await visit.auth.accounts.UpdateKey(request)
+
+
+@shows_again(show_one, reasons=())
 async def rotate(visit: Visit) -> Response:
-    """Creates a key like another, with its spend limits too. Nobody has the secret before those hold: it is shown only
-    then, and if they cannot be set, the new key is revoked."""
-    if await spend_limits.read_spends(visit, visit.who.account_id, [_key_id(visit)]) is None:
-        return await _one(visit, {"rotate": _not_rotated()}, 503)
-    expires = visit.form.get("expires")
+    """Creates a key like another, with its spend limits too. The secret is shown only when those hold; if they cannot
+    be set, the new key is revoked."""
+    if await spend_limits.read_spends(visit, visit.who.account_id, [key_id_of(visit)]) is None:
+        raise _not_rotated()
     request = pb.RotateKeyRequest(
         account_id=visit.who.account_id,
-        key_id=_key_id(visit),
-        expires_after_days=_days(expires),
+        key_id=key_id_of(visit),
+        expires_after_days=_days(visit.form.get("expires")),
         form_id=visit.form.get("form_id"),
     )
     made = await visit.auth.accounts.RotateKey(request)
     if made.api_key:
         try:
-            await spend_limits.inherit(visit, made.key.key.key_id, _key_id(visit))
+            await spend_limits.inherit(visit, made.key.key.key_id, key_id_of(visit))
         except LegatoError as error:
             visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key.key_id, reason=error.reason)
             await _revoke(visit, made.key.key.key_id)
-            return await _one(visit, {"rotate": _not_rotated()}, 503)
+            raise _not_rotated() from None
     return await _show_made(visit, pb.AccountServiceCreateKeyResponse(key=made.key, api_key=made.api_key))
 
 
 async def revoke(visit: Visit) -> Response:
-    began_s = visit.console.clock.elapsed_s()
-    await _revoke(visit, _key_id(visit))
-    return visit.redirect(_path(visit), "key-revoked", milliseconds_since(visit, began_s))
+    await _revoke(visit, key_id_of(visit))
+    return visit.redirect(_path(visit), "key-revoked")
 
 
 async def _revoke(visit: Visit, key_id: str) -> None:
@@ -247,33 +240,22 @@ async def _revoke(visit: Visit, key_id: str) -> None:
     await visit.auth.accounts.RevokeKey(request)
 
 
-def _not_rotated() -> str:
-    return (
+def _not_rotated() -> Refusal:
+    problem = (
         "Metering is not answering, so the new key could not be given the old one's spend limits. There is no new key; "
         "the old one keeps working. Try again later."
     )
+    return Refusal({"rotate": problem}, status=503)
 
 
-async def show_identify(visit: Visit) -> Response:
-    return visit.render("identify.html", problem="")
+async def show_identify(visit: Visit, refusal: Refusal | None = None) -> Response:
+    return visit.render("identify.html", refusal=refusal)
 
 
+@shows_again(show_identify, reasons=())
 async def identify(visit: Visit) -> Response:
-    key_id = visit.form.get("key_id")
-    if not KEY_ID.fullmatch(key_id):
-        return visit.render("identify.html", 400, problem="This is not the public part of a key.")
-    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    try:
-        await visit.auth.accounts.IdentifyKey(request)
-    except LegatoError as error:
-        if error.reason is not Reason.NOT_FOUND:
-            raise
-        return visit.render(
-            "identify.html",
-            404,
-            problem="The key is well formed, but it is none of this account's. Whose it is, only an operator can tell.",
-        )
-    return visit.redirect(f"/keys/{key_id}")
+    not_found = "The key is well formed, but it is none of this account's. Whose it is, only an operator can tell."
+    return visit.redirect(f"/keys/{await require_known(visit, _find, not_found)}")
 
 
 async def keys_in_use(visit: Visit) -> list[pb.AccountKey] | None:
@@ -281,12 +263,8 @@ async def keys_in_use(visit: Visit) -> list[pb.AccountKey] | None:
     request = pb.AccountServiceListKeysRequest(
         account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True
     )
-    try:
-        return list((await visit.auth.accounts.ListKeys(request)).keys)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return None
+    listed = await if_available(visit.auth.accounts.ListKeys(request))
+    return None if listed is None else list(listed.keys)
 
 
 def new_form_id() -> str:
@@ -305,41 +283,6 @@ async def _find(visit: Visit, key_id: str) -> pb.IdentifyKeyResponse:
     return await visit.auth.accounts.IdentifyKey(request)
 
 
-async def _one(visit: Visit, problems: dict[str, str] | None = None, status: int = 200) -> Response:
-    key_id = _key_id(visit)
-    identified, account = await asyncio.gather(_find(visit, key_id), visit.read_account())
-    found, pair = identified.key, None
-    if identified.HasField("replaced_by"):
-        pair = (found, identified.replaced_by)
-    elif identified.HasField("replaced"):
-        pair = (identified.replaced, found)
-    costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
-    return visit.render(
-        "key.html",
-        status,
-        found=found,
-        usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
-        costs=costs,
-        limits=[_limit(name, found.key, account) for name in LIMITS],
-        offered=classes_of_account(account),
-        classes=classes_of_key(found.key, account),
-        classes_words=classes_in_words(found.key, account),
-        pair=pair,
-        idle=_idle(visit, pair[0].key) if pair else "",
-        problems=problems or {},
-        form_id=new_form_id(),
-    )
-
-
-def _limit(name: str, key: auth_pb2.Key, account: auth_pb2.Account) -> LimitInEffect:
-    own = getattr(key, name) if key.HasField(name) else None  # type: ignore[arg-type]
-    if own is not None:
-        return LimitInEffect(name, LIMITS[name], own, f"{own:,}", "Set on this key")
-    if account.HasField(name):  # type: ignore[arg-type]
-        return LimitInEffect(name, LIMITS[name], None, f"{getattr(account, name):,}", "The account's limit")
-    return LimitInEffect(name, LIMITS[name], None, "Default", "The service's default")
-
-
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     """Says how long a key has not been used. Auth knows the hour, so the end of that hour counts."""
     if not key.HasField("last_use_time"):
@@ -350,53 +293,9 @@ def _idle(visit: Visit, key: auth_pb2.Key) -> str:
     return f"The old key has not been used for {in_words(idle)}."
 
 
-def _new(
-    visit: Visit, given: dict[str, Any], problems: dict[str, str], offered: list[str], status: int = 200
-) -> Response:
-    return visit.render(
-        "key_new.html",
-        status,
-        given=given,
-        problems=problems,
-        offered=offered,
-        limit_titles=LIMITS,
-        form_id=new_form_id(),
-    )
-
-
-def _field_of(error: LegatoError, otherwise: str) -> str:
-    return "allowed" if error.param == "allowed_classes" else error.param or otherwise
-
-
-def limits_in(visit: Visit) -> tuple[dict[str, int], dict[str, str]]:
-    """Returns the limits of a form, 0 for an empty field, and what is wrong with which."""
-    limits: dict[str, int] = {}
-    problems: dict[str, str] = {}
-    for name in LIMITS:
-        given = visit.form.get(name).replace(",", "").replace(" ", "")
-        if given.isdecimal() and len(given) < 10:
-            limits[name] = int(given)
-        elif given:
-            problems[name] = "A whole number, or nothing."
-        else:
-            limits[name] = 0
-    return limits, problems
-
-
 def _days(expires: str) -> int | None:
     return int(expires) if expires in EXPIRIES and expires.isdecimal() else None
 
 
-def _key_id(visit: Visit) -> str:
-    key_id: str = visit.request.path_params["key_id"]
-    if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
-    return key_id
-
-
 def _path(visit: Visit) -> str:
-    return f"/keys/{_key_id(visit)}"
-
-
-def milliseconds_since(visit: Visit, began_s: float) -> int:
-    return round(1000 * (visit.console.clock.elapsed_s() - began_s))
+    return f"/keys/{key_id_of(visit)}"

@@ -1,16 +1,19 @@
 """Notices: what owners are told, where to, and what could not be delivered."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
-from console.web import shown_once
+from console.services import if_available
+from console.web.forms import Refusal, Rules, parse_dollars
+from console.web.refusals import shows_again
+from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from protos.auth.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2 as metering_pb
-from services.chassis.errors import LegatoError, Reason
-from services.chassis.money import format_usd, parse_usd
+from services.chassis.errors import Reason
+from services.chassis.money import format_usd
 
 PATH: Final = "/settings/notices"
 LISTED: Final = 30
@@ -30,24 +33,41 @@ STATES: Final = {
 _TOLD: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
 
 
-async def show(visit: Visit) -> Response:
-    if not visit.who.account_id:
-        return visit.render("no_account.html")
-    return await _page(visit)
+async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    account_id = visit.who.account_id
+    only_failed = visit.request.query_params.get("show") == "failed"
+    settings, listed, told = await asyncio.gather(
+        visit.auth.notices.GetNoticeSettings(pb.GetNoticeSettingsRequest(account_id=account_id)),
+        visit.auth.notices.ListNotices(
+            pb.ListNoticesRequest(account_id=account_id, page_size=LISTED, only_failed=only_failed)
+        ),
+        if_available(
+            visit.metering.notice_thresholds.GetLowBalance(metering_pb.GetLowBalanceRequest(account_id=account_id))
+        ),
+    )
+    low_balance = None if told is None else told.low_balance
+    own_threshold = "" if low_balance is None or low_balance.is_default else format_usd(low_balance.threshold_nanos)
+    return visit.render(
+        "notices.html",
+        refusal=refusal,
+        settings=settings.settings,
+        notices=listed.notices,
+        low_balance=low_balance,
+        only_failed=only_failed,
+        kinds=KINDS,
+        states=STATES,
+        own_mail=pb.OwnMail,
+        given={"url": visit.form.get("url"), "low_balance": visit.form.get("low_balance") or own_threshold},
+    )
 
 
+@shows_again(show, "low_balance", reasons=_TOLD)
 async def set_low_balance(visit: Visit) -> Response:
-    given = visit.form.get("low_balance").removeprefix("$")
-    try:
-        nanos = parse_usd(given) if given else None
-    except ValueError:
+    with Rules(visit.form) as rules:
         problem = "An amount in dollars, such as 5.00, or nothing for the default."
-        return await _page(visit, {"low_balance": problem}, 400, low_balance=given)
+        nanos = rules.parse(parse_dollars, "low_balance", problem)
     request = metering_pb.SetLowBalanceRequest(account_id=visit.who.account_id, threshold_nanos=nanos)
-    try:
-        await visit.metering.notice_thresholds.SetLowBalance(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "low_balance", low_balance=given)
+    await visit.metering.notice_thresholds.SetLowBalance(request)
     return visit.redirect(PATH, "notices-changed")
 
 
@@ -59,106 +79,43 @@ async def set_mail(visit: Visit) -> Response:
     return visit.redirect(PATH, "notices-changed")
 
 
+@shows_again(show, "own_mail", reasons=_TOLD)
 async def set_own_mail(visit: Visit) -> Response:
     request = pb.SetOwnMailRequest(account_id=visit.who.account_id, is_on=visit.form.get("own_mail") == "on")
-    try:
-        await visit.auth.notices.SetOwnMail(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "own_mail")
+    await visit.auth.notices.SetOwnMail(request)
     return visit.redirect(PATH, "notices-changed")
 
 
+@shows_again(show, "url", reasons=_TOLD)
 async def add_webhook(visit: Visit) -> Response:
-    url = visit.form.get("url")
-    request = pb.AddWebhookRequest(account_id=visit.who.account_id, url=url)
-    try:
-        made = await visit.auth.notices.AddWebhook(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "url", url=url)
-    return await shown_once.show(visit, f"{PATH}/webhooks", made, _webhook_made)
-
-
-async def show_webhook(visit: Visit) -> Response:
-    made = await shown_once.take(visit, pb.AddWebhookResponse())
-    return visit.redirect(PATH, "shown-before") if made is None else await _webhook_made(visit, made)
+    request = pb.AddWebhookRequest(account_id=visit.who.account_id, url=visit.form.get("url"))
+    made = await visit.auth.notices.AddWebhook(request)
+    return await WEBHOOK.lead_to(f"{PATH}/webhooks", visit, made)
 
 
 async def _webhook_made(visit: Visit, made: pb.AddWebhookResponse) -> Response:
     return visit.render("webhook_made.html", has_secret=True, made=made)
 
 
+WEBHOOK: Final = ShownOnce(pb.AddWebhookResponse, _webhook_made)
+
+
+@shows_again(show, "url", reasons=_TOLD)
 async def remove_webhook(visit: Visit) -> Response:
     request = pb.RemoveWebhookRequest(account_id=visit.who.account_id, webhook_id=visit.form.get("webhook_id"))
-    try:
-        await visit.auth.notices.RemoveWebhook(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "url")
+    await visit.auth.notices.RemoveWebhook(request)
     return visit.redirect(PATH, "webhook-removed")
 
 
+@shows_again(show, "test", reasons=_TOLD)
 async def send_test(visit: Visit) -> Response:
     request = pb.SendTestNoticeRequest(account_id=visit.who.account_id)
-    try:
-        await visit.auth.notices.SendTestNotice(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "test")
+    await visit.auth.notices.SendTestNotice(request)
     return visit.redirect(PATH, "notice-test-sent")
 
 
+@shows_again(show, "resend", reasons=_TOLD)
 async def resend(visit: Visit) -> Response:
     request = pb.ResendNoticeRequest(account_id=visit.who.account_id, delivery_id=visit.form.get("delivery_id"))
-    try:
-        await visit.auth.notices.ResendNotice(request)
-    except LegatoError as error:
-        return await _refused(visit, error, "resend")
+    await visit.auth.notices.ResendNotice(request)
     return visit.redirect(PATH, "notice-sent-again")
-
-
-async def _refused(visit: Visit, error: LegatoError, field: str, **given: str) -> Response:
-    if error.reason not in _TOLD:
-        raise error
-    return await _page(visit, {field: error.message}, 400, **given)
-
-
-async def _page(visit: Visit, problems: dict[str, str] | None = None, status: int = 200, **given: str) -> Response:
-    account_id = visit.who.account_id
-    only_failed = visit.request.query_params.get("show") == "failed"
-    settings, listed, low_balance = await asyncio.gather(
-        visit.auth.notices.GetNoticeSettings(pb.GetNoticeSettingsRequest(account_id=account_id)),
-        visit.auth.notices.ListNotices(
-            pb.ListNoticesRequest(account_id=account_id, page_size=LISTED, only_failed=only_failed)
-        ),
-        _low_balance(visit),
-    )
-    values: dict[str, Any] = {"url": "", "low_balance": _own_threshold(low_balance), **given}
-    return visit.render(
-        "notices.html",
-        status,
-        settings=settings.settings,
-        notices=listed.notices,
-        low_balance=low_balance,
-        only_failed=only_failed,
-        kinds=KINDS,
-        states=STATES,
-        own_mail=pb.OwnMail,
-        problems=problems or {},
-        given=values,
-    )
-
-
-async def _low_balance(visit: Visit) -> metering_pb.LowBalance | None:
-    """Returns the threshold; None: metering does not answer."""
-    request = metering_pb.GetLowBalanceRequest(account_id=visit.who.account_id)
-    try:
-        found = await visit.metering.notice_thresholds.GetLowBalance(request)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return None
-    return found.low_balance
-
-
-def _own_threshold(low_balance: metering_pb.LowBalance | None) -> str:
-    if low_balance is None or low_balance.is_default:
-        return ""
-    return format_usd(low_balance.threshold_nanos)

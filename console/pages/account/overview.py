@@ -12,7 +12,7 @@ from console.display.charts import CostChart
 from console.display.snippets import snippets
 from console.display.words import time_of
 from console.pages.account import keys
-from console.web import shown_once
+from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -31,27 +31,7 @@ class Attention:
     words: str
 
 
-async def show(visit: Visit) -> Response:
-    return await page(visit)
-
-
-async def create_key(visit: Visit) -> Response:
-    """Creates a key from the guide, and shows the guide with the key in it."""
-    request = pb.AccountServiceCreateKeyRequest(
-        account_id=visit.who.account_id, name="First key", form_id=visit.form.get("form_id")
-    )
-    made = await visit.auth.accounts.CreateKey(request)
-    if not made.api_key:
-        return visit.redirect(f"/keys/{made.key.key.key_id}", "shown-before")
-    return await shown_once.show(visit, "/first-key", made, page)
-
-
-async def show_key(visit: Visit) -> Response:
-    made = await shown_once.take(visit, pb.AccountServiceCreateKeyResponse())
-    return visit.redirect("/", "shown-before") if made is None else await page(visit, made)
-
-
-async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:
+async def show(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:
     who = visit.who
     if not who.account_id and who.user.is_operator and visit.console.serves_operators:
         return visit.redirect("/operator")
@@ -74,6 +54,20 @@ async def page(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = N
         snippets=snippets(visit.console.api_url, made.api_key) if made else snippets(visit.console.api_url),
         form_id=keys.new_form_id(),
     )
+
+
+FIRST_KEY: Final = ShownOnce(pb.AccountServiceCreateKeyResponse, show)
+
+
+async def create_key(visit: Visit) -> Response:
+    """Creates a key from the guide, and shows the guide with the key in it."""
+    request = pb.AccountServiceCreateKeyRequest(
+        account_id=visit.who.account_id, name="First key", form_id=visit.form.get("form_id")
+    )
+    made = await visit.auth.accounts.CreateKey(request)
+    if not made.api_key:
+        return visit.redirect(f"/keys/{made.key.key.key_id}", "shown-before")
+    return await FIRST_KEY.lead_to("/first-key", visit, made)
 
 
 def _lasts(balance: metering_pb2.Balance | None, chart: CostChart | None, now: datetime) -> str:

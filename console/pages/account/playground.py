@@ -15,7 +15,6 @@ from console.account.allowed_classes import auto_class, may_use
 from console.display.snippets import conversation_snippets
 from console.display.words import time_of
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from protos.router.v1.router_pb2 import ListModelsRequest
@@ -86,11 +85,14 @@ WORDS: Final = {
 
 
 async def show(visit: Visit) -> Response:
-    if not visit.who.account_id:
-        return visit.render("no_account.html")
-    balance, prices, account, bundled = await asyncio.gather(
-        usage.balance(visit), usage.read_prices(visit), _account(visit), _bundled_classes(visit)
+    balance, prices, account, listed = await asyncio.gather(
+        usage.balance(visit),
+        usage.read_prices(visit),
+        visit.optional(visit.read_account(), "account"),
+        visit.optional(visit.router.router.ListModels(ListModelsRequest()), "models"),
     )
+    # The classes that are answered by the model that comes with Legato.
+    bundled = {model.model_id for model in listed.models if model.is_bundled} if listed else set[str]()
     models = [name for name in CLASSES if name == "auto" or name in prices] if prices else CLASSES
     auto = "" if account is None else auto_class(account)
     programs = conversation_snippets(visit.console.api_url)
@@ -175,22 +177,3 @@ async def read_cost(visit: Visit) -> Response:
             "output_tokens": found.usage.completion_tokens,
         }
     )
-
-
-async def _bundled_classes(visit: Visit) -> set[str]:
-    """Returns the classes that are answered by the model that comes with Legato; none if the router does not answer."""
-    try:
-        listed = await visit.router.router.ListModels(ListModelsRequest())
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="models", reason=error.reason)
-        return set()
-    return {model.model_id for model in listed.models if model.is_bundled}
-
-
-async def _account(visit: Visit) -> auth_pb2.Account | None:
-    """Returns None if auth does not answer."""
-    try:
-        return await visit.read_account()
-    except LegatoError as error:
-        visit.console.log.debug("page.incomplete", name="account", reason=error.reason)
-        return None

@@ -7,9 +7,10 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.allowed_classes import auto_class, may_use
-from console.account.grounding import GroundingSources, read_sources, require_role
+from console.account.grounding import GroundingSources, read_sources
 from console.account.usage import Prices, read_prices
 from console.display.words import significant_places
+from console.web.forms import Refusal
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
@@ -32,15 +33,11 @@ class PromptPart:
 
 
 async def show(visit: Visit) -> Response:
-    if not visit.who.account_id:
-        return visit.render("no_account.html")
-    require_role(visit)
     sources, prices = await asyncio.gather(read_sources(visit), read_prices(visit))
     return _page(visit, sources, prices)
 
 
 async def preview(visit: Visit) -> Response:
-    require_role(visit)
     account, prices = await asyncio.gather(visit.read_account(), read_prices(visit))
     request = pb.PreviewGroundingRequest(
         account_id=account.account_id,
@@ -57,8 +54,8 @@ async def preview(visit: Visit) -> Response:
     except LegatoError as error:
         if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
             raise
-        sources = GroundingSources(pb.GroundingConfig(), account)
-        return _page(visit, sources, prices, request, problem=error.message, status=400)
+        refusal = Refusal({"question": error.message})
+        return _page(visit, GroundingSources(pb.GroundingConfig(), account), prices, request, refusal=refusal)
     return _page(visit, GroundingSources(found.config, account), prices, request, found)
 
 
@@ -68,15 +65,14 @@ def _page(
     prices: Prices,
     request: pb.PreviewGroundingRequest | None = None,
     found: pb.PreviewGroundingResponse | None = None,
-    problem: str = "",
-    status: int = 200,
+    refusal: Refusal | None = None,
 ) -> Response:
     price = prices.get(found.class_id) if found else None
     parts = _parts(found, price) if found else []
     tokens = sum(part.tokens for part in parts)
     return visit.render(
         "preview.html",
-        status,
+        refusal=refusal,
         sources=sources,
         classes=sorted(
             (class_id for class_id in prices if may_use(sources.account, class_id)),
@@ -91,7 +87,6 @@ def _page(
         places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
         added=_added(found, price) if found else None,
         price=price,
-        problem=problem,
     )
 
 

@@ -19,13 +19,12 @@ from console.account.key_names import (
 )
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import time_of
-from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
+from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import days_in, stamp_of
 from console.web.visit import Visit, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES
 
@@ -72,11 +71,11 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_one(visit: Visit) -> Response:
-    request_id: str = visit.request.path_params["request_id"]
+    request_id = visit.path_value("request_id")
     if not REQUEST_ID.fullmatch(request_id):
         return _unknown(visit, request_id)
     request = pb.ListRequestsRequest(account_id=visit.who.account_id, request_id=request_id)
-    found = await _list_requests(visit, request)
+    found = await visit.metering.statements.ListRequests(request)
     receipts = [*found.running, *found.requests]
     if not receipts:
         return _unknown(visit, request_id)
@@ -110,12 +109,8 @@ async def _list(visit: Visit) -> Response:
     choice = _choice_in(visit)
     page_token = visit.request.query_params.get("page", "")
     own = await read_own_keys(visit) if choice.keys == "mine" else None
-    listed = None
-    try:
-        listed = await _list_requests(visit, _request(visit, choice, own, PAGE_SIZE, page_token))
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
+    request = _request(visit, choice, own, PAGE_SIZE, page_token)
+    listed = await if_available(visit.metering.statements.ListRequests(request))
     shown = (*listed.running, *listed.requests) if listed else ()
     names = await read_key_names(visit, [choice.keys, *(each.key_id for each in shown)])
     next_page = listed.next_page_token if listed else ""
@@ -160,17 +155,11 @@ def _request(
     )
 
 
-async def _list_requests(
-    visit: Visit, request: pb.ListRequestsRequest, timeout_s: float = READ_TIMEOUT_S
-) -> pb.ListRequestsResponse:
-    return await visit.metering.statements.ListRequests(request, timeout=timeout_s)
-
-
 async def _file_rows(visit: Visit, choice: RequestChoice, own: OwnKeys | None) -> AsyncIterator[Row]:
     page_token, names = "", KeyNames()
     while True:
         request = _request(visit, choice, own, FILE_PAGE_SIZE, page_token)
-        page = await _list_requests(visit, request, LONG_READ_TIMEOUT_S)
+        page = await visit.metering.statements.ListRequests(request, timeout=LONG_READ_TIMEOUT_S)
         names = await add_key_names(visit, names, (each.key_id for each in (*page.running, *page.requests)))
         for receipt in (*page.running, *page.requests):
             yield _file_row(receipt, names)

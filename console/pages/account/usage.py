@@ -12,7 +12,7 @@ from starlette.responses import Response
 from console.account.key_names import KeyNames, OwnKeys, add_key_names, chosen_keys, read_key_names, read_own_keys
 from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
 from console.display.words import time_of
-from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S
+from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
 from console.web.visit import Visit, with_query
@@ -79,12 +79,8 @@ class Report:
 async def show(visit: Visit) -> Response:
     choice = _choice_in(visit)
     own = await read_own_keys(visit) if choice.keys == "mine" else None
-    try:
-        report, names = await _read_report(visit, choice, own)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        report, names = None, await read_key_names(visit, [choice.keys])
+    found = await if_available(_read_report(visit, choice, own))
+    report, names = found or (None, await read_key_names(visit, [choice.keys]))
     return visit.render(
         "usage.html",
         choice=choice,
@@ -141,7 +137,9 @@ async def _read_report_of_keys(
     keys_most = MEMBER_KEYS_MOST if is_by_member else ROWS_MOST
     whole = _request(visit, choice, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
     whole.top_keys = 0 if key_ids else keys_most
-    found, rows = await asyncio.gather(_ask_usage(visit, whole), _list_usage(visit, _request(visit, choice, key_ids)))
+    found, rows = await asyncio.gather(
+        visit.metering.metering.ListUsage(whole), _list_usage(visit, _request(visit, choice, key_ids))
+    )
     ranked = sorted((row for row in found.rows if row.key_id), key=lambda row: (-row.cost_nanos, row.key_id))
     shown, rest = ranked[:keys_most], ranked[keys_most:]
     others, other_keys = Sums(), len(rest) + found.other_keys
@@ -262,13 +260,7 @@ def _request(
 async def _list_usage(
     visit: Visit, request: pb.ListUsageRequest, timeout_s: float = READ_TIMEOUT_S
 ) -> list[pb.UsageRow]:
-    return list((await _ask_usage(visit, request, timeout_s)).rows)
-
-
-async def _ask_usage(
-    visit: Visit, request: pb.ListUsageRequest, timeout_s: float = READ_TIMEOUT_S
-) -> pb.ListUsageResponse:
-    return await visit.metering.metering.ListUsage(request, timeout=timeout_s)
+    return list((await visit.metering.metering.ListUsage(request, timeout=timeout_s)).rows)
 
 
 async def _file_rows(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> AsyncIterator[Row]:

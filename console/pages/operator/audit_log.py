@@ -4,9 +4,9 @@ from typing import Final
 
 from starlette.responses import Response
 
+from console.services import if_available
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
 
 EVENTS_ON_A_PAGE: Final = 100
 # The check reads every event.
@@ -18,23 +18,7 @@ KINDS: Final = (
 )  # fmt: skip
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
-
-
-async def verify(visit: Visit) -> Response:
-    try:
-        verified = await visit.auth.user_admin.VerifyAuditEvents(
-            pb.VerifyAuditEventsRequest(), timeout=VERIFY_TIMEOUT_S
-        )
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return await _page(visit, None, is_unknown=True)
-    return await _page(visit, verified)
-
-
-async def _page(
+async def show(
     visit: Visit, verified: pb.VerifyAuditEventsResponse | None = None, *, is_unknown: bool = False
 ) -> Response:
     query = visit.request.query_params
@@ -57,3 +41,9 @@ async def _page(
         verified=verified,
         is_unknown=is_unknown,
     )
+
+
+async def verify(visit: Visit) -> Response:
+    check = visit.auth.user_admin.VerifyAuditEvents(pb.VerifyAuditEventsRequest(), timeout=VERIFY_TIMEOUT_S)
+    verified = await if_available(check)
+    return await show(visit, verified, is_unknown=verified is None)

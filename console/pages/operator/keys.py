@@ -2,49 +2,31 @@
 
 from starlette.responses import Response
 
-from console.pages.account.keys import KEY_ID, milliseconds_since
+from console.account.key_ids import key_id_of, require_known
+from console.web.forms import Refusal
+from console.web.refusals import shows_again
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
-from services.chassis.errors import LegatoError, Reason
 
 
-async def show(visit: Visit) -> Response:
-    return visit.render("operator_identify.html", problem="")
+async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    return visit.render("operator_identify.html", refusal=refusal)
 
 
+@shows_again(show, reasons=())
 async def identify(visit: Visit) -> Response:
-    key_id = visit.form.get("key_id")
-    if not KEY_ID.fullmatch(key_id):
-        return visit.render("operator_identify.html", 400, problem="This is not the public part of a key.")
-    try:
-        await _find(visit, key_id)
-    except LegatoError as error:
-        if error.reason is not Reason.NOT_FOUND:
-            raise
-        return visit.render(
-            "operator_identify.html", 404, problem="The key is well formed, but it was never one of this service's."
-        )
-    return visit.redirect(f"/operator/keys/{key_id}")
+    not_found = "The key is well formed, but it was never one of this service's."
+    return visit.redirect(f"/operator/keys/{await require_known(visit, _find, not_found)}")
 
 
 async def show_one(visit: Visit) -> Response:
-    return visit.render("operator_key.html", found=await _find(visit, _key_id(visit)))
+    return visit.render("operator_key.html", found=await _find(visit, key_id_of(visit)))
 
 
 async def revoke(visit: Visit) -> Response:
-    began_s = visit.console.clock.elapsed_s()
-    request = auth_pb2.RevokeKeyRequest(key_id=_key_id(visit))
-    await visit.auth.key_admin.RevokeKey(request)
-    return visit.redirect(f"/operator/keys/{_key_id(visit)}", "key-revoked", milliseconds_since(visit, began_s))
+    await visit.auth.key_admin.RevokeKey(auth_pb2.RevokeKeyRequest(key_id=key_id_of(visit)))
+    return visit.redirect(f"/operator/keys/{key_id_of(visit)}", "key-revoked")
 
 
 async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
-    request = auth_pb2.GetKeyRequest(key_id=key_id)
-    return await visit.auth.key_admin.GetKey(request)
-
-
-def _key_id(visit: Visit) -> str:
-    key_id: str = visit.request.path_params["key_id"]
-    if not KEY_ID.fullmatch(key_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
-    return key_id
+    return await visit.auth.key_admin.GetKey(auth_pb2.GetKeyRequest(key_id=key_id))

@@ -8,10 +8,10 @@ from typing import Final
 from starlette.responses import Response
 
 from console.process_status import ProcessState, read_processes
+from console.services import if_available
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2
 from protos.metering.v1 import metering_pb2
-from services.chassis.errors import LegatoError, Reason
 
 # An audit reads every row of the ledger. A browser that waits longer than this is told that it goes on.
 AUDIT_TIMEOUT_S: Final = 120.0
@@ -43,23 +43,27 @@ class AuditRun:
     is_unknown: bool = False
 
 
-async def show(visit: Visit) -> Response:
-    return await _page(visit)
+async def show(visit: Visit, audit_run: AuditRun | None = None) -> Response:
+    metering = [each for each in visit.console.processes if each.name.startswith("metering")]
+    return visit.render(
+        "operator_ledger.html",
+        503 if audit_run is not None and audit_run.is_unknown else 200,
+        last=last_audit(await read_processes(metering)),
+        is_told=bool(metering),
+        run=audit_run,
+    )
 
 
 async def run(visit: Visit) -> Response:
     noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
     await visit.auth.user_admin.RecordOperatorAction(noted)
     began_s = visit.console.clock.elapsed_s()
-    try:
-        found = await visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
-    except LegatoError as error:
-        if error.reason is not Reason.UNAVAILABLE:
-            raise
-        return await _page(visit, AuditRun([], 0, 0, is_unknown=True), 503)
-    violations = list(found.violations)
+    audit = visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
+    found = await if_available(audit)
+    if found is None:
+        return await show(visit, AuditRun([], 0, 0, is_unknown=True))
     seconds = visit.console.clock.elapsed_s() - began_s
-    return await _page(visit, AuditRun(violations[:VIOLATIONS_SHOWN], len(violations), seconds))
+    return await show(visit, AuditRun(found.violations[:VIOLATIONS_SHOWN], len(found.violations), seconds))
 
 
 def last_audit(states: list[ProcessState]) -> LastAudit | None:
@@ -82,14 +86,3 @@ def last_audit(states: list[ProcessState]) -> LastAudit | None:
             )
         )
     return max(audits, key=lambda audit: audit.ended, default=None)
-
-
-async def _page(visit: Visit, audit_run: AuditRun | None = None, status: int = 200) -> Response:
-    metering = [each for each in visit.console.processes if each.name.startswith("metering")]
-    return visit.render(
-        "operator_ledger.html",
-        status,
-        last=last_audit(await read_processes(metering)),
-        is_told=bool(metering),
-        run=audit_run,
-    )

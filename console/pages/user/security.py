@@ -5,79 +5,84 @@ import asyncio
 from starlette.responses import Response
 
 from console.pages.user.sign_in import challenge
-from console.web import shown_once
+from console.web.forms import LONGEST_NAME, Refusal
+from console.web.refusals import shows_again
+from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import GetCredentialsRequest
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import Reason
 
 EVENTS_SHOWN = 20
 EVENTS_ON_A_PAGE = 100
-LONGEST_NAME = 100
 
 
-async def show(visit: Visit) -> Response:
-    return await page(visit)
+async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    credentials, sessions, events = await asyncio.gather(
+        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.users.ListSessions(pb.ListSessionsRequest()),
+        visit.auth.users.ListMyAuditEvents(pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN)),
+    )
+    return visit.render(
+        "security.html",
+        refusal=refusal,
+        passkeys=credentials.passkeys,
+        credentials=credentials,
+        sessions=sessions.sessions,
+        current_session_id=sessions.current_session_id,
+        events=events.events,
+        has_more_events=bool(events.next_page_token),
+    )
 
 
-async def show_new_passkey(visit: Visit) -> Response:
-    if visit.who.needs_step_up(visit.now):
-        raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you.")
-    return visit.render("passkey_new.html", problem=None)
+shows_refusals = shows_again(show, reasons=(Reason.REQUEST_INVALID, Reason.NOT_FOUND))
+
+
+async def show_new_passkey(visit: Visit, refusal: Refusal | None = None) -> Response:
+    if refusal is None:
+        visit.require_step_up()
+    return visit.render("passkey_new.html", refusal=refusal)
 
 
 async def start_passkey(visit: Visit) -> Response:
-    request = pb.StartPasskeyRegistrationRequest(origin=visit.origin)
-    answer = await visit.auth.users.StartPasskeyRegistration(request)
+    answer = await visit.auth.users.StartPasskeyRegistration(pb.StartPasskeyRegistrationRequest(origin=visit.origin))
     return challenge(answer.challenge_id, answer.options_json)
 
 
+@shows_again(show_new_passkey)
 async def add_passkey(visit: Visit) -> Response:
     request = pb.FinishPasskeyRegistrationRequest(
         challenge_id=visit.form.get("challenge"),
         credential_json=visit.form.get("credential"),
         name=visit.form.get("name")[:LONGEST_NAME],
     )
-    try:
-        await visit.auth.users.FinishPasskeyRegistration(request)
-    except LegatoError as error:
-        if error.reason is not Reason.REQUEST_INVALID:
-            raise
-        return visit.render("passkey_new.html", 400, problem=error)
+    await visit.auth.users.FinishPasskeyRegistration(request)
     return visit.redirect("/security", "passkey-added")
 
 
+@shows_refusals
 async def rename_passkey(visit: Visit) -> Response:
     request = pb.RenamePasskeyRequest(passkey_id=visit.form.get("passkey_id"), name=visit.form.get("name"))
-    try:
-        await visit.auth.users.RenamePasskey(request)
-    except LegatoError as error:
-        return await refused(visit, error)
+    await visit.auth.users.RenamePasskey(request)
     return visit.redirect("/security", "passkey-renamed")
 
 
+@shows_refusals
 async def remove_passkey(visit: Visit) -> Response:
-    request = pb.RemovePasskeyRequest(passkey_id=visit.form.get("passkey_id"))
-    try:
-        await visit.auth.users.RemovePasskey(request)
-    except LegatoError as error:
-        return await refused(visit, error)
+    await visit.auth.users.RemovePasskey(pb.RemovePasskeyRequest(passkey_id=visit.form.get("passkey_id")))
     return visit.redirect("/security", "passkey-removed")
 
 
 async def make_recovery_codes(visit: Visit) -> Response:
-    request = pb.GenerateRecoveryCodesRequest()
-    made = await visit.auth.users.GenerateRecoveryCodes(request)
-    return await shown_once.show(visit, "/security/recovery-codes", made, _recovery_codes)
-
-
-async def show_recovery_codes(visit: Visit) -> Response:
-    made = await shown_once.take(visit, pb.GenerateRecoveryCodesResponse())
-    return visit.redirect("/security", "codes-shown-before") if made is None else await _recovery_codes(visit, made)
+    made = await visit.auth.users.GenerateRecoveryCodes(pb.GenerateRecoveryCodesRequest())
+    return await RECOVERY_CODES.lead_to("/security/recovery-codes", visit, made)
 
 
 async def _recovery_codes(visit: Visit, made: pb.GenerateRecoveryCodesResponse) -> Response:
     return visit.render("recovery_codes.html", has_secret=True, codes=list(made.codes))
+
+
+RECOVERY_CODES = ShownOnce(pb.GenerateRecoveryCodesResponse, _recovery_codes, message="codes-shown-before")
 
 
 async def end_sessions(visit: Visit) -> Response:
@@ -87,12 +92,9 @@ async def end_sessions(visit: Visit) -> Response:
     return visit.redirect("/security", "sessions-ended", ended.ended)
 
 
+@shows_refusals
 async def rename_user(visit: Visit) -> Response:
-    request = pb.UpdateUserRequest(name=visit.form.get("name"))
-    try:
-        await visit.auth.users.UpdateUser(request)
-    except LegatoError as error:
-        return await refused(visit, error)
+    await visit.auth.users.UpdateUser(pb.UpdateUserRequest(name=visit.form.get("name")))
     return visit.redirect("/security", "name-changed")
 
 
@@ -104,29 +106,4 @@ async def show_events(visit: Visit) -> Response:
     events = await visit.auth.users.ListMyAuditEvents(request)
     return visit.render(
         "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=False, back="/security"
-    )
-
-
-async def refused(visit: Visit, error: LegatoError) -> Response:
-    if error.reason not in (Reason.REQUEST_INVALID, Reason.NOT_FOUND):
-        raise error
-    return await page(visit, error.message, 400)
-
-
-async def page(visit: Visit, problem: str = "", status: int = 200) -> Response:
-    credentials, sessions, events = await asyncio.gather(
-        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
-        visit.auth.users.ListSessions(pb.ListSessionsRequest()),
-        visit.auth.users.ListMyAuditEvents(pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN)),
-    )
-    return visit.render(
-        "security.html",
-        status,
-        problem=problem,
-        passkeys=credentials.passkeys,
-        credentials=credentials,
-        sessions=sessions.sessions,
-        current_session_id=sessions.current_session_id,
-        events=events.events,
-        has_more_events=bool(events.next_page_token),
     )

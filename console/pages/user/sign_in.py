@@ -1,45 +1,48 @@
-"""Signs users in and out: by a one-time link, a passkey, a password or a recovery code, or with an invitation."""
+"""Signs users in and out: by a one-time link, a passkey, a password or a recovery code."""
 
 import contextlib
 
 import msgspec
 from starlette.responses import JSONResponse, Response
 
-from console.web.step_up import typed_code
-from console.web.visit import Visit, own_path, status_of
+from console.web.forms import Refusal
+from console.web.refusals import shows_again
+from console.web.step_up import SHOWN_HERE, typed_code
+from console.web.visit import Visit, own_path
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.credentials_pb2 import SendSignInLinkRequest, SignInWithPasswordRequest
-from services.chassis.errors import LegatoError, Reason
-
-# Refusals that the sign-in page itself shows.
-SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_INVALID)
+from services.chassis.errors import LegatoError
 
 
-async def show(visit: Visit) -> Response:
-    """Shows the ways to sign in. Whoever is signed in may have opened somebody else's link, whose code no server sees:
-    the page asks which of the two to be, and a script goes on where there is no link."""
-    return await page(visit)
+async def show(visit: Visit, refusal: Refusal | None = None, *, code: str = "") -> Response:
+    """Shows the ways to sign in. A signed-in visitor may have opened the link of another user, whose code no server
+    sees: the page asks which of the two to be, and a script goes on where there is no link."""
+    return visit.render(
+        "sign_in.html",
+        refusal=refusal,
+        has_secret=bool(code),
+        code=code,
+        next_path=next_path(visit),
+        methods=await visit.sign_in_methods(),
+    )
 
 
+shows_refusals = shows_again(show, reasons=SHOWN_HERE, keeps_status=True)
+
+
+@shows_refusals
 async def with_link(visit: Visit) -> Response:
     code = typed_code(visit)
     if visit.known is not None and visit.form.get("instead_of") != visit.known.user.user_id:
-        return await page(visit, code=code)
-    request = pb.SignInWithLinkRequest(code=code, client=visit.client)
-    try:
-        answer = await visit.auth.sign_in.SignInWithLink(request)
-    except LegatoError as error:
-        return await refused(visit, error, "code")
+        return await show(visit, code=code)
+    answer = await visit.auth.sign_in.SignInWithLink(pb.SignInWithLinkRequest(code=code, client=visit.client))
     return await _signed_in(visit, answer.signed_in)
 
 
+@shows_refusals
 async def with_recovery_code(visit: Visit) -> Response:
     request = pb.SignInWithRecoveryCodeRequest(code=visit.form.get("code"), client=visit.client)
-    try:
-        answer = await visit.auth.sign_in.SignInWithRecoveryCode(request)
-    except LegatoError as error:
-        return await refused(visit, error, "recovery")
-    return await _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, (await visit.auth.sign_in.SignInWithRecoveryCode(request)).signed_in)
 
 
 async def start_passkey(visit: Visit) -> Response:
@@ -49,17 +52,15 @@ async def start_passkey(visit: Visit) -> Response:
     return challenge(answer.challenge_id, answer.options_json)
 
 
+@shows_refusals
 async def with_passkey(visit: Visit) -> Response:
     request = pb.FinishPasskeySignInRequest(
         challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential"), client=visit.client
     )
-    try:
-        answer = await visit.auth.sign_in.FinishPasskeySignIn(request)
-    except LegatoError as error:
-        return await refused(visit, error, "passkey")
-    return await _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, (await visit.auth.sign_in.FinishPasskeySignIn(request)).signed_in)
 
 
+@shows_refusals
 async def with_password(visit: Visit) -> Response:
     request = SignInWithPasswordRequest(
         email=visit.form.get("email"),
@@ -67,26 +68,18 @@ async def with_password(visit: Visit) -> Response:
         totp_code=visit.form.get("code"),
         client=visit.client,
     )
-    try:
-        answer = await visit.auth.methods.SignInWithPassword(request)
-    except LegatoError as error:
-        return await refused(visit, error, "password")
-    return await _signed_in(visit, answer.signed_in)
+    return await _signed_in(visit, (await visit.auth.methods.SignInWithPassword(request)).signed_in)
 
 
+@shows_refusals
 async def send_link(visit: Visit) -> Response:
-    """Sends a link by mail; the page says the same whether anybody has the address."""
-    request = SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client)
-    try:
-        await visit.auth.methods.SendSignInLink(request)
-    except LegatoError as error:
-        return await refused(visit, error, "mail")
+    """Sends a link by mail; the page says the same whether a user has the address or not."""
+    await visit.auth.methods.SendSignInLink(SendSignInLinkRequest(email=visit.form.get("email"), client=visit.client))
     return visit.redirect("/sign-in", "link-sent")
 
 
 async def sign_out(visit: Visit) -> Response:
-    request = pb.SignOutRequest(session_token=visit.session_token)
-    await visit.auth.sign_in.SignOut(request)
+    await visit.auth.sign_in.SignOut(pb.SignOutRequest(session_token=visit.session_token))
     visit.sign_out()
     response = visit.redirect("/sign-in", "signed-out")
     response.headers["clear-site-data"] = '"storage"'
@@ -98,44 +91,6 @@ async def choose_account(visit: Visit) -> Response:
     if any(membership.account_id == account_id for membership in visit.who.resolved.memberships):
         visit.choose_account(account_id)
     return visit.redirect("/")
-
-
-async def show_invitation(visit: Visit) -> Response:
-    return visit.render("invitation.html", invitation=None, code="", problem=None, name="")
-
-
-async def view_invitation(visit: Visit) -> Response:
-    """Shows who invites to what. The code stays in the form: nothing is consumed yet."""
-    code = visit.form.get("code")
-    request = pb.GetInvitationRequest(code=code, client=visit.client)
-    try:
-        invitation = await visit.auth.sign_in.GetInvitation(request)
-    except LegatoError as error:
-        if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
-            raise
-        return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name="")
-    issuer = (await visit.sign_in_methods()).oidc_issuer
-    return visit.render(
-        "invitation.html", has_secret=True, invitation=invitation, code=code, problem=None, name="", issuer=issuer
-    )
-
-
-async def accept_invitation(visit: Visit) -> Response:
-    code, name = visit.form.get("code"), visit.form.get("name")
-    request = pb.AcceptInvitationRequest(code=code, name=name, client=visit.client)
-    if visit.known is not None and not visit.form.get("as_new"):
-        request.session_token = visit.known.session_token
-    try:
-        answer = await visit.auth.sign_in.AcceptInvitation(request)
-    except LegatoError as error:
-        if error.reason not in (*SHOWN_HERE, Reason.NOT_FOUND):
-            raise
-        return visit.render("invitation.html", status_of(error), invitation=None, code="", problem=error, name=name)
-    visit.choose_account(answer.account_id)
-    if not answer.HasField("signed_in"):
-        return visit.redirect("/", "joined")
-    await become(visit, answer.signed_in)
-    return visit.redirect("/security/passkeys/new")
 
 
 def challenge(challenge_id: str, options_json: str) -> Response:
@@ -156,30 +111,6 @@ async def become(visit: Visit, signed_in: pb.SignedIn) -> None:
         request = pb.SignOutRequest(session_token=visit.known.session_token)
         with contextlib.suppress(LegatoError):
             await visit.auth.sign_in.SignOut(request)
-
-
-async def refused(visit: Visit, error: LegatoError, form: str) -> Response:
-    if error.reason not in SHOWN_HERE:
-        raise error
-    response = await page(visit, error, form, status_of(error))
-    if error.retry_after_s is not None:
-        response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
-    return response
-
-
-async def page(
-    visit: Visit, problem: LegatoError | None = None, form: str = "", status: int = 200, code: str = ""
-) -> Response:
-    return visit.render(
-        "sign_in.html",
-        status,
-        has_secret=bool(code),
-        code=code,
-        problem=problem,
-        problem_form=form,
-        next_path=next_path(visit),
-        methods=await visit.sign_in_methods(),
-    )
 
 
 def next_path(visit: Visit) -> str:

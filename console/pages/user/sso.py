@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 
 from starlette.responses import RedirectResponse, Response
 
-from console.pages.user.sign_in import become, next_path, refused
+from console.pages.user.sign_in import become, next_path, shows_refusals
 from console.web.visit import Visit, own_path
 from protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
 from services.chassis.errors import LegatoError, Reason
@@ -14,26 +14,22 @@ from services.chassis.errors import LegatoError, Reason
 COOKIE_LIFE_S: Final = 600
 
 
+@shows_refusals
 async def start(visit: Visit) -> Response:
     """Answers a link: a form could not be sent on to another site, as the pages' policy forbids that."""
     again = visit.request.query_params.get("again") == "1"
     request = StartOidcSignInRequest(origin=visit.origin, client=visit.client, again=again)
-    try:
-        started = await visit.auth.methods.StartOidcSignIn(request)
-    except LegatoError as error:
-        return await refused(visit, error, "sso")
+    started = await visit.auth.methods.StartOidcSignIn(request)
     _remember(visit, started.browser_token, next_path(visit))
     return RedirectResponse(started.authorization_url, 303)
 
 
+@shows_refusals
 async def accept_invitation(visit: Visit) -> Response:
     request = StartOidcSignInRequest(
         origin=visit.origin, client=visit.client, invitation_code=visit.form.get("code"), again=False
     )
-    try:
-        started = await visit.auth.methods.StartOidcSignIn(request)
-    except LegatoError as error:
-        return await refused(visit, error, "sso")
+    started = await visit.auth.methods.StartOidcSignIn(request)
     _remember(visit, started.browser_token, "/")
     return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/sign-in")
 
@@ -46,8 +42,9 @@ async def link(visit: Visit) -> Response:
     return visit.render("continue.html", has_secret=True, url=started.authorization_url, back="/security")
 
 
+@shows_refusals
 async def finish(visit: Visit) -> Response:
-    """Signs in, or links, whoever comes back from the issuer in the browser that began."""
+    """Signs in, or links, the user who comes back from the issuer in the browser that began."""
     query = visit.request.query_params
     browser_token, _dot, path = visit.request.cookies.get(_cookie(visit), "").partition(".")
     visit.cookies[_cookie(visit)] = None
@@ -60,12 +57,9 @@ async def finish(visit: Visit) -> Response:
         session_token=visit.session_token,
         client=visit.client,
     )
-    try:
-        if not request.code or not browser_token:
-            raise LegatoError(Reason.SIGN_IN_FAILED, "That did not work. Begin again on this page.")
-        finished = await visit.auth.methods.FinishOidcSignIn(request)
-    except LegatoError as error:
-        return await refused(visit, error, "sso")
+    if not request.code or not browser_token:
+        raise LegatoError(Reason.SIGN_IN_FAILED, "That did not work. Begin again on this page.")
+    finished = await visit.auth.methods.FinishOidcSignIn(request)
     if not finished.HasField("signed_in"):
         return visit.redirect(path, "identity-linked")
     await become(visit, finished.signed_in)
