@@ -38,5 +38,5 @@ def show_capacity(registry: Registry, capacity: Capacity) -> None:
         "legato_console_requests_turned_away",
         "Requests of the console that were refused, as too many were being answered.",
         ["kind"],
-        lambda: [(["page"], capacity.pages.refused.value), (["webhook"], capacity.webhooks.refused.value)],
+        lambda: [(["page"], capacity.pages.refused), (["webhook"], capacity.webhooks.refused)],
     )

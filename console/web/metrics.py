@@ -21,7 +21,7 @@ class PageMetrics:
         )
 
     def answered(self, page: str, status: int, took_s: float) -> None:
-        self._pages[page, str(status)].value += 1
+        self._pages[page, str(status)] += 1
         self._durations_s[page,].observe(took_s)
 
 

@@ -14,7 +14,6 @@ from services.chassis.telemetry.metrics import (
     OUTPUT_TOKEN_BOUNDS_S,
     REQUEST_BOUNDS_S,
     STEP_BOUNDS_S,
-    Count,
     Histogram,
     Registry,
     counts,
@@ -47,8 +46,6 @@ class _ClassMetrics(NamedTuple):
     durations_s: Histogram
     first_tokens_s: Histogram
     output_tokens_s: Histogram
-    prompt_tokens: Count
-    completion_tokens: Count
 
 
 class ChatMetrics:
@@ -93,7 +90,7 @@ class ChatMetrics:
         self._by_class: dict[str, _ClassMetrics] = {}
 
     def refused(self, reason: Reason) -> None:
-        self._refusals[reason,].value += 1
+        self._refusals[reason,] += 1
 
     def ended(
         self,
@@ -104,13 +101,13 @@ class ChatMetrics:
         charged: Usage,
     ) -> None:
         """Records a chat. `first_token_s` counts from the arrival; None if there was no token."""
-        self._chats[class_id, OUTCOMES[end]].value += 1
+        self._chats[class_id, OUTCOMES[end]] += 1
         if first_token_s is None:
             return
         metrics = self._by_class.get(class_id) or self._of_class(class_id)
         metrics.first_tokens_s.observe(first_token_s)
-        metrics.prompt_tokens.value += charged.prompt_tokens
-        metrics.completion_tokens.value += charged.completion_tokens
+        self._tokens[class_id, "input"] += charged.prompt_tokens
+        self._tokens[class_id, "output"] += charged.completion_tokens
         if end in SERVED:
             metrics.durations_s.observe(took_s)
             if charged.completion_tokens > 1:
@@ -122,8 +119,6 @@ class ChatMetrics:
             self._durations_s[labels],
             self._first_tokens_s[labels],
             self._output_tokens_s[labels],
-            self._tokens[class_id, "input"],
-            self._tokens[class_id, "output"],
         )
         return found
 

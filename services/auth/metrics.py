@@ -13,7 +13,7 @@ def show_auth(auth: AuthService, retention: AuditRetention, registry: Registry) 
         "legato_verifications",
         "Key verifications for edges. Edges cache the results, so there are far fewer than requests.",
         ["outcome"],
-        lambda: [(["verified"], verifier.verified.value), (["refused"], verifier.refused.value)],
+        lambda: [(["verified"], verifier.verified), (["refused"], verifier.refused)],
     )
     gauge(registry, "legato_watches", "Edges subscribed to key changes.", lambda: watches.count)
     gauge(

@@ -68,5 +68,7 @@ class ApiHarness:
     @property
     def refusals(self) -> dict[Reason, float]:
         """Counted, by reason."""
-        counted = {reason: self._registry.value("legato_refusals_total", {"reason": reason}) for reason in Reason}
+        counted = {
+            reason: self._registry.get_sample_value("legato_refusals_total", {"reason": reason}) for reason in Reason
+        }
         return {reason: count for reason, count in counted.items() if count}

@@ -11,7 +11,7 @@ from typing import Final
 
 from services.chassis.http.connections_by_address import ConnectionsByAddress
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Count, Registry, counters_of, gauge
+from services.chassis.telemetry.metrics import Registry, counters_of, gauge
 from services.chassis.timing.deadlines import Clock
 
 MOST_CONNECTIONS: Final = 10_000
@@ -33,8 +33,8 @@ class ConnectionLimit:
         self.most = most
         self._by_address = by_address
         self.open = 0
-        self.idle_closed = Count()
-        self.refused = Count()
+        self.idle_closed = 0
+        self.refused = 0
         self._clock = clock
         self._log = log
         self._told_at_s: float | None = None
@@ -55,9 +55,9 @@ class ConnectionLimit:
     def _close_first(self, idle: Iterable[asyncio.Transport]) -> bool:
         transport = next(iter(idle), None)
         if transport is None:
-            self.refused.value += 1
+            self.refused += 1
             return False
-        self.idle_closed.value += 1
+        self.idle_closed += 1
         self._waiting.pop(transport)()
         return True
 
@@ -92,5 +92,5 @@ def show_connections(registry: Registry, connections: ConnectionLimit, name: str
         f"{name}_turned_away",
         "Connections beyond the limit: idle ones closed to make room, and new ones refused.",
         ["kind"],
-        lambda: [(["idle"], connections.idle_closed.value), (["refused"], connections.refused.value)],
+        lambda: [(["idle"], connections.idle_closed), (["refused"], connections.refused)],
     )

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from services.chassis.errors import unavailable
 from services.chassis.http.addresses import Address, client_network
-from services.chassis.telemetry.metrics import Count
 
 
 class RequestLimit:
     def __init__(self, most: int, most_by_client: int) -> None:
         self.most = most
         self.under_way = 0
-        self.refused = Count()
+        self.refused = 0
         self._most_by_client = most_by_client
         self._by_client: Counter[int] = Counter()
 
@@ -22,7 +21,7 @@ class RequestLimit:
         """Takes a place for one request; raises UNAVAILABLE. Clients without an address share the places in all."""
         client = None if address is None else client_network(address)
         if self.under_way >= self.most or (client is not None and self._by_client[client] >= self._most_by_client):
-            self.refused.value += 1
+            self.refused += 1
             raise unavailable("Capacity for another request")
         self.under_way += 1
         if client is not None:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.telemetry.metrics import Count
 
 SHARE_OF_FREE: Final = 2
 RETRY_AFTER_S: Final = 2.0
@@ -23,7 +22,7 @@ class FairBudget:
         not charged, so that small ones cost no more than a comparison and are never refused."""
         self.capacity = capacity
         self.used = 0
-        self.refused = Count()
+        self.refused = 0
         self.uncharged = uncharged
         self._what = what
         # Only accounts that hold some.
@@ -42,7 +41,7 @@ class FairBudget:
         own = self._used_by_account.get(account_id, 0)
         free = self.capacity - self.used - amount
         if free < 0 or (own + amount > SHARE_OF_FREE * free and own > held):
-            self.refused.value += 1
+            self.refused += 1
             message = f"{self._what} is not available to this account right now. Please retry."
             raise LegatoError(Reason.SATURATED, message, retry_after_s=RETRY_AFTER_S)
         return own + amount

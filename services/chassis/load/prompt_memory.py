@@ -31,5 +31,5 @@ def show_prompt_memory(registry: Registry, prompt_memory: FairBudget) -> None:
         "legato_prompts_refused",
         "Chats refused because their account used its share of that limit.",
         (),
-        lambda: [((), prompt_memory.refused.value)],
+        lambda: [((), prompt_memory.refused)],
     )

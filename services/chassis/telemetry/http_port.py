@@ -12,6 +12,8 @@ from http import HTTPStatus
 from importlib import metadata
 from typing import Final
 
+from prometheus_client import generate_latest
+
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -94,7 +96,7 @@ class _Connections:
 
     def _page(self, path: bytes) -> tuple[HTTPStatus, str, bytes]:
         if path == b"/metrics":
-            return HTTPStatus.OK, METRICS, self._registry.text()
+            return HTTPStatus.OK, METRICS, generate_latest(self._registry)
         if path == b"/healthz":
             return HTTPStatus.OK, PLAIN, b"ok\n"
         if path == b"/readyz":

@@ -1,10 +1,12 @@
 """What the fake services answer to operators: accounts, users, credit, routes, and what the processes tell."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -311,8 +313,8 @@ class ProcessMetrics:
     def __init__(self, read: Callable[[], str | None]) -> None:
         self._read = read
 
-    def text(self) -> bytes:
-        return (self._read() or "").encode()
+    def collect(self) -> Iterable[Metric]:
+        return text_string_to_metric_families(self._read() or "")
 
 
 def _target(

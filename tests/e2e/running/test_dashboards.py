@@ -11,6 +11,7 @@ from typing import Any
 
 import openai
 import pytest
+from prometheus_client import generate_latest
 from ruamel.yaml import YAML
 
 from services.chassis.errors import Reason
@@ -114,7 +115,7 @@ def _told_where_configured(folder: Path) -> list[Any]:
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_payments({"failed": 1}, registry)
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
-    return families_in(registry.text().decode())
+    return families_in(generate_latest(registry).decode())
 
 
 def test_every_metric_and_label_that_somebody_looks_at_is_told(told: dict[str, set[str]]) -> None:

@@ -74,7 +74,7 @@ async def test_it_holds_when_the_call_returns_and_is_over_when_the_call_returns(
         # The key is remembered, or it is asked for: both are as new as the lease.
         await harness.served(bearer(created.api_key))
         assert harness.principals.maintenance.is_on is is_on
-    assert harness.registry.value("legato_maintenance") == 1
+    assert harness.registry.get_sample_value("legato_maintenance") == 1
 
 
 async def test_edge_that_was_cut_off_hears_of_it_when_it_is_back(harness: AuthHarness) -> None:

@@ -23,13 +23,13 @@ def metrics(registry: Registry) -> ChatMetrics:
 
 def test_served_chat_is_counted_with_its_times_and_tokens(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("forte", pb.END_COMPLETE, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
-    assert registry.value("legato_chats_total", {"class": "forte", "outcome": "complete"}) == 1
-    assert registry.value("gen_ai_server_request_duration_seconds_sum", FORTE) == 3.0
-    assert registry.value("gen_ai_server_time_to_first_token_seconds_sum", FORTE) == 1.0
+    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": "complete"}) == 1
+    assert registry.get_sample_value("gen_ai_server_request_duration_seconds_sum", FORTE) == 3.0
+    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_sum", FORTE) == 1.0
     # Two seconds for four tokens.
-    assert registry.value("gen_ai_server_time_per_output_token_seconds_sum", FORTE) == 0.5
+    assert registry.get_sample_value("gen_ai_server_time_per_output_token_seconds_sum", FORTE) == 0.5
     tokens = [
-        registry.value("legato_tokens_total", {"class": "forte", "gen_ai_token_type": kind})
+        registry.get_sample_value("legato_tokens_total", {"class": "forte", "gen_ai_token_type": kind})
         for kind in ("input", "output")
     ]
     assert tokens == [11, 5]
@@ -37,19 +37,19 @@ def test_served_chat_is_counted_with_its_times_and_tokens(registry: Registry, me
 
 def test_chat_that_was_cut_says_nothing_about_how_long_answers_take(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("forte", pb.END_UPSTREAM_CUT, 3.0, 1.0, Usage(prompt_tokens=11, completion_tokens=5))
-    assert registry.value("legato_chats_total", {"class": "forte", "outcome": "upstream_cut"}) == 1
-    assert registry.value("gen_ai_server_time_to_first_token_seconds_count", FORTE) == 1
-    assert registry.value("gen_ai_server_request_duration_seconds_count", FORTE) == 0
-    assert registry.value("gen_ai_server_time_per_output_token_seconds_count", FORTE) == 0
+    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": "upstream_cut"}) == 1
+    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_count", FORTE) == 1
+    assert registry.get_sample_value("gen_ai_server_request_duration_seconds_count", FORTE) == 0
+    assert registry.get_sample_value("gen_ai_server_time_per_output_token_seconds_count", FORTE) == 0
 
 
 def test_chat_that_was_refused_is_counted_and_nothing_else(registry: Registry, metrics: ChatMetrics) -> None:
     metrics.ended("mezzo", pb.END_REFUSED, 0.1, None, Usage())
     metrics.refused(Reason.CREDITS_EXHAUSTED)
-    assert registry.value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
-    assert registry.value("legato_refusals_total", {"reason": "CREDITS_EXHAUSTED"}) == 1
+    assert registry.get_sample_value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
+    assert registry.get_sample_value("legato_refusals_total", {"reason": "CREDITS_EXHAUSTED"}) == 1
     mezzo = {**FORTE, "gen_ai_request_model": "mezzo"}
-    assert registry.value("gen_ai_server_time_to_first_token_seconds_count", mezzo) is None
+    assert registry.get_sample_value("gen_ai_server_time_to_first_token_seconds_count", mezzo) is None
 
 
 @pytest.mark.parametrize("end", [end for end in pb.End.values() if end != pb.END_UNSPECIFIED])
@@ -58,7 +58,7 @@ def test_every_end_that_a_chat_may_have_is_counted(
 ) -> None:
     metrics.ended("forte", end, 1.0, None, Usage())
     outcome = pb.End.Name(end).removeprefix("END_").lower()
-    assert registry.value("legato_chats_total", {"class": "forte", "outcome": outcome}) == 1
+    assert registry.get_sample_value("legato_chats_total", {"class": "forte", "outcome": outcome}) == 1
 
 
 def test_each_step_begins_where_the_last_one_ended(clock: FakeClock) -> None:
@@ -69,7 +69,9 @@ def test_each_step_begins_where_the_last_one_ended(clock: FakeClock) -> None:
     step_timer.end_step(metrics.auth)
     clock.advance(0.5)
     assert step_timer.end_step(metrics.reserve) == clock.elapsed_s()
-    taken_s = [registry.value("legato_step_duration_seconds_sum", {"step": step}) for step in ("auth", "reserve")]
+    taken_s = [
+        registry.get_sample_value("legato_step_duration_seconds_sum", {"step": step}) for step in ("auth", "reserve")
+    ]
     assert taken_s == [0.25, 0.5]
 
 

@@ -94,7 +94,7 @@ async def test_what_an_audit_took_is_given_back_before_it_is_told(
 
 
 def value_of(registry: Registry, name: str) -> float:
-    value = registry.value(name)
+    value = registry.get_sample_value(name)
     assert value is not None
     return value
 

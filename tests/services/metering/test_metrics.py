@@ -27,20 +27,20 @@ async def test_books_tell_what_was_asked_of_them_and_what_became_of_it(
     show_ledger(hasty, sweeper, registry)
 
     def operations(kind: str, outcome: str) -> float | None:
-        return registry.value("legato_operations_total", {"operation": kind, "outcome": outcome})
+        return registry.get_sample_value("legato_operations_total", {"operation": kind, "outcome": outcome})
 
     await ask_each(hasty, grant(1_000), reserve(1), reserve(2))
     poor, unknown = ask(hasty, reserve(3, account="another")), ask(hasty, settle(9))
-    assert registry.value("legato_operations_waiting") == 2
+    assert registry.get_sample_value("legato_operations_waiting") == 2
     await asyncio.gather(poor, unknown, return_exceptions=True)
     await sweeper.sweep()
     assert operations("grant", "done") == 1
     assert operations("reserve", "done") == 2
     assert operations("reserve", "CREDITS_EXHAUSTED") == 1
     assert operations("sweep", "done") == 2
-    assert registry.value("legato_settlements_unmatched_total") == 1
-    assert registry.value("legato_holds_swept_total") == 2
-    assert registry.value("legato_batch_operations_sum") == 7
-    written = registry.value("legato_batch_operations_count")
-    assert registry.value("legato_batch_write_seconds_count") == written
-    assert registry.value("legato_operations_waiting") == 0
+    assert registry.get_sample_value("legato_settlements_unmatched_total") == 1
+    assert registry.get_sample_value("legato_holds_swept_total") == 2
+    assert registry.get_sample_value("legato_batch_operations_sum") == 7
+    written = registry.get_sample_value("legato_batch_operations_count")
+    assert registry.get_sample_value("legato_batch_write_seconds_count") == written
+    assert registry.get_sample_value("legato_operations_waiting") == 0

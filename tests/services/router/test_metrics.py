@@ -29,13 +29,13 @@ async def test_models_that_fail_and_those_that_answer_are_told_apart(
     ):
 
         def attempts(model: dict[str, str], outcome: str) -> float | None:
-            return registry.value("legato_upstream_attempts_total", {**model, "outcome": outcome})
+            return registry.get_sample_value("legato_upstream_attempts_total", {**model, "outcome": outcome})
 
-        assert registry.value("legato_breaker_state", FIRST) == 0
+        assert registry.get_sample_value("legato_breaker_state", FIRST) == 0
         for _ in range(FAILURES_IN_A_ROW):
             await router.ask()
-        assert registry.value("legato_breaker_state", FIRST) == 2
-        assert registry.value("legato_breaker_state", SECOND) == 0
+        assert registry.get_sample_value("legato_breaker_state", FIRST) == 2
+        assert registry.get_sample_value("legato_breaker_state", SECOND) == 0
         assert (attempts(FIRST, "failed"), attempts(FIRST, "answered")) == (FAILURES_IN_A_ROW, 0)
         assert (attempts(SECOND, "failed"), attempts(SECOND, "answered")) == (0, FAILURES_IN_A_ROW)
         second.default_reply = Reply(status=429)
@@ -43,7 +43,7 @@ async def test_models_that_fail_and_those_that_answer_are_told_apart(
             await router.ask()
         assert attempts(SECOND, "declined") == 1
         begun = "gen_ai_client_operation_time_to_first_chunk_seconds_count"
-        assert registry.value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
+        assert registry.get_sample_value(begun, {**SECOND, "gen_ai_operation_name": "chat"}) == FAILURES_IN_A_ROW
 
 
 async def test_answers_are_told_with_their_length_and_their_tokens(
@@ -58,13 +58,13 @@ async def test_answers_are_told_with_their_length_and_their_tokens(
         with pytest.raises(Exception, match="was interrupted"):
             await router.ask()
     chat = {**FIRST, "gen_ai_operation_name": "chat"}
-    assert registry.value("gen_ai_client_operation_duration_seconds_count", chat) == 1
+    assert registry.get_sample_value("gen_ai_client_operation_duration_seconds_count", chat) == 1
     tokens = [
-        registry.value("gen_ai_client_token_usage_sum", {**chat, "gen_ai_token_type": kind})
+        registry.get_sample_value("gen_ai_client_token_usage_sum", {**chat, "gen_ai_token_type": kind})
         for kind in ("input", "output")
     ]
     assert tokens == [USAGE["prompt_tokens"], USAGE["completion_tokens"]]
-    assert registry.value("legato_step_duration_seconds_count", {"step": "prepare"}) == 2
+    assert registry.get_sample_value("legato_step_duration_seconds_count", {"step": "prepare"}) == 2
 
 
 async def test_chats_at_a_model_are_counted_while_they_run(socket_folder: Path, log: Log, registry: Registry) -> None:
@@ -74,7 +74,7 @@ async def test_chats_at_a_model_are_counted_while_they_run(socket_folder: Path, 
     ):
         call = router.open()
         await call.receive()
-        assert registry.value("legato_upstream_running", FIRST) == 1
+        assert registry.get_sample_value("legato_upstream_running", FIRST) == 1
         call.cancel()
 
 
@@ -88,7 +88,10 @@ async def test_usage_that_cannot_be_and_limits_that_are_not_kept_are_told(
 
         def violations() -> list[float | None]:
             names = ("prompt_tokens", "completion_tokens", "max_tokens")
-            return [registry.value("legato_upstream_violations_total", {**FIRST, "violation": name}) for name in names]
+            return [
+                registry.get_sample_value("legato_upstream_violations_total", {**FIRST, "violation": name})
+                for name in names
+            ]
 
         await router.ask()
         assert violations() == [0, 0, 0]

@@ -14,10 +14,10 @@ NEXT_DOOR = ipaddress.ip_address("2001:db8::2")
 
 
 def is_refused(limit: RequestLimit, address: Address | None) -> bool:
-    before = limit.refused.value
+    before = limit.refused
     with contextlib.suppress(LegatoError), limit.place(address):
         pass
-    return limit.refused.value > before
+    return limit.refused > before
 
 
 @pytest.mark.parametrize("address", [HERE, THERE])

@@ -26,7 +26,7 @@ def fill(budget: FairBudget, account_id: str) -> list[BudgetShare]:
 def test_one_account_alone_may_have_two_thirds() -> None:
     budget = FairBudget("Memory", CAPACITY)
     assert len(fill(budget, "greedy")) == 600
-    assert budget.refused.value == 1
+    assert budget.refused == 1
     with pytest.raises(LegatoError, match="Memory is not available to this account") as refused:
         budget.hold("greedy", 1)
     assert (refused.value.reason, refused.value.retry_after_s) == (Reason.SATURATED, RETRY_AFTER_S)

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from services.chassis.telemetry.metrics import Registry, counters_of, counts, gauge, gauges, histograms, new_registry
@@ -13,12 +14,12 @@ def registry() -> Registry:
 
 def test_what_is_counted_is_read_by_its_labels(registry: Registry) -> None:
     chats = counts(registry, "legato_chats", "Chats.", ["class", "outcome"])
-    chats["forte", "complete"].value += 1
-    chats["forte", "complete"].value += 1
-    chats["mezzo", "refused"].value += 1
+    chats["forte", "complete"] += 1
+    chats["forte", "complete"] += 1
+    chats["mezzo", "refused"] += 1
     labels = {"class": "forte", "outcome": "complete"}
-    assert registry.value("legato_chats_total", labels) == 2
-    assert registry.value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
+    assert registry.get_sample_value("legato_chats_total", labels) == 2
+    assert registry.get_sample_value("legato_chats_total", {"class": "mezzo", "outcome": "refused"}) == 1
 
 
 def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Registry) -> None:
@@ -27,11 +28,11 @@ def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Regi
         steps["auth",].observe(took_s)
 
     def below(bound: str) -> float | None:
-        return registry.value("legato_step_bucket", {"step": "auth", "le": bound})
+        return registry.get_sample_value("legato_step_bucket", {"step": "auth", "le": bound})
 
     assert (below("0.1"), below("1.0"), below("+Inf")) == (2, 3, 4)
-    assert registry.value("legato_step_count", {"step": "auth"}) == 4
-    assert registry.value("legato_step_sum", {"step": "auth"}) == pytest.approx(7.65)
+    assert registry.get_sample_value("legato_step_count", {"step": "auth"}) == 4
+    assert registry.get_sample_value("legato_step_sum", {"step": "auth"}) == pytest.approx(7.65)
 
 
 def test_gauge_is_read_when_somebody_looks(registry: Registry) -> None:
@@ -43,33 +44,33 @@ def test_gauge_is_read_when_somebody_looks(registry: Registry) -> None:
     running = 5
     by_model["upstream", "large"] = 3.0
     labels = {"provider": "upstream", "model": "large"}
-    assert registry.value("legato_live_streams") == 5
-    assert registry.value("legato_breaker", labels) == 3
-    assert registry.value("legato_attempts_total", labels) == 3
+    assert registry.get_sample_value("legato_live_streams") == 5
+    assert registry.get_sample_value("legato_breaker", labels) == 3
+    assert registry.get_sample_value("legato_attempts_total", labels) == 3
 
 
 def test_every_process_tells_its_memory_and_processor_time() -> None:
-    text = new_registry().text().decode()
+    text = generate_latest(new_registry()).decode()
     assert "process_resident_memory_bytes" in text
     assert "process_cpu_seconds_total" in text
 
 
 async def test_task_that_nobody_ends_is_seen() -> None:
     registry = new_registry()
-    before = registry.value("process_tasks") or 0
+    before = registry.get_sample_value("process_tasks") or 0
     forgotten = asyncio.create_task(asyncio.Event().wait())
-    assert registry.value("process_tasks") == before + 1
+    assert registry.get_sample_value("process_tasks") == before + 1
     forgotten.cancel()
     await asyncio.wait([forgotten])
-    assert registry.value("process_tasks") == before
+    assert registry.get_sample_value("process_tasks") == before
 
 
 def test_what_is_told_is_understood_by_prometheus(registry: Registry) -> None:
     odd = 'a "quoted" name\\with\nall'
     gauges(registry, "legato_streams", "Streams.", ["model"], lambda: [([odd], 3), (["plain"], float("inf"))])
     histograms(registry, "legato_step_seconds", "Steps.", ["step"], (0.1, 1))["auth",].observe(0.5)
-    counts(registry, "legato_chats", "Chats.", [])[()].value += 2
-    families = {family.name: family for family in text_string_to_metric_families(registry.text().decode())}
+    counts(registry, "legato_chats", "Chats.", [])[()] += 2
+    families = {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
     assert {name: family.type for name, family in families.items()} == {
         "legato_streams": "gauge",
         "legato_step_seconds": "histogram",

@@ -25,7 +25,7 @@ def registry() -> Registry:
 
 
 def spans_of(registry: Registry, outcome: str) -> float | None:
-    return registry.value("legato_spans_total", {"outcome": outcome})
+    return registry.get_sample_value("legato_spans_total", {"outcome": outcome})
 
 
 def record(tracer: Tracer | None, number: int) -> None:
