@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from bench.figures import Figures
-from bench.measurements.beside_relay import BURST, CASES, FOOTPRINT, MANY, PACED, SLOW_10, SLOW_100
+from bench.measurements.beside_relay import BURST, CASES, MANY, ONE, PACED, SLOW_10, SLOW_100
 from bench.measurements.promises import PROMISES, Promise
 from bench.report import CALIBRATION, Row, doubts
 from bench.targets import DIRECT
@@ -108,39 +108,47 @@ def replace_marked(document: str, name: str, text: str) -> str:
     return f"{before}{begin}\n{text}\n{END}{after}"
 
 
+class Line(NamedTuple):
+    """A row of a table: one figure of all targets."""
+
+    heading: str
+    measurement: str
+    figure: str
+    aim: str = ""
+
+
 def summary(figures: Figures) -> str:
-    """Returns the headline figures: a row for each cost, a column for each target."""
+    """Returns the headline figures."""
+    headlines = [_goal(promise) for promise in PROMISES if promise.is_headline]
+    return "\n".join([*_table(figures, headlines), "", _conditions(figures)])
+
+
+def details(figures: Figures) -> str:
+    """Returns the cost of each case, all goals, and the chart."""
+    unit = {case.name: "CPU ms a chat" if case in (ONE, MANY) else "CPU µs a chunk" for case in CASES}
+    costs = [Line(f"{figure}, {case}", case, figure) for case, figure in unit.items()]
+    table = "\n".join(_table(figures, [*costs, *map(_goal, PROMISES)]))
+    return "\n\n".join([table, _conditions(figures), f"![CPU a chat and a chunk]({CHART.name})"])
+
+
+def _goal(promise: Promise) -> Line:
+    about = promise.about[0].upper() + promise.about[1:]
+    heading = f"{about}, {promise.unit}" if promise.unit else about
+    aim = f"≤ {promise.most:g}" + (" + a disk sync" if promise.beside_disk_sync else "")
+    return Line(heading, promise.measurement, promise.figure, aim)
+
+
+def _table(figures: Figures, lines: Sequence[Line]) -> Iterator[str]:
+    """Yields a row for each line, with a column for each target."""
     found = {(row.measurement, row.case): row.figures for row in figures.rows}
     targets = list(
         dict.fromkeys(row.case for row in figures.rows if row.measurement == MANY.name and row.case != DIRECT)
     )
-    lines = [["", *targets, "Aim"]]
-    for promise in PROMISES:
-        if not promise.is_headline:
-            continue
-        seen = [found.get((promise.measurement, target), {}).get(promise.figure) for target in targets]
-        bound = f"≤ {promise.most:g}" + (" + a disk sync" if promise.beside_disk_sync else "")
-        lines.append([_heading(promise), *map(_figure, seen), bound])
-    return "\n".join([*_markdown(lines), "", _conditions(figures)])
-
-
-def _heading(promise: Promise) -> str:
-    about = promise.about[0].upper() + promise.about[1:]
-    return f"{about}, {promise.unit}" if promise.unit else about
-
-
-def details(figures: Figures) -> str:
-    """Returns the complete tables, without empty columns."""
-    blocks = []
-    for measurement in (*(case.name for case in CASES), FOOTPRINT):
-        rows = [row for row in figures.rows if row.measurement == measurement]
-        columns = [name for name in rows[0].figures if any(row.figures.get(name) for row in rows)] if rows else []
-        lines = [[measurement.capitalize(), *columns, "others"]]
-        lines += [
-            [row.case, *(_figure(row.figures[name]) for name in columns), f"{row.others_share:.0%}"] for row in rows
-        ]
-        blocks.append("\n".join(_markdown(lines)))
-    return "\n\n".join([*blocks, _conditions(figures), f"![CPU a chat and a chunk]({CHART.name})"])
+    cells = [["", *targets, "Aim"]]
+    for line in lines:
+        seen = [found.get((line.measurement, target), {}).get(line.figure) for target in targets]
+        cells.append([line.heading, *map(_figure, seen), line.aim])
+    yield from _markdown(cells)
 
 
 def _conditions(figures: Figures) -> str:
