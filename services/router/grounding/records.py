@@ -30,7 +30,7 @@ class DocumentKind(StrEnum):
 
 
 class Holding(NamedTuple):
-    """What an account has stored."""
+    """Tells which kinds of texts an account has stored."""
 
     notes: bool
     attachments: bool

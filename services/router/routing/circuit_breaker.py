@@ -60,7 +60,7 @@ class CircuitBreaker:
         dice: Callable[[], float] = random.random,
     ) -> None:
         """`on_change` is called when the breaker opens and when it closes."""
-        self._clock = clock
+        self.clock = clock
         self._on_change = on_change
         self._dice = dice
         self.attempts = 0
@@ -73,7 +73,7 @@ class CircuitBreaker:
         self.durations_s = Histogram(REQUEST_BOUNDS_S)
         self.prompt_tokens = Histogram(TOKEN_BOUNDS)
         self.completion_tokens = Histogram(TOKEN_BOUNDS)
-        self._last_latencies_s: deque[float] = deque(maxlen=LATENCIES_KEPT)
+        self.last_latencies_s: deque[float] = deque(maxlen=LATENCIES_KEPT)
         self._failures_in_a_row = 0
         self._window = _Window()
         self._is_open = False
@@ -91,7 +91,7 @@ class CircuitBreaker:
     @property
     def median_latency_s(self) -> float | None:
         """Median time to the first piece over recent answers."""
-        return statistics.median(self._last_latencies_s) if self._last_latencies_s else None
+        return statistics.median(self.last_latencies_s) if self.last_latencies_s else None
 
     @property
     def trial_timeout_s(self) -> float | None:
@@ -104,33 +104,13 @@ class CircuitBreaker:
 
     def start_attempt(self) -> "Attempt":
         """Starts a call to the model, even if the breaker is open and no other model was left."""
-        is_trial = self._is_open and self.may_be_asked()
-        attempt = Attempt(self, self._clock.elapsed_s(), is_trial=is_trial)
-        if is_trial:
+        attempt = Attempt(self, is_trial=self._is_open and self.may_be_asked())
+        if attempt.is_trial:
             self._trial = attempt
         self.attempts += 1
         return attempt
 
-    def begun(self, attempt: "Attempt") -> None:
-        latency_s = self._clock.elapsed_s() - attempt.began_s
-        self._last_latencies_s.append(latency_s)
-        self.latencies_s.observe(latency_s)
-        self.answers += 1
-        self.works(attempt)
-
-    def declined(self, attempt: "Attempt") -> None:
-        self.refusals += 1
-        self.works(attempt)
-
-    def finished(self, attempt: "Attempt", prompt_tokens: int, completion_tokens: int) -> None:
-        self.durations_s.observe(self._clock.elapsed_s() - attempt.began_s)
-        self.prompt_tokens.observe(prompt_tokens)
-        self.completion_tokens.observe(completion_tokens)
-
-    def age_s(self, attempt: "Attempt") -> float:
-        return self._clock.elapsed_s() - attempt.began_s
-
-    def works(self, attempt: "Attempt") -> None:
+    def succeeded(self, attempt: "Attempt") -> None:
         self.over(attempt)
         if attempt.began_s < self._changed_at_s:
             # The call began before the last state change, so it says nothing about the present.
@@ -139,7 +119,7 @@ class CircuitBreaker:
         if self._is_open:
             self._change(is_open=False)
         else:
-            self._window.note(self._clock.elapsed_s(), failed=False)
+            self._window.note(self.clock.elapsed_s(), failed=False)
 
     def failed(self, attempt: "Attempt") -> None:
         self.failures += 1
@@ -151,7 +131,7 @@ class CircuitBreaker:
             if is_trial:
                 self._pause(2 * self._pause_s)
             return
-        now_s = self._clock.elapsed_s()
+        now_s = self.clock.elapsed_s()
         self._failures_in_a_row += 1
         self._window.note(now_s, failed=True)
         if self._failures_in_a_row >= FAILURES_IN_A_ROW or self._window.fails(now_s):
@@ -165,7 +145,7 @@ class CircuitBreaker:
 
     def _change(self, *, is_open: bool) -> None:
         self._is_open = is_open
-        self._changed_at_s = self._clock.elapsed_s()
+        self._changed_at_s = self.clock.elapsed_s()
         self._failures_in_a_row = 0
         self._window = _Window()
         self._on_change(self.state)
@@ -173,50 +153,57 @@ class CircuitBreaker:
     def _pause(self, pause_s: float) -> None:
         self._pause_s = min(pause_s, LONGEST_PAUSE_S)
         spread = 1 + PAUSE_SPREAD * (2 * self._dice() - 1)
-        self._pause_ends_at_s = self._clock.elapsed_s() + self._pause_s * spread
+        self._pause_ends_at_s = self.clock.elapsed_s() + self._pause_s * spread
 
     def _is_pause_over(self) -> bool:
-        return self._clock.elapsed_s() >= self._pause_ends_at_s
+        return self.clock.elapsed_s() >= self._pause_ends_at_s
 
 
 class Attempt:
     """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
 
-    __slots__ = ("_health", "began_s", "is_trial")
+    __slots__ = ("_breaker", "began_s", "is_trial")
 
-    def __init__(self, health: CircuitBreaker, began_s: float, *, is_trial: bool) -> None:
-        self._health = health
-        self.began_s = began_s
+    def __init__(self, breaker: CircuitBreaker, *, is_trial: bool) -> None:
+        self._breaker = breaker
+        self.began_s = breaker.clock.elapsed_s()
         # The single trial call of a half-open breaker.
         self.is_trial = is_trial
 
     def begun(self) -> None:
         """Records the first piece of the answer."""
-        self._health.begun(self)
+        latency_s = self.age_s()
+        self._breaker.last_latencies_s.append(latency_s)
+        self._breaker.latencies_s.observe(latency_s)
+        self._breaker.answers += 1
+        self._breaker.succeeded(self)
 
     def finished(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Records a complete answer."""
-        self._health.finished(self, prompt_tokens, completion_tokens)
+        self._breaker.durations_s.observe(self.age_s())
+        self._breaker.prompt_tokens.observe(prompt_tokens)
+        self._breaker.completion_tokens.observe(completion_tokens)
 
     def age_s(self) -> float:
         """Time since the model was called."""
-        return self._health.age_s(self)
+        return self._breaker.clock.elapsed_s() - self.began_s
 
     def violated(self, violation: Violation) -> None:
         """Counts a violation, which is not a failure: the answer so far is usable."""
-        self._health.violations[violation] += 1
+        self._breaker.violations[violation] += 1
 
     def declined(self) -> None:
         """Records that the model works but refused: it is full, or does not accept this request."""
-        self._health.declined(self)
+        self._breaker.refusals += 1
+        self._breaker.succeeded(self)
 
     def failed(self) -> None:
         """Records a failure before or during the answer."""
-        self._health.failed(self)
+        self._breaker.failed(self)
 
     def given_up(self) -> None:
         """Abandons the call without an outcome."""
-        self._health.over(self)
+        self._breaker.over(self)
 
 
 class _Window:

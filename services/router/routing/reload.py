@@ -5,7 +5,8 @@ import contextlib
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from difflib import SequenceMatcher
+from difflib import unified_diff
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,11 +52,9 @@ class Reload:
 
 def find_changes(current: Routes, wanted: Routes) -> list[str]:
     """Returns lines that begin with - where they would go, with + where they would come; none if nothing changes."""
-    old, new = _lines(current), _lines(wanted)
-    found = []
-    for kind, old_from, old_to, new_from, new_to in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind != "equal":
-            found += [f"- {line}" for line in old[old_from:old_to]] + [f"+ {line}" for line in new[new_from:new_to]]
+    # Without the two lines that name the files.
+    difference = islice(unified_diff(_lines(current), _lines(wanted), n=0, lineterm=""), 2, None)
+    found = [f"{line[0]} {line[1:]}" for line in difference if line[0] in "-+"]
     return [*found, *_hidden_changes(current, wanted)]
 
 

@@ -8,7 +8,6 @@ and counts as such only if the routes say so: for a server that queues without r
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final
 
 from services.chassis.errors import LegatoError
@@ -19,9 +18,6 @@ from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff, Probe
 from services.router.routing.queue_watch import QueueWatch
 
-# Tolerated on top of the normal time, or the normal time once more if that is longer: sizes in one bucket differ by a
-# factor of two.
-QUEUEING_TOLERATED_S: Final = 0.5
 # A chat that waits this many times the tolerated delay counts as late before it is answered.
 OVERDUE: Final = 1.25
 # A queue delays every chat. If half of them are just reasoning, this many in a row are late once in hours.
@@ -46,7 +42,9 @@ class ModelSaturation:
     """The concurrency control of one model."""
 
     def __init__(self, clock: Clock, tolerated_s: float = 0.0, concurrency: int | None = None) -> None:
-        """A `tolerated_s` of 0 disables latency measurement: only the constant and the server's reports limit it."""
+        """`tolerated_s` is tolerated on top of the normal time, or the normal time once more if that is longer, since
+        sizes in one bucket differ by a factor of two. 0 disables latency measurement: only the constant and the
+        server's reports limit it."""
         self._clock = clock
         self._tolerated_s = tolerated_s
         self._normal = Normal(clock)
@@ -223,12 +221,6 @@ class ModelUse:
         whole answer takes longer the longer it is."""
         answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
         return self._prompt_tokens.bit_length(), answer_bits
-
-    def __enter__(self) -> "ModelUse":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.release()
 
 
 class Normal:

@@ -19,7 +19,7 @@ class _JsonSchema(Struct):
     schema: Raw = Raw()
 
 
-class ResponseFormat(Struct):
+class AnswerFormat(Struct):
     type: str = "text"
     json_schema: _JsonSchema | None = None
     # llama.cpp also accepts the schema here.
@@ -42,7 +42,7 @@ class KnownParameters(Struct):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     reasoning_effort: str | None = None
-    response_format: ResponseFormat = msgspec.field(default_factory=ResponseFormat)
+    response_format: AnswerFormat = msgspec.field(default_factory=AnswerFormat)
     parallel_tool_calls: bool | None = None
 
     @property
@@ -52,7 +52,7 @@ class KnownParameters(Struct):
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _known_parameters = msgspec.json.Decoder(KnownParameters)
-_response_format = msgspec.json.Decoder(ResponseFormat)
+_response_format = msgspec.json.Decoder(AnswerFormat)
 
 
 class Parameters:
@@ -87,7 +87,7 @@ class Parameters:
         return Parameters(msgspec.json.encode(kept) if kept else b"")
 
     @property
-    def response_format(self) -> ResponseFormat | None:
+    def response_format(self) -> AnswerFormat | None:
         """The format of the answer; None if it is absent, null or unreadable. Other parameters are not looked at."""
         try:
             return _response_format.decode(self.fields.get("response_format", _NOTHING[1]))

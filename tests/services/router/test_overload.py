@@ -12,9 +12,10 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.router.providers.base import Piece, ProviderUsage
-from services.router.routing.saturation import QUEUEING_TOLERATED_S, ModelSaturation, ModelUse
+from services.router.routing.saturation import ModelSaturation, ModelUse
 from tests.support.fakes import FakeClock
 
+QUEUEING_TOLERATED_S = 0.5
 SLOTS = 24
 FIRST_S = 0.1
 ANSWER_S = 0.4

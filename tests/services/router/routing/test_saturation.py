@@ -13,13 +13,13 @@ from services.router.routing.saturation import (
     DOUBLED_WITHIN_S,
     LATE_SAMPLES,
     LEAST_CHATS,
-    QUEUEING_TOLERATED_S,
     ModelSaturation,
     ModelUse,
 )
 from tests.support.fakes import FakeClock
 
 NORMAL_S = 0.1
+QUEUEING_TOLERATED_S = 0.5
 SLOW_S = NORMAL_S + 1.2 * QUEUEING_TOLERATED_S
 FIRST = Piece(contents=["Hello"])
 MANY = 40
@@ -49,18 +49,20 @@ class Model:
     def answer(self, took_s: float, prompt_tokens: int = 100, *, times: int = 1) -> None:
         """Each of them is let in, waits for its first piece, and goes; of a key that is not refused for the others."""
         for number in range(times):
-            with self.saturation.enter(f"small {number}", prompt_tokens) as model_use:
-                self.clock.advance(took_s)
-                model_use.begun(FIRST)
-                self.lowest_limit = min(self.lowest_limit, self.limit)
+            model_use = self.saturation.enter(f"small {number}", prompt_tokens)
+            self.clock.advance(took_s)
+            model_use.begun(FIRST)
+            self.lowest_limit = min(self.lowest_limit, self.limit)
+            model_use.release()
 
     def answer_whole(self, took_s: float, tokens: int, prompt_tokens: int = 100, *, times: int = 1) -> None:
         answer = Piece(usage=ProviderUsage(prompt_tokens, tokens, None), last=True)
         for number in range(times):
-            with self.saturation.enter(f"small {number}", prompt_tokens, is_whole=True) as model_use:
-                self.clock.advance(took_s)
-                model_use.begun(answer)
-                self.lowest_limit = min(self.lowest_limit, self.limit)
+            model_use = self.saturation.enter(f"small {number}", prompt_tokens, is_whole=True)
+            self.clock.advance(took_s)
+            model_use.begun(answer)
+            self.lowest_limit = min(self.lowest_limit, self.limit)
+            model_use.release()
 
     def was_limited(self) -> bool:
         return self.lowest_limit <= MANY
@@ -232,17 +234,19 @@ def test_those_that_are_overtaken_think_and_are_no_queue(model: Model) -> None:
 
 def test_key_whose_chats_begin_slowly_does_not_close_the_model_for_others(model: Model) -> None:
     for number in range(2 * LATE_SAMPLES):
-        with model.saturation.enter(f"key {number}", 100) as model_use:
-            model.clock.advance(NORMAL_S)
-            model_use.begun(FIRST)
+        model_use = model.saturation.enter(f"key {number}", 100)
+        model.clock.advance(NORMAL_S)
+        model_use.begun(FIRST)
+        model_use.release()
     for _ in range(MANY):
         with contextlib.suppress(LegatoError):
             model.running.append(model.saturation.enter("slow", 100))
         model.clock.advance(0.1)
     for number in range(MANY):
-        with model.saturation.enter(f"key {number}", 100) as model_use:
-            model.clock.advance(NORMAL_S)
-            model_use.begun(FIRST)
+        model_use = model.saturation.enter(f"key {number}", 100)
+        model.clock.advance(NORMAL_S)
+        model_use.begun(FIRST)
+        model_use.release()
 
 
 def test_nothing_is_measured_where_it_is_switched_off(clock: FakeClock) -> None:
