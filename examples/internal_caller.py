@@ -57,7 +57,7 @@ def ask(auth: grpc.Channel, meter: grpc.Channel, route: grpc.Channel, api_key: s
                     basis = metering.BASIS_PROVIDER
             yield from response.contents
     except GeneratorExit:
-        # Whoever reads the answer has heard enough.
+        # The reader of the answer has heard enough.
         end = metering.END_CLIENT_GONE
         raise
     finally:

@@ -96,7 +96,7 @@ def _charges(
         f" GROUP BY 2, 3, 4 ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET {added}"
     )
     return (
-        # Whoever books locks the account first.
+        # A booking locks the account first.
         f"UPDATE accounts SET balance_nanos = balance_nanos - {_COST * count} WHERE account_id = {account}",
         f"INSERT INTO holds SELECT {hold}, 'provider', 'complete', {hour}, {at}, {at} FROM {charges}",
         f"INSERT INTO ledger ({_COLUMNS}) SELECT {entry}, 1, 1000, 0, 100, 'provider', 'complete' FROM {charges}",

@@ -146,7 +146,7 @@ def _view(visitor: Visitor, path: str) -> tuple[int, float, int]:
 
 
 def _idle_ms(ids: Mapping[str, int]) -> dict[str, float]:
-    """Returns what processes spend in a second in which nobody asks."""
+    """Returns what processes spend in a second without requests."""
     before = _cpu_ms(ids)
     time.sleep(3)
     return {name: (after - before[name]) / 3 for name, after in _cpu_ms(ids).items()}

@@ -73,7 +73,7 @@ KINDS: Final = (
 
 
 def encode(kind: Kind, api_key: str) -> bytes:
-    key = "sk-legato-nobody" if kind.name == "wrong key" else api_key
+    key = "sk-legato-unknown" if kind.name == "wrong key" else api_key
     body = json.dumps(_chat(kind), separators=(",", ":")).encode()
     head = {
         "host": "bench",

@@ -32,7 +32,7 @@ def upstream(shared_service: tuple[Service, Upstream]) -> Upstream:
 
 @pytest.fixture
 def progress() -> Progress:
-    """Nobody looks at it."""
+    """Without an output."""
     return Progress(io.StringIO(), steps=1)
 
 

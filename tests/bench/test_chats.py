@@ -1,4 +1,4 @@
-"""The load and the mock upstream agree with each other, and the load believes nobody."""
+"""The load and the mock upstream agree with each other, and the load checks every answer."""
 
 import socket
 import threading

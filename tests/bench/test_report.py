@@ -46,5 +46,5 @@ def test_terminal_sees_which_step_of_how_many_is_under_way() -> None:
     assert end == ""
 
 
-def test_nothing_is_said_where_nobody_looks() -> None:
+def test_nothing_is_said_where_there_is_no_terminal() -> None:
     assert walk_through(io.StringIO()) == ""

@@ -16,15 +16,15 @@ from cli.main import legato
 
 LEGATO = Path(sys.executable).with_name("legato")
 
-# Leads to nobody: what is tested here asks no model.
+# Leads nowhere: what is tested here asks no model.
 ROUTES = """
-[providers.nobody]
+[providers.nowhere]
 kind = "openai"
 base_url = "http://127.0.0.1:9/v1"
 zero_retention = true
 
 [models.none]
-provider = "nobody"
+provider = "nowhere"
 name = "none"
 context_tokens = 8192
 max_output_tokens = 1024

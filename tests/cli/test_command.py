@@ -19,7 +19,7 @@ def test_the_folder_may_come_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_the_folder_and_the_addresses_may_be_in_the_settings_file(tmp_path: Path) -> None:
-    nowhere = f"unix:{tmp_path}/nobody.sock"
+    nowhere = f"unix:{tmp_path}/nothing.sock"
     file = tmp_path / "settings.toml"
     file.write_text(f'data = "{tmp_path}/elsewhere"\nauth_address = "{nowhere}, 127.0.0.1:1"\n')
     runner = CliRunner(env={"LEGATO_SETTINGS": str(file)})

@@ -109,7 +109,7 @@ def test_a_socket_that_is_absent_or_refuses_means_not_running(socket_folder: Pat
         name_of(socket_folder, "acct_1", {})
 
 
-def test_an_address_where_nobody_listens_means_not_running(tmp_path: Path) -> None:
+def test_an_address_where_nothing_listens_means_not_running(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(NotRunning, match="auth is not running at"):
@@ -168,7 +168,7 @@ def test_every_router_that_runs_is_found_and_one_that_answers_for_what_all_share
             listener.bind(str(data_folder.socket_of(name, socket_folder)))
             listener.listen()
         services = running_services(socket_folder, {})
-        # The one that is away fails in its calls, and keeps nobody from the other.
+        # The one that is away fails in its calls, and does not affect the other.
         assert list(services.routers) == ["router-1", "router-2"]
         assert services.grounding is not None
         assert services.metering is not None
@@ -183,7 +183,7 @@ class Terminal(io.StringIO):
 
 
 class Away(grpc.RpcError):
-    """The gRPC error where nobody answers."""
+    """The gRPC error where nothing answers."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNAVAILABLE
@@ -192,7 +192,7 @@ class Away(grpc.RpcError):
         return ()
 
 
-def test_whoever_waits_at_a_terminal_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_is_shown_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     attempts = iter(range(3))

@@ -28,7 +28,7 @@ def test_command_in_a_process_of_its_own_says_the_same(running: Up, account_id: 
     command = [str(LEGATO), "accounts", "show", account_id, "--json", "--data", str(running.data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout) == running.json("accounts", "show", account_id)
-    command[command.index(account_id)] = "acct_nobody"
+    command[command.index(account_id)] = "acct_unknown"
     refused = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
     assert refused.stderr.startswith("legato: ")

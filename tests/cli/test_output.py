@@ -45,7 +45,7 @@ def test_stderr_that_was_closed_is_no_reason_to_fail() -> None:
     bar.clear()
 
 
-def test_nothing_is_written_where_nobody_looks() -> None:
+def test_nothing_is_written_where_there_is_no_terminal() -> None:
     pipe = io.StringIO()
     bar = Bar(pipe)
     bar.show("reading", 1, 2)

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from tests.deploy.engine import ROOT, build_images, find_engine, run
 from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console, visit_while_a_service_is_away, wait_until_served
 
-# Not the name that the file has: whoever runs the service on this machine keeps it.
+# Not the name that the file has: a service that runs on this machine keeps it.
 PROJECT = "legato-test"
 BASES = (
     "python:3.11-slim-bookworm",

@@ -99,7 +99,7 @@ def test_there_is_a_place_for_as_many_edges_as_may_be_set() -> None:
     assert int(payload_bytes) > 12 + 64 + 16 * int(limit)
 
 
-def test_nobody_in_front_is_believed_unless_that_is_set() -> None:
+def test_a_proxy_in_front_is_believed_only_where_that_is_set() -> None:
     balancer = YAML(typ="safe").load(COMPOSE)["services"]["balancer"]
     assert balancer["environment"] == {"LEGATO_FRONT_PROXY": "${LEGATO_FRONT_PROXY:-127.0.0.1}"}
 

@@ -128,7 +128,7 @@ def test_what_root_hands_over_is_read_by_its_container_alone(secrets: Path, monk
     for path in (*secrets.iterdir(), *secrets.glob("*/*")):
         holder = path.relative_to(secrets).parts[0]
         if holder in ("grafana", "postgres", "valkey"):
-            # Their images' users are others; nobody else has the volume.
+            # Their images' users are others; no other service has the volume.
             assert path.stat().st_mode & 0o444 == 0o444, path
             assert path not in given
         else:
@@ -162,7 +162,7 @@ def test_no_container_may_do_more_than_it_needs(name: str) -> None:
     assert service.get("cap_add", []) == needed.get(name, [])
 
 
-def test_nobody_is_root_but_who_hands_the_secrets_over_without_a_network() -> None:
+def test_only_the_service_that_hands_secrets_over_is_root_and_it_has_no_network() -> None:
     users = {name: service["user"] for name, service in SERVICES.items() if "user" in service}
     # Whom the manifests run Valkey as, too.
     assert users == {"secrets": "0:0", "valkey": "999:999", "search": "977:977"}

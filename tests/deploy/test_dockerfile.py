@@ -18,7 +18,7 @@ def test_the_service_is_what_is_built_unless_another_target_is_named() -> None:
     assert list(STAGES)[-1] == "service"
 
 
-def test_both_images_run_as_nobody_in_particular() -> None:
+def test_both_images_run_as_a_user_without_privileges() -> None:
     for name in ("service", "local-model"):
         assert "\nUSER 10001:10001\n" in STAGES[name]
 

@@ -1,4 +1,4 @@
-"""Secrets on the disk of whoever makes them."""
+"""Secrets on the disk of the person who makes them."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from deploy.make_secrets import make_secrets
 
 @pytest.fixture
 def everything_open() -> Iterator[None]:
-    """Clears the mask, as somebody may have done."""
+    """Clears the mask, as a user may have done."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -48,7 +48,7 @@ def test_a_folder_that_was_open_to_all_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("everything_open")
 def test_no_secret_is_open_before_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made as it is to stay: whoever watches the folder finds no moment to read it."""
+    """Made as it is to stay: a program that watches the folder finds no moment to read it."""
     monkeypatch.setattr(Path, "chmod", lambda *arguments: None)
 
     make_secrets(tmp_path / "secrets")

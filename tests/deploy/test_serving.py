@@ -19,7 +19,7 @@ async def test_a_process_that_serves_is_healthy(socket_folder: Path, log: Log) -
 
 async def test_a_model_that_answers_is_healthy(socket_folder: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A caller may only look whether somebody listens, and say nothing.
+        # A caller may only look whether a process listens, and say nothing.
         with contextlib.suppress(asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

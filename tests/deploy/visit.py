@@ -54,7 +54,7 @@ def visit(base_url: str, key: str) -> None:
 
 
 def visit_while_a_service_is_away(base_url: str, key: str) -> None:
-    """The refusal is one that clients understand, whoever stands before the edges."""
+    """The refusal is one that clients understand, whatever stands before the edges."""
     client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=60)
     with pytest.raises(openai.InternalServerError) as refused:
         client.chat.completions.create(model="auto", messages=[{"role": "user", "content": QUESTION}])

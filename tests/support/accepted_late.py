@@ -1,7 +1,7 @@
 """Closes connections that asyncio forgets.
 
 An asyncio server accepts a connection in one turn of the event loop, and makes a transport of it in the next. If the
-server is closed in between, making the transport fails; nobody hears of it, and nobody closes the socket
+server is closed in between, making the transport fails; no caller hears of it, and the socket is not closed
 (https://github.com/python/cpython/issues/109564). The garbage collector finds it later, and warns in the middle of
 another test.
 """

@@ -31,7 +31,7 @@ class Cut(Fault):
 
 
 class Stall(Fault):
-    """Whatever comes is swallowed and nobody is told. A connection that has lost something is never of use again, since
+    """Whatever comes is swallowed, without an error. A connection that has lost something is never of use again, since
     what comes later does not follow on what came before; connections that are made after the fault are well."""
 
 
@@ -102,7 +102,7 @@ class Connection:
                     due_at_s = max(due_at_s, loop.time() + fault.delay_s + random.uniform(0, fault.jitter_s))
                 if not is_lost:
                     due.put_nowait((due_at_s, piece))
-            # Where something was swallowed, nobody learns that this end is gone.
+            # Where something was swallowed, the other end does not learn that this one is gone.
             await (asyncio.Event().wait() if is_lost else delivering)
         finally:
             delivering.cancel()
@@ -158,12 +158,12 @@ class FaultProxy:
 
     async def __aexit__(self, *failure: object) -> None:
         self._server.close()
-        # Whoever was let in just before is let in by now.
+        # A connection that was let in just before is let in by now.
         await asyncio.sleep(0.01)
         for task in self._running.copy():
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        # What is closed with something left to write stays open until somebody reads it, and maybe nobody does.
+        # What is closed with something left to write stays open until it is read, which may be never.
         for writer in self._opened:
             writer.transport.abort()
         await asyncio.sleep(0)
@@ -188,7 +188,7 @@ class FaultProxy:
             self._opened.append(target[1])
             await connection.run((reader, writer), target)
         except OSError:
-            # There is nobody at the target.
+            # Nothing listens at the target.
             _reset(writer)
         finally:
             self.connections.discard(connection)

@@ -155,7 +155,7 @@ class Service:
         self._database_url = settings.get("LEGATO_DATABASE_URL", "")
         if not self._database_url:
             make_data_folder(self.data)
-        # Settings of whoever runs the tests are not for this service.
+        # Settings of the person who runs the tests are not for this service.
         foreign = [f"--unset={name}" for name in os.environ if name.startswith("LEGATO_")]
         assigned = [f"{name}={value}" for name, value in settings.items()]
         self._legato = ["/usr/bin/env", *foreign, *assigned, str(LEGATO)]

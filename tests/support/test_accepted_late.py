@@ -1,4 +1,4 @@
-"""A server that is closed leaves no connection open, whenever somebody connected."""
+"""A server that is closed leaves no connection open, whenever a client connected."""
 
 import asyncio
 import gc
@@ -33,5 +33,5 @@ def test_nothing_stays_open_of_a_client_that_connects_in_the_last_moment() -> No
             gc.collect()
         client.close()
         assert [str(each.message) for each in warned] == [], f"closed after {turns} turns"
-    # Whoever came in time was served.
+    # A client that came in time was served.
     assert TURNS - 1 in served

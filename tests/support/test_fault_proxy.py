@@ -214,7 +214,7 @@ def test_nothing_stays_open_of_a_client_that_does_not_read() -> None:
         writers = [writer for connection in proxy.connections for writer in connection._writers]
         return sum(writer.transport.get_write_buffer_size() for writer in writers)
 
-    async def leave_what_nobody_reads(client: socket.socket) -> None:
+    async def leave_unread(client: socket.socket) -> None:
         server = await asyncio.start_server(flood, "127.0.0.1", 0)
         _, port = server.sockets[0].getsockname()
         async with FaultProxy(f"127.0.0.1:{port}") as proxy:
@@ -224,12 +224,12 @@ def test_nothing_stays_open_of_a_client_that_does_not_read() -> None:
                 while unwritten_bytes(proxy) < 65536:
                     await asyncio.sleep(0.01)
         server.close()
-        # The server learns that nobody listens any more.
+        # The server learns that the client is gone.
         await asyncio.sleep(SILENCE_S)
 
     with socket.socket() as client, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        asyncio.run(leave_what_nobody_reads(client))
+        asyncio.run(leave_unread(client))
         gc.collect()
     assert [str(each.message) for each in warned] == []

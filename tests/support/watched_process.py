@@ -71,7 +71,7 @@ class Probe(threading.Thread):
 
     def run(self) -> None:
         while not self._ended.is_set():
-            # A process that has died is told by whoever sees it.
+            # A process that has died is reported by the part that sees it.
             with contextlib.suppress(OSError):
                 self._ask_over_and_over()
 

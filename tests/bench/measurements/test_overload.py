@@ -21,6 +21,6 @@ def test_speed_is_that_of_all_keys_together() -> None:
     assert (outcome.per_s("sent"), outcome.per_s("done"), outcome.per_s("refused")) == (6, 4, 2)
 
 
-def test_times_of_a_step_in_which_nobody_was_let_in_are_unknown() -> None:
+def test_times_of_a_step_in_which_no_chat_was_let_in_are_unknown() -> None:
     outcome = Outcome(2.0, [Tally(sent=10, refused=10)], [], [], 0.0)
     assert outcome.total_percentile_ms(99) is None

@@ -49,7 +49,7 @@ class Campaign:
         self._largest_bytes = largest_bytes
         self._victim_key = service.new_key(service.new_account())
         rich, poor = service.new_account("100.00"), service.new_account("0.01")
-        self._keys = [service.new_key(rich), service.new_key(poor), "sk-legato-nobody"]
+        self._keys = [service.new_key(rich), service.new_key(poor), "sk-legato-unknown"]
 
     async def run(self, seconds: float) -> None:
         edge = WatchedProcess(self._service.process_id("edge-1"))

@@ -83,7 +83,7 @@ def test_booking_that_is_interrupted_tells_how_to_repeat_it(monkeypatch: pytest.
 
 
 def test_booking_that_is_told_to_end_tells_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`timeout` does so, with nobody at a terminal to interrupt it."""
+    """`timeout` does so, without a person at a terminal to interrupt it."""
 
     def end(*_: Any, **__: Any) -> None:
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "this would end the test"

@@ -69,7 +69,7 @@ def test_a_lost_part_is_named_with_what_to_do(data: Path, lost: str, is_recorded
     if is_recorded:
         record_parts(data, "")
     elif lost == "auth.db":
-        # Without accounts nobody can tell that from a first start, but for what the ledger holds.
+        # Without accounts only the ledger tells that from a first start.
         with closing(sqlite3.connect(data / "metering.db")) as connection, connection:
             columns = connection.execute("SELECT name, type FROM pragma_table_info('ledger')").fetchall()
             values = ", ".join("1" if kind in ("BIGINT", "INTEGER") else "'x'" for _, kind in columns)

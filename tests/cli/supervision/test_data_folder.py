@@ -52,7 +52,7 @@ def test_a_folder_that_holds_other_things_keeps_its_permissions(tmp_path: Path) 
 
 
 def test_a_sockets_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """Somebody else may have put it there, to listen in our place."""
+    """Another user may have put it there, to listen in our place."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(DataFolderUnusable, match="belongs to another user"):
@@ -106,7 +106,7 @@ def test_the_state_is_written_whole(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "processes.json").read_text()) == {"processes": [1, 2]}
 
 
-def test_a_lock_waits_for_whoever_is_about_to_let_go(tmp_path: Path) -> None:
+def test_a_lock_is_waited_for_while_it_is_about_to_be_released(tmp_path: Path) -> None:
     held = data_folder.FolderLock(tmp_path / "lock", timeout_s=0)
     threading.Timer(0.1, held.release).start()
     data_folder.FolderLock(tmp_path / "lock", timeout_s=20).release()

@@ -20,7 +20,7 @@ def http_answering(path: Path, answer: bytes) -> Iterator[None]:
         listener.listen()
 
         def serve() -> None:
-            # The first connection only looks whether somebody listens.
+            # The first connection only looks whether a process listens.
             for _ in range(2):
                 connection, _ = listener.accept()
                 with connection:
@@ -91,7 +91,7 @@ def test_a_model_whose_work_hangs_is_busy_while_its_server_says_that_all_is_well
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
-def test_nobody_serves_where_nobody_listens(socket_folder: Path, protocol: str) -> None:
+def test_nothing_serves_where_nothing_listens(socket_folder: Path, protocol: str) -> None:
     path = socket_folder / "left.sock"
     assert not HealthProbe(protocol, str(path)).is_serving()  # type: ignore[arg-type]
     with socket.socket(socket.AF_UNIX) as listener:
@@ -115,7 +115,7 @@ EVERY_S = 3.0
 
 
 def ticks(first_s: float, *, lateness_s: float = 0.0) -> Iterator[tuple[float, float, float, float]]:
-    """Checks that nobody answers: when each was due, began and ended."""
+    """Checks without an answer: when each was due, began and ended."""
     due_s = first_s
     while True:
         began_s = due_s + lateness_s
@@ -153,7 +153,7 @@ def test_one_answer_begins_the_count_again() -> None:
 
 @pytest.mark.parametrize("lateness_s", [LATE_S * 1.5, 30.0, 3600.0])
 def test_a_machine_that_is_late_itself_says_nothing_of_its_processes(lateness_s: float) -> None:
-    """A machine that was suspended or has no processor to give restarts nobody."""
+    """A machine that was suspended or has no processor to give restarts no process."""
     process = answering()
     for tick, _ in zip(ticks(103.0, lateness_s=lateness_s), range(50), strict=False):
         assert not process.note_miss(*tick)

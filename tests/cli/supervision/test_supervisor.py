@@ -136,7 +136,7 @@ async def test_it_is_ready_only_when_every_process_serves(scene: Scene) -> None:
         assert sorted(line.split(" is ready")[0] for line in scene.said) == ["quick", "slow"]
 
 
-async def test_it_is_ready_without_a_process_that_nobody_waits_for(scene: Scene) -> None:
+async def test_it_is_ready_without_a_process_that_is_not_awaited(scene: Scene) -> None:
     never_serves = dataclasses.replace(scene.process("console", "import time; time.sleep(600)"), is_awaited=False)
     supervisor = scene.supervisor([scene.process("auth")], [never_serves])
     async with scene.running(supervisor):

@@ -106,7 +106,7 @@ def not_restricted(resources: list[Resource]) -> list[str]:
 
 
 def careless(resources: list[Resource]) -> list[str]:
-    """Images without a version, containers without limits, and services that nobody asks whether they serve."""
+    """Images without a version, containers without limits, and services without a health check."""
     breaches = []
     for name, workload, container in containers(resources):
         _, colon, tag = container["image"].rpartition(":")
@@ -116,7 +116,7 @@ def careless(resources: list[Resource]) -> list[str]:
         if not {"cpu", "memory"} <= set(reserved) or "memory" not in limited:
             breaches.append(f"{name}: no requests, or no limit of memory")
         if container.get("ports") and "readinessProbe" not in container:
-            breaches.append(f"{name}: nobody asks whether it serves")
+            breaches.append(f"{name}: it has no health check")
         breaches += [
             f"{name}: the volume {volume['name']} has no limit"
             for volume in pod_of(workload).get("volumes", [])

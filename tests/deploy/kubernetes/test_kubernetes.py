@@ -236,7 +236,7 @@ def test_databases_are_migrated_by_the_job_alone(resources: list[Resource]) -> N
         assert environment(container_of(resources, name), resources)["LEGATO_MIGRATE_AT_START"] == "false"
 
 
-def test_nobody_is_reached_but_by_those_who_are_named(resources: list[Resource]) -> None:
+def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]) -> None:
     policies = {
         resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"
     }
@@ -370,7 +370,7 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
         ("local-model", set()),
     ],
 )
-def test_each_container_has_its_own_secrets_and_nobody_elses(
+def test_each_container_has_its_own_secrets_and_no_others(
     name: str, expected: set[str], resources: list[Resource]
 ) -> None:
     found = [(workload, container) for _, workload, container in containers(resources) if container["name"] == name]

@@ -32,7 +32,7 @@ def test_key_is_taken_from_both_headers(service: Service, api_key: str) -> None:
     [
         {},
         {"Authorization": "Bearer"},
-        {"Authorization": "Bearer sk-legato-nobody"},
+        {"Authorization": "Bearer sk-legato-unknown"},
         {"Authorization": "Basic dXNlcjpwYXNz"},
         {"x-api-key": ""},
         {"x-api-key": "x" * 5000},

@@ -113,7 +113,7 @@ def test_every_answer_to_a_chat_tells_what_is_left_of_the_rates(service: Service
     asked = {
         200: (service.new_key(account), CHAT),
         400: (service.new_key(account), {}),
-        401: ("sk-legato-nobody", CHAT),
+        401: ("sk-legato-unknown", CHAT),
         402: (service.new_key(service.new_account(credits="0")), CHAT),
         403: (service.new_key(account, ["usage"]), CHAT),
     }

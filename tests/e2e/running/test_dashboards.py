@@ -96,7 +96,7 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
     account = service.new_account()
     with openai.OpenAI(base_url=service.base_url, api_key=service.new_key(account)) as client:
         client.chat.completions.create(model="mezzo", messages=QUESTION)
-    post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION})
+    post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION})
     service.settled_balance_nanos(account)
     # The first audit comes some seconds after the start.
     wait_until(lambda: not math.isnan(metrics_of(service, "metering")["legato_audit_violations"].samples[0].value))

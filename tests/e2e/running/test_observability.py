@@ -165,7 +165,7 @@ def test_refusals_are_counted_by_their_reason(service: Service, api_key: str) ->
         return value_of(service, "edge", "legato_refusals_total", reason=reason)
 
     before = [refusals("KEY_INVALID"), refusals("MODEL_UNKNOWN")]
-    assert post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION}).status == 401
+    assert post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION}).status == 401
     assert post_chat(service, api_key, {"model": "nobody", "messages": QUESTION}).status == 400
     assert [refusals("KEY_INVALID"), refusals("MODEL_UNKNOWN")] == [before[0] + 1, before[1] + 1]
 
@@ -206,7 +206,7 @@ def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_
     upstream.replies.append(Reply(status=500))
     with pytest.raises(openai.InternalServerError) as failed:
         client.with_options(max_retries=0).chat.completions.create(model="mezzo", messages=QUESTION)
-    refused = post_chat(service, "sk-legato-nobody", {"model": "mezzo", "messages": QUESTION})
+    refused = post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION})
     served_id, failed_id, refused_id = (
         headers["x-request-id"] for headers in (served.headers, failed.value.response.headers, refused.headers)
     )

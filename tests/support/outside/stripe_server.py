@@ -1,6 +1,6 @@
 """A Stripe of our own, over a socket: checkouts, payments, refunds and disputes, and events signed as Stripe does.
 
-It also serves the page where somebody pays, so that everything can be tried out by hand:
+It also serves the page where a customer pays, so that everything can be tried out by hand:
 
     python -m tests.support.outside.stripe_server 12111 http://localhost:8081/stripe/webhook
 
@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 SECRET_KEY = "sk_test_local"
 WEBHOOK_SECRET = "whsec_local"
-# What Stripe knows of whoever pays, and nobody else is to know.
+# What Stripe alone is to know of a customer.
 CARD_NUMBER = "4242424242424242"
 EMAIL = "payer@example.org"
 
@@ -198,7 +198,7 @@ class StripeServer:
         return session
 
     def show(self, path: str) -> tuple[str, str]:
-        """Returns the page where somebody pays, or where the browser goes once they have."""
+        """Returns the page where a customer pays, or where the browser goes once they have."""
         parts = urlsplit(path)
         session = self.sessions[parts.path.rpartition("/")[2]]
         if parts.query != "paid":

@@ -2,7 +2,7 @@ import socket
 
 
 def free_port() -> int:
-    """One on which nobody listens, for now."""
+    """One on which nothing listens, for now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

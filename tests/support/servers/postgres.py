@@ -56,7 +56,7 @@ class Postgres:
         return self._process.pid
 
     def create_database(self, template_url: str = "") -> str:
-        """Returns the address of a new database: an empty one, or a copy of one to which nobody is connected."""
+        """Returns the address of a new database: an empty one, or a copy of one without connections."""
         name = f"test_{next(self._numbers)}"
         template = self._name(template_url) if template_url else "template1"
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:

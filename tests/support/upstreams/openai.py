@@ -127,7 +127,7 @@ class Upstream:
             await self._runner.cleanup()
 
     async def kill(self) -> None:
-        """Ends like a killed process: whoever is connected is cut off at once."""
+        """Ends like a killed process: all connections are cut off at once."""
         if self._runner is not None and self._runner.server is not None:
             for site in list(self._runner.sites):
                 await site.stop()

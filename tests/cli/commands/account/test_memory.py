@@ -42,7 +42,7 @@ async def test_note_that_does_not_open_is_listed_without_its_text(tmp_path: Path
         assert (await harness.run("memory", "remove", ACCOUNT, note["note_id"])).exit_code == 0
 
 
-async def test_note_for_nobody_and_note_that_is_not_there_are_refused(harness: GroundingHarness) -> None:
+async def test_note_for_an_unknown_account_and_note_that_is_not_there_are_refused(harness: GroundingHarness) -> None:
     for arguments, message in (
         (("add", "acct_2", "x"), "no such account"),
         (("list", "acct_2"), "no such account"),

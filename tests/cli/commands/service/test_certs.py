@@ -63,8 +63,8 @@ def test_nothing_is_issued_without_an_authority(tmp_path: Path) -> None:
     assert "legato certs init" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["nobody", "caller", "caller/", "caller/../ca", "Edge", "ca"])
-def test_names_that_mean_nobody_are_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["unknown", "caller", "caller/", "caller/../ca", "Edge", "ca"])
+def test_names_without_a_role_are_refused(tmp_path: Path, name: str) -> None:
     run(tmp_path, "init")
     before = sorted(path.name for path in tmp_path.iterdir())
     assert run(tmp_path, "issue", name).exit_code == 2

@@ -86,7 +86,7 @@ def test_processes_that_are_killed_come_back_and_after_up_itself_the_next_start_
     assert again.legato("accounts", "list").exit_code == 3
 
 
-def test_nobody_reads_what_it_writes_and_it_goes_on_until_its_terminal_is_closed(up: Up, data: Path) -> None:
+def test_it_goes_on_though_its_output_is_not_read_until_its_terminal_is_closed(up: Up, data: Path) -> None:
     assert up.process.stdout is not None
     up.process.stdout.close()
     until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
