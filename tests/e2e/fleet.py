@@ -50,7 +50,7 @@ class Fleet:
         self._meterings = [f"metering-{number + 1}" for number in range(meterings)]
         routes = self._folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=upstream.base_url))
-        # Settings of whoever runs the tests are not for this service.
+        # Settings of the person who runs the tests are not for this service.
         own = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")}
         self._environ = {
             **GRPC_WITHOUT_EVENT_ENGINE,

@@ -76,7 +76,7 @@ def judge(took_s: float, status: int, attempt: int, text: str, *, stream: bool) 
     if status != 200:
         return Outcome(took_s, error=f"{status} {json.loads(text)['error']['code']}")
     if not stream or text.endswith("data: [DONE]\n\n"):
-        return Outcome(took_s, by, attempt, error="" if by else "an answer by nobody")
+        return Outcome(took_s, by, attempt, error="" if by else "an answer by no model")
     if 'data: {"error":' not in text:
         return Outcome(took_s, by, attempt, error="a stream that ended in silence")
     if not by:

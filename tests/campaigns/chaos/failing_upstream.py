@@ -58,7 +58,7 @@ class FailingUpstream:
             self._upstream.default_reply = REPLIES[fault]
 
     async def come_back(self, fault: str) -> None:
-        # What came was recorded; nobody looks at it here.
+        # What came was recorded; it is not looked at here.
         self._upstream.requests.clear()
         if fault == GONE:
             again = self._upstream.start(self._upstream.port)

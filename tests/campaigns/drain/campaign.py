@@ -1,5 +1,5 @@
 """Ends processes one after the other, and starts others in their places, while clients ask on. Half-way through all
-certificates are replaced. Nobody should notice."""
+certificates are replaced. No client should notice."""
 
 import asyncio
 import time

@@ -29,7 +29,7 @@ NAMES = (*(f"{service}-{number}" for service in SERVICES for number in (1, 2)), 
 START_TIMEOUT_S = 120.0
 ASK_TIMEOUT_S = 2.0
 POLL_S = 0.05
-# Longer than it takes whoever sends requests to notice that an edge wants no more of them, also on a busy machine.
+# Longer than it takes a client to notice that an edge wants no more of them, also on a busy machine.
 EDGE_DRAIN_DELAY_S = 3.0
 
 SETTINGS = {
@@ -61,7 +61,7 @@ class DrainHarness:
         self._ports = {name: free_port() for name in NAMES}
         routes = self._folder / "routes.toml"
         routes.write_text(ROUTES.format(base_url=base_url))
-        # Settings of whoever runs this are not for these processes.
+        # Settings of the person who runs this are not for these processes.
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("LEGATO_")} | {
             "LEGATO_DATA": str(self._folder),
             "LEGATO_ROUTES": str(routes),

@@ -15,7 +15,7 @@ from tests.campaigns.faults.harnesses.zygote import Forks
 DONE = "data: [DONE]\n\n"
 
 
-async def test_nobody_notices_when_processes_are_restarted(postgres_url: str, valkey_url: str) -> None:
+async def test_no_client_notices_that_processes_are_restarted(postgres_url: str, valkey_url: str) -> None:
     # That a peer is gone is what happens here all the time.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     pace = Pace(words=6, word_every_s=0.2)

@@ -178,7 +178,7 @@ def _restart_write_numbers(was: Any) -> Any:
     return claim
 
 
-def _write_whoever_owns(was: Any) -> Any:
+def _write_without_owner_check(was: Any) -> Any:
     def count(self: Slot, *counts: int) -> None:
         self.kind = OPEN
         was(self, *counts)
@@ -288,7 +288,7 @@ BUGS: Final = dict(
         _bug("deadline shorter than stream life", (Writer, "__init__", _with_short_deadlines)),
         _bug("life counted from the reserve reply", (Chat, "_route", _live_from_the_reply)),
         _bug("slot reuse, write number restarts", (Journal, "claim", _restart_write_numbers)),
-        _bug("slot reuse, handle without generation", (Slot, "count", _write_whoever_owns)),
+        _bug("slot reuse, handle without generation", (Slot, "count", _write_without_owner_check)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
         _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
         _bug("relay while extend is under way", (HoldGrowth, "covers", _relay_while_extending)),

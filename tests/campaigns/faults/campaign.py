@@ -188,7 +188,7 @@ def whole(points: Sequence[Point], kills: int, dice: random.Random) -> Campaign:
 
 def _kinds_of_forked(point: Point) -> Sequence[str]:
     if point.paid:
-        # Whoever dies at a place had the lease. At any moment, another one may have it, and go on.
+        # A process that dies at a place had the lease. At any moment, another one may have it, and go on.
         return [SQLITE_MONTHS, POSTGRES_MONTHS, *([REPLICAS_MONTHS] if point.how == "place" else [])]
     if point.waits_for_sweep:
         return ["SQLite, short lives", "SQLite, short lives", "two meterings, short lives"]

@@ -12,7 +12,7 @@ from services.router.providers.http.exchange import AFTER_ANSWER_S
 from tests.campaigns.faults.harnesses.parts import WORD, Part
 from tests.support.upstreams.openai import Recorded, Reply
 
-# Said by the provider, and by nobody's count: whoever charges by it has believed the provider.
+# Said by the provider, and by no count of ours: a charge by it has believed the provider.
 PROVIDER_PROMPT_TOKENS = 1_000
 PROVIDER_HIDDEN_TOKENS = 5
 
@@ -161,7 +161,7 @@ class Chat:
         )
 
     def tell_move(self) -> None:
-        """Something happened in this chat: whoever waits for its turn looks again."""
+        """Something happened in this chat: the parts that wait for their turn look again."""
         self._moved.set()
 
     async def moved(self) -> None:

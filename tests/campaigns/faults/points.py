@@ -33,7 +33,7 @@ How = Literal[
     # It stands still for some seconds.
     "paused",
     # Everybody lives.
-    "nobody dies",
+    "none dies",
 ]
 
 

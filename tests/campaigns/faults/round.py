@@ -110,7 +110,7 @@ class Stage:
             outcome.violations.append(Violation("stuck", str(stuck)))
             outcome.is_stuck = True
         died = {name.partition("-")[0] for name in harness.deaths() - died_before}
-        if point.how not in ("frozen", "paused", "nobody dies"):
+        if point.how not in ("frozen", "paused", "none dies"):
             outcome.reached = outcome.reached and bool(died) and point.process in (*died, "everything")
         edge_died = "edge" in died
         seen = Circumstances(
@@ -139,7 +139,7 @@ class Stage:
             raise Stuck("an event of a payment is not accepted") from None
 
     async def _retain(self, died_before: Counter[str]) -> None:
-        """Waits until everything is closed and pruned that is due. Whoever was at it may be dead: then another process
+        """Waits until everything is closed and pruned that is due. Its process may be dead: then another process
         goes on once its lease is over."""
         clock, dead = self._harness.clock, _count_meterings(died_before)
         assert clock is not None

@@ -24,7 +24,7 @@ class Tally:
     # Lines in the logs by which a process says that something in it broke.
     errors: int = 0
     requests: int = 0
-    # Requests that nobody paid for, because the edge died after the first delivery and before the mark for it.
+    # Requests that were not paid for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
     # Requests whose usage came too late from the provider, which is this process: the machine was that slow.
     late: int = 0

@@ -53,8 +53,8 @@ def _at(*names: str) -> tuple[Point, ...]:
     return tuple(point for point in POINTS if point.name in names)
 
 
-def _nobody_dies(*cast: Part) -> tuple[Point, ...]:
-    return (Point("nobody dies", "", cast, "nobody dies"),)
+def _none_dies(*cast: Part) -> tuple[Point, ...]:
+    return (Point("none dies", "", cast, "none dies"),)
 
 
 TRIALS: Final = [
@@ -63,10 +63,10 @@ TRIALS: Final = [
     Trial("void when settle is unanswered", _at("metering.settle.read", "metering.settle.written")),
     Trial("void when the stream broke", _at("router.passed_on")),
     Trial("slot freed before ack", _at("edge.settling")),
-    Trial("deadline shorter than stream life", _nobody_dies(parts.SLOW, parts.SLOW), settings=SHORT_LIVES),
+    Trial("deadline shorter than stream life", _none_dies(parts.SLOW, parts.SLOW), settings=SHORT_LIVES),
     Trial(
         "life counted from the reserve reply",
-        _nobody_dies(_LONG, _LONG),
+        _none_dies(_LONG, _LONG),
         settings={**SHORT_LIVES, "LEGATO_HOLD_GRACE_S": "1"},
         misfortunes=("reserve is answered late",),
     ),
@@ -74,7 +74,7 @@ TRIALS: Final = [
     Trial("slot written after reserve", _at("edge.reserved", "edge.routed")),
     Trial(
         "relay while extend is under way",
-        _nobody_dies(parts.OUTGROWS, parts.OUTGROWS),
+        _none_dies(parts.OUTGROWS, parts.OUTGROWS),
         misfortunes=("a router that never asks for more",),
         # For the prompt and some 2,500 tokens: three of six pieces.
         credit_nanos=550_000,

@@ -1,4 +1,4 @@
-"""`make fuzz`: answers and requests that nobody would send in good faith. None may cost more than it is worth, hold an
+"""`make fuzz`: answers and requests that are not sent in good faith. None may cost more than it is worth, hold an
 event loop, or be noticed by anybody else."""
 
 import argparse

@@ -36,7 +36,7 @@ _ODD_BYTES: Final = (
 class Body:
     content: bytes
     is_stream: bool
-    # What was done to it, for whoever wants to know.
+    # What was done to it, for the report.
     changes: tuple[str, ...]
 
 

@@ -1,6 +1,6 @@
 """The owner's side: documents of any content that are sent in any way, and whose senders leave at any moment.
 
-After each of them somebody else adds a document and a note. In the end all places are free, and every document that
+After each of them another account adds a document and a note. In the end all places are free, and every document that
 is listed is one that was sent completely.
 """
 

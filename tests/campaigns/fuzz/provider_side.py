@@ -1,6 +1,6 @@
 """The provider's side: a whole router in front of servers that answer with anything at all.
 
-While hostile answers come, somebody else's stream is open at the same server, and after each of them somebody asks a
+While hostile answers come, another customer's stream is open at the same server, and after each of them a client asks a
 plain question there: both must get what the server said to them, whatever it said before.
 """
 

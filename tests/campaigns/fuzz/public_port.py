@@ -1,6 +1,6 @@
 """The public port: a whole service, and clients that send anything at all.
 
-While they do, another customer's stream is open at the same edge, and somebody asks it something small over and over.
+While they do, another customer's stream is open at the same edge, and a client asks it something small over and over.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Requests that nobody would send in good faith, each made from its own seed: its head, its body, how that is framed,
+"""Requests that are not sent in good faith, each made from its own seed: its head, its body, how that is framed,
 and how all of it is brought."""
 
 import json

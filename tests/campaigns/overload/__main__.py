@@ -1,5 +1,5 @@
 """`make overload`: the whole service on default settings. A provider without a limit answers late, or refuses one
-customer's prompts: nobody else may be refused. And one with few places gets three times the load, in each way in which
+customer's prompts: no other may be refused. And one with few places gets three times the load, in each way in which
 it can be known to be full. Documents of one account come in numbers, while others add theirs. Webhooks of two accounts
 never answer. Clients that are not signed in flood the console. And one account wants all memory for prompts, and all
 connections."""

@@ -56,7 +56,7 @@ STREAMS: Final = 100
 PLACES: Final = 16
 MULTIPLE: Final = 3.0
 LEAST_GOODPUT: Final = 0.95
-# An answer takes less than a second; whoever waits longer than this for one has waited without bound.
+# An answer takes less than a second; a client that waits longer than this for one has waited without bound.
 LONGEST_P99_S: Final = 8.0
 WAYS: Final = ("429", "429 with a time", "gauge", "concurrency", "latency")
 

@@ -1,4 +1,4 @@
-"""A provider that thinks before it answers, and may have so many places: whoever comes beyond waits, or is refused."""
+"""A provider that thinks before it answers, and may have so many places: a request beyond them waits, or is refused."""
 
 import asyncio
 from collections.abc import Callable

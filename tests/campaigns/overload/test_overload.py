@@ -52,7 +52,7 @@ async def ask_many(router: Router, upstream: Upstream, replies: list[Reply]) -> 
     return tally
 
 
-async def test_nobody_is_refused_because_a_provider_without_a_limit_thinks(socket_folder: Path, log: Log) -> None:
+async def test_no_chat_is_refused_because_a_provider_without_a_limit_thinks(socket_folder: Path, log: Log) -> None:
     async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
         for replies in ([USUAL] * 60, [USUAL, THINKS] * 60, [USUAL] * 60, [THINKS] * 40):
             assert await ask_many(router, upstream, replies) == Tally(served=len(replies))

@@ -31,7 +31,7 @@ FEW_PROMPTS_BYTES = 42 * 1024 * 1024
 
 @pytest.fixture(scope="module")
 def flooded(shared_upstream: Upstream) -> Iterator[Service]:
-    """A service of its own, whose memory nobody else uses."""
+    """A service of its own, whose memory no other test uses."""
     environ = {"LEGATO_TRUSTED_PROXIES": "127.0.0.1", "LEGATO_WRONG_KEYS_PER_MINUTE": str(WRONG_KEYS)}
     with Service(shared_upstream, environ) as service:
         yield service

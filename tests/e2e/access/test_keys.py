@@ -75,7 +75,7 @@ def test_revoked_key_is_refused_when_the_command_returns(service: Service, accou
 
 def test_expired_key_is_refused_like_a_revoked_one(service: Service, account: str) -> None:
     made = service.make_key(account, expires_after_days=30)
-    # Thirty days in one step: nobody has asked with this key yet.
+    # Thirty days in one step: no request has come with this key yet.
     with sqlite3.connect(service.data / "auth.db", timeout=10) as database:
         moved = database.execute("UPDATE api_keys SET expires_at_us = 1 WHERE key_id = ?", (made.key.key_id,))
     database.close()
@@ -181,7 +181,7 @@ def test_keys_live_through_a_change_of_the_pepper(shared_upstream: Upstream) -> 
             assert ask(service, "GET", "/v1/models", made.api_key).status == 401
         assert "key.pepper_missing" in service.log_text()
 
-        # Needed by nobody, it may go.
+        # No longer needed, it may go.
         service.legato("keys", "revoke", forgotten.key.key_id)
         assert _keys_by_pepper(service) == {2: 1}
         for secret in (old.api_key, forgotten.api_key, new.api_key, first.partition(":")[2], second.partition(":")[2]):

@@ -232,7 +232,7 @@ def test_chats_of_an_edge_that_was_killed_make_room_again(fleet: Fleet, upstream
         wait_until(lambda: post_chat(fleet.edges[1], key.api_key, CHAT).status == 200)
 
 
-def test_without_valkey_each_metering_allows_its_share_and_nobody_waits_for_it(
+def test_without_valkey_each_metering_allows_its_share_and_no_request_waits_for_it(
     replicated_fleet: Fleet, upstream: Upstream, valkey: Valkey
 ) -> None:
     fleet = replicated_fleet

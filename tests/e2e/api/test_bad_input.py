@@ -174,7 +174,7 @@ def test_every_endpoint_asks_for_the_key_first(service: Service, api_key: str, m
     assert answer.error["type"] == "authentication_error"
 
 
-def test_where_there_is_no_endpoint_nobody_asks_for_a_key(service: Service) -> None:
+def test_where_there_is_no_endpoint_no_key_is_asked_for(service: Service) -> None:
     assert ask(service, "GET", "/v1/nothing").status == 404
 
 

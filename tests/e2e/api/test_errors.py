@@ -58,7 +58,7 @@ def test_too_long_a_prompt_400(client: openai.OpenAI, upstream: Upstream) -> Non
 
 def test_no_such_key_401(service: Service) -> None:
     with (
-        openai.OpenAI(base_url=service.base_url, api_key="sk-nobody", max_retries=0) as client,
+        openai.OpenAI(base_url=service.base_url, api_key="sk-unknown", max_retries=0) as client,
         pytest.raises(openai.AuthenticationError) as raised,
     ):
         client.chat.completions.create(model="mezzo", messages=QUESTION)

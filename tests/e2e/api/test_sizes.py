@@ -114,7 +114,7 @@ def test_big_prompts_of_every_shape_arrive_whole(
 
 
 @pytest.mark.parametrize(("answer_bytes", "status"), [(6 * MB, 200), (24 * MB, 502)])
-def test_answer_larger_than_any_message_between_processes_breaks_nobodys_stream(
+def test_answer_larger_than_any_message_between_processes_breaks_no_stream(
     service: Service, upstream: Upstream, client: openai.OpenAI, api_key: str, answer_bytes: int, status: int
 ) -> None:
     upstream.replies.append(Reply(contents=[" x"], repeat=200, event_delay_s=0.01))

@@ -22,7 +22,7 @@ SILENT = {
 def test_leaving_before_the_first_token_is_free_litellm_37140(
     service: Service, upstream: Upstream, account: str, api_key: str, silence: str, stream: bool
 ) -> None:
-    """There, nobody watched for it, so the upstream worked on, and what should have cleaned up never ran."""
+    """There, nothing watched for it, so the upstream worked on, and what should have cleaned up never ran."""
     upstream.replies.append(SILENT[silence])
     chat = OpenChat(service, api_key, {"model": "fortissimo", "messages": QUESTION, "stream": stream})
     request = wait_for_requests(upstream)
@@ -163,7 +163,7 @@ def test_client_that_half_closes_and_then_leaves_is_noticed(
     assert service.settled_balance_nanos(account) == CREDIT_NANOS
 
 
-def test_client_that_leaves_right_after_its_request_is_nobodys_failure(
+def test_client_that_leaves_right_after_its_request_is_no_failure(
     service: Service, upstream: Upstream, account: str, api_key: str
 ) -> None:
     """The leaving was told as our failure, to those on call."""

@@ -225,7 +225,7 @@ def test_what_the_credit_does_not_cover_is_not_sent(service: Service, upstream: 
     assert service.settled_balance_nanos(account) == 0.01 * DOLLAR_NANOS
 
 
-def test_what_nobody_has_counted_is_not_sent(service: Service, upstream: Upstream, api_key: str) -> None:
+def test_what_was_not_counted_is_not_sent(service: Service, upstream: Upstream, api_key: str) -> None:
     messages = [{**QUESTION[0], "x": "canary", "audio": {"data": "canary"}}]
     assert post_chat(service, api_key, {"model": "mezzo", "messages": messages, "x": "canary"}).status == 200
     assert b"canary" not in upstream.requests[0].body

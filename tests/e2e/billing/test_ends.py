@@ -77,7 +77,7 @@ CASES = {
     "No credit": Case(Reply(), credits="0"),
 }
 HELD = "Credit held by running requests"
-# Goes on until somebody ends it.
+# Goes on until it is ended.
 ENDLESS = Reply(contents=[" rain"], repeat=10_000, event_delay_s=0.05)
 
 
@@ -178,7 +178,7 @@ def test_end_of_a_request_that_is_left_by_habit(service: Service, upstream: Upst
     counted = post_chat(service, service.new_key(service.new_account()), {**chat, "stream": False}).json["usage"]
     upstream.default_reply = Reply(first_event_delay_s=600)
     credit_nanos, timeout_s = parse_usd("5.00"), 0.05
-    # Whoever leaves before our router could say that the provider has the prompt is not charged: so once more then.
+    # Leaving before our router could say that the provider has the prompt is not charged: so once more then.
     while service.settled_balance_nanos(account) == credit_nanos and timeout_s < 20:
         leaving = OpenChat(service, api_key, chat)
         request = wait_for_requests(upstream, len(upstream.requests) + 1)

@@ -147,7 +147,7 @@ FAILURES: dict[str, Reply] = {
 
 
 def test_failed_requests_leave_no_credit_held_litellm_27639(service: Service, upstream: Upstream) -> None:
-    """There, holds that nobody gave back added up, until nothing was admitted."""
+    """There, holds that were not given back added up, until nothing was admitted."""
     account = service.new_account("0.00002")
     api_key = service.new_key(account)
     for reply in FAILURES.values():

@@ -37,7 +37,7 @@ class ReadingUpstream(Upstream):
         last = messages[-1]
         if last["role"] == "tool":
             found = re.search(r'<result number="(\d+)"[^>]*>(.*)</result>', last["content"])
-            return _say(f"{found[2]} [{found[1]}]" if found else "Nobody knows.", 300)
+            return _say(f"{found[2]} [{found[1]}]" if found else "It is not known.", 300)
         if last["content"].startswith("find ") and "tools" in recorded.json:
             arguments = json.dumps({"query": last["content"].removeprefix("find ")})
             call = {"index": 0, "id": "call_1", "function": {"name": "search_web", "arguments": arguments}}

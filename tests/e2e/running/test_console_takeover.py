@@ -41,11 +41,11 @@ from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
 
 SERVICES: Final = ("auth", "router", "metering", "payments")
 CREDIT_NANOS: Final = 5 * 10**9
-# What the console may do for nobody in particular: find out who somebody is.
+# What the console may do without a visitor: find out who one is.
 # What it may do for a visitor, who must be signed in: these services, and of two others these methods.
-FOR_NOBODY: Final = {"SignInService", "SignInMethodService"}
+WITHOUT_A_VISITOR: Final = {"SignInService", "SignInMethodService"}
 # It passes on what Stripe has signed.
-METHODS_FOR_NOBODY: Final = {"PaymentService.ReceiveEvent"}
+METHODS_WITHOUT_A_VISITOR: Final = {"PaymentService.ReceiveEvent"}
 FOR_VISITORS: Final = {
     "UserService",
     "CredentialService",
@@ -76,8 +76,8 @@ class Method:
         return f"{self.descriptor.containing_service.name}.{self.descriptor.name}"
 
     @property
-    def is_for_nobody(self) -> bool:
-        return self.descriptor.containing_service.name in FOR_NOBODY or self.name in METHODS_FOR_NOBODY
+    def needs_no_visitor(self) -> bool:
+        return self.descriptor.containing_service.name in WITHOUT_A_VISITOR or self.name in METHODS_WITHOUT_A_VISITOR
 
     @property
     def is_for_visitors(self) -> bool:
@@ -157,7 +157,7 @@ class Deployment:
 
 
 class TakenOver:
-    """A console in the hands of somebody else, with one visitor: a viewer of the account `own`."""
+    """A console in the hands of an attacker, with one visitor: a viewer of the account `own`."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -236,7 +236,7 @@ def test_without_a_visitor_it_may_only_sign_users_in(console: TakenOver) -> None
     outcomes = {method.name: console.attempt(method, console.other) for method in EVERY_METHOD}
     refused = {name for name, reason in outcomes.items() if reason is Reason.CALLER_NOT_ALLOWED}
     need_a_visitor = {name for name, reason in outcomes.items() if reason is Reason.ACCESS_TOKEN_INVALID}
-    assert set(outcomes) - refused - need_a_visitor == {each.name for each in EVERY_METHOD if each.is_for_nobody}
+    assert set(outcomes) - refused - need_a_visitor == {each.name for each in EVERY_METHOD if each.needs_no_visitor}
     assert need_a_visitor == {each.name for each in EVERY_METHOD if each.is_for_visitors}
     # Nothing that grants credit, reads or sends a message, holds credit, or learns about keys.
     for name in ("CreditAdminService.GrantCredits", "RouterService.Chat", "RouterService.Exchange"):

@@ -64,7 +64,7 @@ def _conversation(canary: Canaries, path: str, **fields: Any) -> dict[str, Any]:
 
 
 def _answers(canary: Canaries, path: str) -> Reply:
-    """The same answer for whoever streams and whoever does not."""
+    """The same answer, streamed and not streamed."""
     function = {"name": canary(f"{path} called"), "arguments": json.dumps({"a": canary(f"{path} called with")})}
     call = {"index": 0, "id": "call_1", "type": "function", "function": function}
     return Reply(contents=[canary(f"{path} answer")], tool_calls=[call], message_tool_calls=[call])

@@ -118,7 +118,7 @@ def _told_where_configured(folder: Path) -> list[Any]:
     return families_in(generate_latest(registry).decode())
 
 
-def test_every_metric_and_label_that_somebody_looks_at_is_told(told: dict[str, set[str]]) -> None:
+def test_every_metric_and_label_that_is_looked_at_is_told(told: dict[str, set[str]]) -> None:
     asked = list(queries())
     unknown = [(query.where, name) for query in asked for name in query.metrics - told.keys()]
     assert unknown == []

@@ -1,4 +1,4 @@
-"""Maintenance: new chats are kept out, and nobody else notices."""
+"""Maintenance: new chats are kept out, and all else goes on."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ def test_new_chats_are_kept_out_and_all_else_goes_on(several: Service, upstream:
         for path in ("/v1/models", "/v1/models/forte", "/v1/usage"):
             assert ask(service, "GET", path, api_key).status == 200
         assert post_chat(service, "sk-legato-unknown", CHAT).status == 401
-        # Whoever is killed finds it again: auth in its database, an edge before it serves.
+        # A process that is killed finds it again: auth in its database, an edge before it serves.
         for process in ("auth", "edge-1"):
             service.kill(process)
             assert_kept_out(service, api_key)

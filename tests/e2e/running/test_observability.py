@@ -118,7 +118,7 @@ def test_lines_of_one_request_have_its_id_in_every_process(
         assert (line["event"], line["trace_id"]) == ("chat.ended", trace_id)
 
 
-def test_figures_of_a_chat_are_told_by_whoever_had_to_do_with_it(
+def test_figures_of_a_chat_are_told_by_each_process_that_had_to_do_with_it(
     service: Service, client: openai.OpenAI, account: str
 ) -> None:
     def figures() -> list[float]:
@@ -166,7 +166,7 @@ def test_refusals_are_counted_by_their_reason(service: Service, api_key: str) ->
 
     before = [refusals("KEY_INVALID"), refusals("MODEL_UNKNOWN")]
     assert post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION}).status == 401
-    assert post_chat(service, api_key, {"model": "nobody", "messages": QUESTION}).status == 400
+    assert post_chat(service, api_key, {"model": "unknown", "messages": QUESTION}).status == 400
     assert [refusals("KEY_INVALID"), refusals("MODEL_UNKNOWN")] == [before[0] + 1, before[1] + 1]
 
 

@@ -63,7 +63,7 @@ def test_the_first_user_is_an_operator_and_books_credit_once(socket_folder: Path
             return set(states) >= {"edge-1", "auth", "router", "metering"} and set(states.values()) == {"Ready"}
 
         wait_until(every_process_is_ready)
-        # Whoever is no operator finds none of it.
+        # A user who is no operator finds none of it.
         _, page = visitor.make("/operator/users", {"name": "Grace", "account_id": account, "role": "owner"})
         [link] = set(re.findall(r"/sign-in#([0-9A-Z-]+)", page))
         other = PatientVisitor(origin)

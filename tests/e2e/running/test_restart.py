@@ -156,7 +156,7 @@ def test_killed_process_comes_back_and_the_books_are_right(
     rows = restarted.usage(account)
     charged_requests, cost_nanos = sum(row.requests for row in rows), sum(row.cost_nanos for row in rows)
     assert balance_nanos == 5 * 10**9 - cost_nanos
-    # Whoever dies, the edge knows what it served, or finds it in its journal, and sees it charged.
+    # Whichever process dies, the edge knows what it served, or finds it in its journal, and sees it charged.
     assert traffic.whole <= charged_requests <= traffic.whole + traffic.broken
     assert cost_nanos >= traffic.whole * CHAT_NANOS
     assert '"hold.swept"' not in restarted.log_text()

@@ -131,7 +131,7 @@ class CardPayments:
             await asyncio.sleep(AGAIN_AFTER_S)
 
     async def _forge(self, account_id: str, cents: int) -> None:
-        """Sends an event, signed by somebody else, of a payment that Stripe has told nobody of."""
+        """Sends an event, with a wrong signature, of a payment that Stripe has not told of."""
         payment_id = self._stripe.new_payment(account_id, cents)
         event = self._stripe.event("checkout.session.completed", payment_id)
         if await self._is_accepted(sign(event, secret="whsec_guessed")):

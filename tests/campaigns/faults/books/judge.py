@@ -40,7 +40,7 @@ class Circumstances:
 @dataclass
 class Verdict:
     violations: list[Violation] = field(default_factory=list)
-    # Requests that nobody pays for, because the edge died after the first delivery and before the mark for it.
+    # Requests that are not paid for, because the edge died after the first delivery and before the mark for it.
     free: int = 0
     # Requests that the service counted itself, because the provider sent their usage too late.
     late: int = 0
@@ -186,7 +186,7 @@ def _is_late(chat: Chat, prompt_tokens: int) -> bool:
 
 
 def _is_free(chat: Chat, account: Account) -> bool:
-    """Killed between the first delivery and the mark for it: nobody pays, and the books say so."""
+    """Killed between the first delivery and the mark for it: it is not paid, and the books say so."""
     first_tokens = chat.part.piece_tokens if chat.part.streamed else chat.part.tokens
     return 0 < chat.received.tokens <= first_tokens and account.charged is None and bool(account.losses)
 

@@ -51,7 +51,7 @@ class MovedTime:
 
 
 def move_times(expressions: dict[str, object]) -> dict[str, object]:
-    """Returns what the databases of this process are asked for; the same where nobody moves its clock."""
+    """Returns what the databases of this process are asked for; the same where its clock is not moved."""
     file = os.environ.get(VARIABLE)
     if file is None:
         return expressions

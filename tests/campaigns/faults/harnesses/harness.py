@@ -115,7 +115,7 @@ class FaultHarness(ABC):
         return found
 
     def last_words(self) -> str:
-        """The end of every log, for whoever wants to know why the harness is stuck."""
+        """The end of every log, to tell why the harness is stuck."""
         ends = {name: self.log_of(name).read_text(errors="replace").splitlines()[-LAST_LINES:] for name in self.names}
         return "\n".join(f"  {name:<10}{line}" for name, lines in ends.items() for line in lines)
 
