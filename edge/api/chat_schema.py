@@ -77,7 +77,7 @@ class JsonSchema(fields.JsonSchema):
     """The schema that an answer follows."""
 
 
-class ResponseFormat(fields.ResponseFormat):
+class ResponseFormat(fields.ResponseFormatField):
     """The form of the answer. `json_schema` is needed for the type of that name."""
 
     json_schema: JsonSchema | None = None

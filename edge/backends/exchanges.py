@@ -9,7 +9,7 @@ from edge.wire.chat_request import ChatBody
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Grant
-from services.chassis.exchange import CallsInFlight, ClientCall, ExchangeClient, RpcCall
+from services.chassis.exchange import CallsInFlight, ClientCall, Consumer, ExchangeClient, RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder
@@ -91,13 +91,13 @@ class RouterReplica(_Replica):
         # The stub is looked up each time, for the newest certificate.
         return self.stub.Exchange()
 
-    def chat(self, request: ChatRequest) -> ChatCall:
-        """Opens a chat; the request is not kept once it is sent."""
+    def chat(self, request: ChatRequest, consumer: Consumer) -> ChatCall:
+        """Opens a chat, whose responses `consumer` is offered first; the request is not kept once it is sent."""
         if request.ByteSize() > SHARED_STREAM_BYTES:
             return RpcCall("The router", self._open_bulk_call(), request, self._bulk_openings)
         # A whole answer is put together from its messages.
         request.open.takes_packed = request.open.stream
-        return self._exchange.open("Chat", request, router_pb2.ChatResponse, unpack_piece)
+        return self._exchange.open("Chat", request, router_pb2.ChatResponse, unpack_piece, consumer)
 
     @property
     def load(self) -> int:

@@ -9,7 +9,7 @@ from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
 from edge.billing.rate_limits import Admission
 from protos.metering.v1 import metering_pb2 as pb
-from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
+from protos.router.v1.router_pb2 import ChatRequest, Grant, Need
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.process import failpoints
@@ -61,6 +61,8 @@ class ChatHold:
         self.tells_acceptance = False
         self._slot: Slot | None = None
         self._asked_again = False
+        # The router asks for one thing at a time.
+        self._answering: asyncio.Task[None] | None = None
         # True once the account could not hold what was needed.
         self.spent = False
         # Set if that is because of a spend limit.
@@ -118,12 +120,30 @@ class ChatHold:
     def _note_repeat(self) -> None:
         self._asked_again = True
 
+    def answer(self, call: ChatCall, need: Need, delivered: Usage) -> None:
+        """Answers the router's request for credit in a task, so that further responses are not delayed."""
+        self._answering = asyncio.create_task(self._answer(call, need, delivered))
+
+    async def _answer(self, call: ChatCall, need: Need, delivered: Usage) -> None:
+        try:
+            grant = await self.grow(need.prompt_tokens, need.output_tokens, delivered)
+        except LegatoError:
+            # Repeats the present grant: the router need not wait, and asks again when that is used up.
+            grant = self.grant(need.prompt_tokens)
+        call.send(ChatRequest(grant=grant))
+
+    def stop_answering(self) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
+            # A cancelled task keeps its traceback, and with it what was to be delivered.
+            self._answering = None
+
     async def grow(self, prompt_tokens: int, output_tokens: int, delivered: Usage) -> Grant:
         """Holds enough for these totals, or as near to it as the account affords.
 
         Reports what was delivered so far, in case this edge crashes before it settles.
         """
-        if not await self._extend(self.cost_nanos(prompt_tokens, output_tokens), delivered):
+        if not await self._extend(self._cost_nanos(prompt_tokens, output_tokens), delivered):
             self.spent = True
         return self.grant(prompt_tokens)
 
@@ -131,7 +151,7 @@ class ChatHold:
         """Returns the grant for what is held, less the prompt."""
         return Grant(
             prompt_tokens=prompt_tokens,
-            output_tokens=self._affordable_output_tokens(self._held_nanos, prompt_tokens),
+            output_tokens=max(0, self.covered_output_tokens(prompt_tokens)),
             last=self.spent,
             held_elsewhere=self.spent and self._is_held_elsewhere(prompt_tokens, 1),
         )
@@ -149,46 +169,28 @@ class ChatHold:
         """The reason why an answer that needed more credit was ended."""
         return "credit" if self.spend_limit_refusal is None else "spend_limit"
 
-    def covers(self, prompt_tokens: int, output_tokens: int) -> bool:
-        # As `cost_nanos` says, without dividing: it is asked for every piece.
-        millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos
-        return millionths <= self._held_nanos * PER_MILLION
+    def covered_output_tokens(self, prompt_tokens: int) -> int:
+        """Returns how much output the hold covers beside the prompt; -1 if it does not cover the prompt. It is rounded
+        once, like the cost, so that what is held for a number of tokens covers that number."""
+        left = self._held_nanos * PER_MILLION - prompt_tokens * self._input_nanos
+        if left < 0:
+            return -1
+        return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS
 
-    def cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
+    def _cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
         return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
+
+    @property
+    def slot(self) -> Slot:
+        """The chat's slot in the journal, once it was claimed."""
+        if self._slot is None:
+            raise SlotPassedOn
+        return self._slot
 
     @property
     def is_resolved(self) -> bool:
         """True if there is nothing to settle: it is settled, was refused, or was never reserved."""
         return self._slot is None or self._slot.kind != OPEN
-
-    def count(self, prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> None:
-        """Records the totals delivered, before the next piece is sent."""
-        slot = self._slot
-        if slot is None:
-            raise SlotPassedOn
-        slot.count(prompt_tokens, output_tokens, cached_tokens)
-        if failpoints.watched:
-            failpoints.hit("edge.counted" if slot.marked else "edge.counted_first")
-
-    def count_covered(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """Does the same for a piece that is not the first, if the hold covers it, and returns whether it does. It is
-        `covers` and `count` in one call, because every ordinary piece takes it."""
-        millionths = prompt_tokens * self._input_nanos + output_tokens * self._output_nanos
-        if millionths > self._held_nanos * PER_MILLION or self._slot is None:
-            return False
-        self._slot.count(prompt_tokens, output_tokens)
-        if failpoints.watched:
-            failpoints.hit("edge.counted")
-        return True
-
-    def mark(self) -> None:
-        """Records that the first piece was sent."""
-        failpoints.hit("edge.relayed_first")
-        if self._slot is None:
-            raise SlotPassedOn
-        self._slot.mark()
-        failpoints.hit("edge.marked")
 
     def settle(self, usage: Usage, basis: "pb.Basis.ValueType", end: "pb.End.ValueType") -> None:
         """Charges what was used, once; later calls for the same chat do nothing."""
@@ -238,15 +240,7 @@ class ChatHold:
         return answer
 
     def _is_held_elsewhere(self, prompt_tokens: int, output_tokens: int) -> bool:
-        return self._held_nanos < self.cost_nanos(prompt_tokens, output_tokens) <= self._balance_nanos
-
-    def _affordable_output_tokens(self, nanos: int, prompt_tokens: int) -> int:
-        """Returns how much output this covers beside the prompt. It is rounded once, like the cost, so that what is
-        held for a number of tokens covers that number."""
-        left = nanos * PER_MILLION - prompt_tokens * self._input_nanos
-        if left < 0:
-            return 0
-        return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS
+        return self._held_nanos < self._cost_nanos(prompt_tokens, output_tokens) <= self._balance_nanos
 
 
 def _refusal_of(reached: pb.SpendLimitReached) -> LegatoError:
@@ -254,39 +248,3 @@ def _refusal_of(reached: pb.SpendLimitReached) -> LegatoError:
         return LegatoError(Reason.SPEND_LIMIT_SPENT, reached.message)
     retry_after_s = reached.retry_after.ToMicroseconds() / 1e6
     return LegatoError(Reason.SPEND_LIMIT_EXCEEDED, reached.message, retry_after_s=retry_after_s)
-
-
-class HoldGrowth:
-    """Extends the hold while the answer runs: when the router asks for more, and for a response beyond it."""
-
-    def __init__(self, hold: ChatHold) -> None:
-        self._hold = hold
-        # The router asks for one thing at a time.
-        self._answering: asyncio.Task[None] | None = None
-
-    def answer(self, call: ChatCall, need: Need, delivered: Usage) -> None:
-        """Answers a request for credit in a task, so that further responses are not delayed."""
-        self._answering = asyncio.create_task(self._answer(call, need, delivered))
-
-    async def covers(self, response: ChatResponse, delivered: Usage) -> bool:
-        """Grows the hold for a response beyond it, as when the router counts more tokens than the model did, and says
-        whether it suffices. Holds twice the output, or every further piece would have to wait."""
-        if response.HasField("finished"):
-            return True
-        prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
-        await self._hold.grow(prompt_tokens, 2 * output_tokens, delivered)
-        return self._hold.covers(prompt_tokens, output_tokens)
-
-    def stop(self) -> None:
-        if self._answering is not None:
-            self._answering.cancel()
-            # A cancelled task keeps its traceback, and with it what was to be delivered.
-            self._answering = None
-
-    async def _answer(self, call: ChatCall, need: Need, delivered: Usage) -> None:
-        try:
-            grant = await self._hold.grow(need.prompt_tokens, need.output_tokens, delivered)
-        except LegatoError:
-            # Repeats the present grant: the router need not wait, and asks again when that is used up.
-            grant = self._hold.grant(need.prompt_tokens)
-        call.send(ChatRequest(grant=grant))

@@ -9,12 +9,13 @@ from edge.access.running_keys import RunningKey
 from edge.access.saturation import EdgeSaturation
 from edge.backends.auth import Principal
 from edge.backends.exchanges import ChatCall, RouterReplica, chat_opening
-from edge.billing.hold import ChatHold, HoldGrowth
+from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
 from edge.chat.chat_metrics import OPERATION, OUTCOMES, ChatMetrics, StepTimer
+from edge.chat.delivery import PieceDelivery
 from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
 from edge.wire.body_reader import ClientGone
@@ -26,7 +27,6 @@ from services.chassis.errors import LegatoError, Reason, forget_origin, internal
 from services.chassis.exchange import ExchangeBroken
 from services.chassis.http.asgi import WhenGone
 from services.chassis.load.fair_budget import BudgetShare
-from services.chassis.packed_pieces import read_counts
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
@@ -45,9 +45,6 @@ class ChatStage(IntEnum):
     CLIENT_GONE = auto()
     ENDED = auto()
 
-
-# Looked up once: it is asked for every piece.
-_ANSWERING: Final = ChatStage.ANSWERING
 
 # The stages that may follow each stage.
 STAGES_AFTER: Final = {
@@ -107,19 +104,14 @@ class Chat:
         self._reply = reply
         self._clock = services.clock
         self._claim = claim
-        self._hold_growth = HoldGrowth(hold)
         self._keepalive = Keepalive(reply.keep_alive, services.keepalive_s)
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
-        # Tokens of what the client was sent, or will be in one piece, as the router counted them.
-        self._prompt_tokens = 0
-        self._output_tokens = 0
-        self._cached_tokens = 0
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
-        self._running_key = admitted.running_key
         self._began_at_s = admitted.step_timer.end_step(services.metrics.body)
         self._over_at_s = self._began_at_s + services.life_s
+        self._delivery = PieceDelivery(hold, reply, admitted.running_key, services.clock, self._over_at_s)
         self._first_piece_at_s: float | None = None
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
@@ -143,8 +135,8 @@ class Chat:
             self._enter(ChatStage.ENDED)
             self._keepalive.stop()
             self._settle(end)
-            self._admitted.admission.use(self._prompt_tokens + self._output_tokens)
-            self._hold_growth.stop()
+            self._admitted.admission.use(self._delivery.prompt_tokens + self._delivery.output_tokens)
+            self._hold.stop_answering()
             if self._call is not None:
                 self._call.cancel()
             self._record_end(end)
@@ -152,6 +144,7 @@ class Chat:
     def _leave(self, task: "asyncio.Task[Any]") -> None:
         if ChatStage.CLIENT_GONE in STAGES_AFTER[self._stage]:
             self._enter(ChatStage.CLIENT_GONE)
+            self._delivery.close()
             task.cancel()
 
     def _enter(self, stage: ChatStage) -> None:
@@ -180,20 +173,14 @@ class Chat:
         self._enter(ChatStage.ANSWERING)
         self._first_piece_at_s = step_timer.end_step(self._services.metrics.first_piece)
         self._keepalive.stop()
-        # From here on this task sees only the responses that `_deliver_now` declines.
+        self._delivery.open()
+        # From here on this task sees only the responses that the delivery does not take where they arrive.
         while True:
-            self._running_key.raise_if_refused()
+            self._admitted.running_key.raise_if_refused()
             if self._clock.elapsed_s() >= self._over_at_s:
                 return await self._end_early(_too_late())
-            if not (
-                hold.covers(response.prompt_tokens, response.output_tokens)
-                or await self._hold_growth.covers(response, self._delivered)
-            ):
+            if not await self._delivery.deliver(response):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
-            if response.contents or response.tool_calls:
-                if not self._reply.can_write:
-                    await self._reply.prepare()
-                self._deliver(response)
             if response.HasField("finished"):
                 return await self._finish(response.finished)
             response = await self._next_response(call)
@@ -210,21 +197,18 @@ class Chat:
         """Calls the least loaded router; retries once on another if that one is lost before its first response."""
         replica = self._services.routers.least_loaded()
         try:
-            self._call = call = replica.chat(opening)
+            self._call = call = replica.chat(opening, self._delivery)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._services.routers.least_loaded(other_than=replica).chat(opening)
+            self._call = call = self._services.routers.least_loaded(other_than=replica).chat(opening, self._delivery)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
         """Returns the next response that has something for the client."""
-        is_answering = self._stage is ChatStage.ANSWERING
-        consume = self._deliver_now if is_answering else None
-        consume_packed = self._deliver_packed if is_answering and self._reply.delivered else None
-        while (response := await call.receive(consume, consume_packed)) is not None:
+        while (response := await call.receive()) is not None:
             if response.HasField("need"):
-                self._hold_growth.answer(call, response.need, self._delivered)
+                self._hold.answer(call, response.need, self._delivery.delivered)
             if response.accepted:
                 self._accepted_prompt_tokens = response.prompt_tokens
             if response.ignored:
@@ -235,78 +219,13 @@ class Chat:
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
 
-    @property
-    def _delivered(self) -> Usage:
-        return self._counted if self._reply.delivered else Usage()
-
-    @property
-    def _counted(self) -> Usage:
-        return Usage(
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._output_tokens,
-            cached_tokens=self._cached_tokens,
-        )
-
-    def _deliver_now(self, response: router.ChatResponse) -> bool:
-        """Delivers an ordinary piece as soon as it arrives, without waking the chat's task. Declines a response if
-        somebody has to wait or decide: there is more to it than a piece, the key is refused, the time is over, the hold
-        does not cover it, or the client does not keep up."""
-        if (
-            self._stage is not ChatStage.ANSWERING
-            or not (response.contents or response.tool_calls)
-            or response.HasField("finished")
-            or response.HasField("need")
-            or response.HasField("started")
-            or self._running_key.is_refused
-            or self._clock.elapsed_s() >= self._over_at_s
-            or not self._hold.covers(response.prompt_tokens, response.output_tokens)
-            or not self._reply.can_write
-        ):
-            return False
-        self._deliver(response)
-        return True
-
-    def _deliver_packed(self, packed: bytes) -> bool:
-        """Does the same for a packed piece, which is always ordinary and never the first."""
-        prompt_tokens, output_tokens = read_counts(packed)
-        # Counted in the journal by the last of these, and only then written.
-        if (
-            self._stage is not _ANSWERING
-            or self._running_key.is_refused
-            or self._clock.elapsed_s() >= self._over_at_s
-            or self._reply.is_behind
-            or not self._hold.count_covered(prompt_tokens, output_tokens)
-        ):
-            return False
-        self._prompt_tokens = prompt_tokens
-        self._output_tokens = output_tokens
-        self._reply.write_packed(packed)
-        if failpoints.watched:
-            failpoints.hit("edge.relayed")
-        return True
-
-    def _deliver(self, response: router.ChatResponse) -> None:
-        """Counts a piece in the journal, and only then writes it."""
-        self._prompt_tokens = response.prompt_tokens
-        self._output_tokens = response.output_tokens
-        if not self._reply.is_streamed:
-            self._reply.write(response)
-            return
-        is_first = not self._reply.delivered
-        self._hold.count(self._prompt_tokens, self._output_tokens)
-        self._reply.write(response)
-        if is_first:
-            self._hold.mark()
-        else:
-            failpoints.hit("edge.relayed")
-
     async def _end_early(self, refusal: LegatoError) -> "metering_pb.End.ValueType":
         """Ends the answer with `length` when its credit or its time limit is used up. Raises the refusal if there is no
         output yet."""
-        if not self._output_tokens:
+        if not self._delivery.output_tokens:
             raise refusal
         end = metering_pb.END_CREDIT_SPENT if self._hold.spent else metering_pb.END_COMPLETE
-        await self._tell_end("length", self._counted, metering_pb.BASIS_COUNTED, end)
+        await self._tell_end("length", self._delivery.usage, metering_pb.BASIS_COUNTED, end)
         return end
 
     async def _finish(self, finished: router.Finished) -> "metering_pb.End.ValueType":
@@ -326,16 +245,12 @@ class Chat:
         counted like a first piece, so that a client that received nothing is not charged."""
         self._enter(ChatStage.FINISHING)
         hold = self._hold
-        if not self._output_tokens and not usage.completion_tokens:
+        if not self._delivery.output_tokens and not usage.completion_tokens:
             # An empty answer is not charged.
             hold.void(end)
-        self._prompt_tokens = usage.prompt_tokens
-        self._output_tokens = usage.completion_tokens
-        self._cached_tokens = usage.cached_tokens
+        self._delivery.count_end(usage)
         if self._reply.delivered:
             hold.settle(usage, basis, end)
-        elif not hold.is_resolved:
-            hold.count(self._prompt_tokens, self._output_tokens, self._cached_tokens)
         await self._reply.finish(finish_reason, usage, hold.cut_by if end == metering_pb.END_CREDIT_SPENT else "")
         if not hold.is_resolved:
             failpoints.hit("edge.relayed_first")
@@ -381,7 +296,7 @@ class Chat:
         if self._hold.is_resolved:
             return
         if self._reply.delivered:
-            self._hold.settle(self._counted, metering_pb.BASIS_COUNTED, end)
+            self._hold.settle(self._delivery.usage, metering_pb.BASIS_COUNTED, end)
         else:
             self._hold.void(end, self._accepted_prompt_tokens)
 
@@ -406,8 +321,8 @@ class Chat:
             stream=self._body.stream,
             tools=self._body.has_tools,
             end=OUTCOMES[end],
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._output_tokens,
+            prompt_tokens=self._delivery.prompt_tokens,
+            completion_tokens=self._delivery.output_tokens,
             duration_ms=round(took_s * 1000, 1),
             **({} if step_timer.span is None else {"trace_id": step_timer.span.trace_id}),
         )
@@ -415,8 +330,8 @@ class Chat:
             step_timer.span.name = f"{OPERATION} {self._hold.class_id}"
             step_timer.span.attributes |= {
                 "gen_ai.request.model": self._hold.class_id,
-                "gen_ai.usage.input_tokens": self._prompt_tokens,
-                "gen_ai.usage.output_tokens": self._output_tokens,
+                "gen_ai.usage.input_tokens": self._delivery.prompt_tokens,
+                "gen_ai.usage.output_tokens": self._delivery.output_tokens,
                 "legato.stream": self._body.stream,
                 "legato.end": OUTCOMES[end],
             }

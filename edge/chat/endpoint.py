@@ -13,7 +13,7 @@ from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat, ChatServices
 from edge.chat.chat_metrics import StepTimer, traced_step_timer
 from edge.chat.idempotency import claim_in
-from edge.chat.replies import StreamedReply, WholeReply
+from edge.chat.replies import new_reply
 from edge.wire.body_reader import ClientGone, announced_bytes, read_body
 from edge.wire.chat_request import decode_chat
 from services.chassis.errors import LegatoError, Reason
@@ -163,13 +163,13 @@ class ChatEndpoint:
             # The client has disconnected meanwhile.
             raise ClientGone
         hold = ChatHold(services.metering, services.journal, principal, request_id, class_id)
-        reply_type = StreamedReply if body.stream else WholeReply
-        reply = reply_type(
+        reply = new_reply(
             send,
             scope[BODY_WRITER],
             f"{COMPLETION_PREFIX}{request_id}",
             int(services.clock.now().timestamp()),
             class_id,
             body.ignored,
+            stream=body.stream,
         )
         return Chat(services, admitted, body, hold, reply, claim)

@@ -19,7 +19,7 @@ from edge.wire.request_fields import (
     Content,
     ForcedTool,
     Message,
-    ResponseFormat,
+    ResponseFormatField,
     TextPart,
     ToolCall,
     ToolDefinition,
@@ -79,7 +79,7 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 _modalities_decoder = msgspec.json.Decoder(list[Literal["text"]])
 _logit_bias_decoder = msgspec.json.Decoder(dict[str, Annotated[float, Meta(ge=-100, le=100)]])
 _metadata_decoder = msgspec.json.Decoder(dict[str, str | None])
-_response_format_decoder = msgspec.json.Decoder(ResponseFormat)
+_response_format_decoder = msgspec.json.Decoder(ResponseFormatField)
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Content)
 _part_decoder = msgspec.json.Decoder(TextPart)

@@ -102,7 +102,7 @@ class JsonSchema(Struct):
     strict: bool | None = None
 
 
-class ResponseFormat(Struct):
+class ResponseFormatField(Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
 

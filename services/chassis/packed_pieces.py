@@ -15,6 +15,7 @@ import msgspec
 from protos.router.v1.router_pb2 import ChatResponse
 
 _COUNTS = Struct("<xQQ")
+PACKED_MARK = b"\0"
 # The texts follow, each as a JSON string, with separators between them: no JSON string contains a line break.
 PACKED_HEAD_BYTES = _COUNTS.size
 SEPARATOR = b"\n"

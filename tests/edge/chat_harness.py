@@ -12,7 +12,7 @@ from edge.backends.exchanges import RouterReplica
 from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat, ChatServices
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
-from edge.chat.replies import StreamedReply, WholeReply
+from edge.chat.replies import new_reply
 from edge.wire.chat_request import ChatBody
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
@@ -119,8 +119,7 @@ class ChatHarness:
         step_timer = StepTimer(services.clock)
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
-        reply_type = StreamedReply if stream else WholeReply
-        reply = reply_type(self._send, self, "chatcmpl-7", 1, "forte")
+        reply = new_reply(self._send, self, "chatcmpl-7", 1, "forte", stream=stream)
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(services, admitted, body, self.metering.hold(number), reply, claim)
 

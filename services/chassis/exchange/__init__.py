@@ -6,7 +6,7 @@ last write is done: alone, an item is sent at once; under load, batches form by 
 wait for each other some milliseconds; with many calls in flight a client pauses as long after a message.
 """
 
-from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.calls import ClientCall, Consumer
 from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient
 from services.chassis.exchange.methods import CallSpans, CallStream, StreamMethod, UnaryMethod
 from services.chassis.exchange.rpc import RpcCall, serve_stream
@@ -17,6 +17,7 @@ __all__ = [
     "CallStream",
     "CallsInFlight",
     "ClientCall",
+    "Consumer",
     "ExchangeBroken",
     "ExchangeClient",
     "ExchangeServer",

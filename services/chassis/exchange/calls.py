@@ -2,27 +2,26 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from services.chassis.errors import LegatoError, internal_error
-from services.chassis.exchange.outbox import (
-    MESSAGE_OVERHEAD_BYTES,
-    WINDOW_BYTES,
-    read_packed,
-)
+from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.timing.deadlines import Deadlines, Timed
 
 ResponseT = TypeVar("ResponseT", bound=Message)
-
-# Handles a response without waiting, and returns True; or declines it.
-Consume = Callable[[ResponseT], bool]
-
-
 # How much is received before its credit is returned.
 _CREDIT_BYTES: Final = WINDOW_BYTES // 4
+
+
+class Consumer(Protocol):
+    """Handles payloads of a call where they arrive, so that its reader sees the others only."""
+
+    def take(self, payload: bytes) -> bool:
+        """Handles a payload without waiting, and returns True; or declines it."""
+        ...
 
 
 class CallTransport(Protocol):
@@ -52,9 +51,6 @@ class UnaryCall(Timed, Generic[ResponseT]):
     def on_passed(self) -> None:
         self._exchange.give_up(self.call_id)
 
-    def arrive(self, payload: bytes) -> None:
-        """Ignores messages: a unary call's only response comes with its end."""
-
     def complete(self, payload: bytes) -> None:
         self.clear()
         if self.answer.done():
@@ -79,46 +75,43 @@ class ClientCall(Generic[ResponseT]):
         exchange: CallTransport,
         response_type: type[ResponseT],
         unpack: Callable[[bytes], ResponseT] | None = None,
+        consumer: Consumer | None = None,
     ) -> None:
-        """`unpack` parses a payload in its packed form, which begins with a zero byte."""
+        """`unpack` parses a payload in its packed form, which begins with a zero byte. `consumer` is offered each
+        payload before the reader gets it, and while the reader waits at once when it arrives: one that it takes wakes
+        no task."""
         self.call_id = 0
         self._exchange = exchange
         self._response_type = response_type
         self._unpack = unpack
+        self._take = _decline if consumer is None else consumer.take
         self._inbox: deque[bytes] = deque()
         self._ended = False
         self._error: LegatoError | None = None
-        self._arrived: asyncio.Future[None] | None = None
         # Set only while the reader waits.
-        self._consume: Consume[ResponseT] | None = None
-        self._consume_packed: Callable[[bytes], bool] | None = None
+        self._arrived: asyncio.Future[None] | None = None
         self._taken_bytes = 0
 
-    async def receive(
-        self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
-    ) -> ResponseT | None:
-        """Returns the next response, or None at the end; raises the other side's error, after all that it had sent.
-
-        `consume` is offered each response first, at once when it arrives: one that it consumes wakes nobody. From the
-        first that it declines, responses wait for the reader. `consume_packed` is offered those that arrive packed; it
-        takes the payload."""
+    async def receive(self) -> ResponseT | None:
+        """Returns the next response that the consumer declines, or None at the end; raises the other side's error,
+        after all that it had sent."""
         while True:
             while self._inbox:
                 payload = self._inbox.popleft()
-                self._return_credit(payload)
-                response = self._parse(payload)
-                if consume is None or not consume(response):
-                    return response
+                self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
+                if self._taken_bytes >= _CREDIT_BYTES:
+                    self._give_credit()
+                if not self._take(payload):
+                    return self._parse(payload)
             if self._error is not None:
                 raise self._error
             if self._ended:
                 return None
             self._arrived = asyncio.get_running_loop().create_future()
-            self._consume, self._consume_packed = consume, consume_packed
             try:
                 await self._arrived
             finally:
-                self._consume = self._consume_packed = None
+                self._arrived = None
 
     def send(self, request: Message) -> None:
         self._exchange.send(self.call_id, request.SerializeToString())
@@ -127,72 +120,56 @@ class ClientCall(Generic[ResponseT]):
         if not self._ended:
             self._exchange.forget(self.call_id)
 
-    def arrive(self, payload: bytes) -> None:
-        if self._consume is None or not self._consumed(payload, self._consume):
-            self._keep(payload)
-
-    def _keep(self, payload: bytes) -> None:
-        """Leaves a response to the reader."""
-        self._inbox.append(payload)
-        self._wake()
-
     def complete(self, payload: bytes) -> None:
+        self._ended = True
         if payload:
             self._inbox.append(payload)
-        self._ended = True
         self._wake()
 
     def fail(self, error: LegatoError) -> None:
         self._error = error
         self._wake()
 
-    def _consumed(self, payload: bytes, consume: Consume[ResponseT]) -> bool:
-        try:
-            is_consumed = consume(self._parse(payload))
-        except Exception:
-            # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
-            return False
-        if is_consumed:
-            self._return_credit(payload)
-        return is_consumed
-
-    def _return_credit(self, payload: bytes) -> None:
-        self._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES
-        if self._taken_bytes >= _CREDIT_BYTES:
-            self._give_credit()
+    def _keep(self, payload: bytes) -> None:
+        """Leaves a payload to the reader."""
+        self._inbox.append(payload)
+        self._wake()
 
     def _give_credit(self) -> None:
         self._exchange.credit(self.call_id, self._taken_bytes)
         self._taken_bytes = 0
 
     def _parse(self, payload: bytes) -> ResponseT:
-        if self._unpack is not None and payload[:1] == b"\0":
+        if self._unpack is not None and payload.startswith(b"\0"):
             return self._unpack(payload)
         return self._response_type.FromString(payload)
 
     def _wake(self) -> None:
-        self._consume = self._consume_packed = None
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
+        arrived, self._arrived = self._arrived, None
+        if arrived is not None and not arrived.done():
+            arrived.set_result(None)
 
 
-def arrive_packed(calls: Mapping[int, UnaryCall[Any] | ClientCall[Any]], packed: bytes) -> None:
-    """Offers each payload of a message's packed part to its call, as `ClientCall.arrive` does for others.
+def _decline(payload: bytes) -> bool:
+    return False
+
+
+def arrive(calls: Mapping[int, UnaryCall[Any] | ClientCall[Any]], payloads: Iterable[tuple[int, bytes]]) -> None:
+    """Offers each payload to the consumer of its call, or leaves it to the reader.
 
     It does so for all calls in one loop, without a method of theirs: a payload is some characters of an answer, and a
     function call more for each of them costs as much as anything else that is done here."""
-    for call_id, payload in read_packed(packed):
+    for call_id, payload in payloads:
         call = calls.get(call_id)
         if not isinstance(call, ClientCall):
-            # It has ended. Unary calls have no packed responses.
+            # It has ended. A unary call's only response comes with its end.
             continue
-        consume = call._consume_packed
         try:
-            is_consumed = consume is not None and consume(payload)
+            is_taken = call._arrived is not None and call._take(payload)
         except Exception:
-            # As in `ClientCall._consumed`.
-            is_consumed = False
-        if not is_consumed:
+            # Raised here it would end the exchange, and all other calls with it. The reader tries again, and gets it.
+            is_taken = False
+        if not is_taken:
             call._keep(payload)
             continue
         call._taken_bytes += len(payload) + MESSAGE_OVERHEAD_BYTES

@@ -12,13 +12,14 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
-from services.chassis.exchange.calls import ClientCall, ResponseT, UnaryCall, arrive_packed
+from services.chassis.exchange.calls import ClientCall, Consumer, ResponseT, UnaryCall, arrive
 from services.chassis.exchange.outbox import (
     Opening,
     Outbox,
     PartialPayloads,
     SendDelay,
     delay_send,
+    read_packed,
 )
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
@@ -132,10 +133,11 @@ class ExchangeClient:
         request: Message,
         response_type: type[ResponseT],
         unpack: Callable[[bytes], ResponseT] | None = None,
+        consumer: Consumer | None = None,
     ) -> ClientCall[ResponseT]:
         """Starts a streaming call. The caller reads it to its end, or cancels it. `unpack` is set if some of its
-        responses may come in a packed form."""
-        call = ClientCall(self, response_type, unpack)
+        responses may come in a packed form; `consumer` handles some where they arrive."""
+        call = ClientCall(self, response_type, unpack, consumer)
         call.call_id = self._begin(method, request, call)
         return call
 
@@ -207,7 +209,7 @@ class ExchangeClient:
             self._unheard_signs = 0
             self.usable = not self._going_away
             if has_packed and (packed := response.packed):
-                arrive_packed(self._calls, packed)
+                arrive(self._calls, read_packed(packed))
             for item in response.items:
                 self._receive(item)
             if self._is_dismissed:
@@ -263,7 +265,7 @@ class ExchangeClient:
             return
         payload = self._parts.whole(item) if self._parts else item.payload
         if kind == pb.ITEM_KIND_MESSAGE:
-            call.arrive(payload)
+            arrive(self._calls, ((item.call_id, payload),))
         elif kind == pb.ITEM_KIND_END:
             del self._calls[item.call_id]
             self._in_flight.count -= 1

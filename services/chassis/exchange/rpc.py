@@ -3,7 +3,7 @@
 They are for payloads too big to share a stream, and for callers without an exchange. HTTP/2 does the flow control."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Generic, TypeVar, cast
 
@@ -11,7 +11,6 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from services.chassis.exchange.calls import Consume
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.exchange.methods import StreamMethod, traced
 from services.chassis.rpc.channel import from_rpc_error, was_lost
@@ -41,14 +40,10 @@ class RpcCall(Generic[ResponseT]):
         self._outbox.put_nowait(request)
         self._writer = asyncio.create_task(_write_all(stream, self._outbox, openings or nullcontext()))
 
-    async def receive(
-        self, consume: Consume[ResponseT] | None = None, consume_packed: Callable[[bytes], bool] | None = None
-    ) -> ResponseT | None:
-        """Returns the next response that `consume` declines, or None at the end. None is packed."""
+    async def receive(self) -> ResponseT | None:
+        """Returns the next response, or None at the end."""
         try:
-            while (response := await anext(self._responses, None)) is not None and consume is not None:
-                if not consume(response):
-                    break
+            response = await anext(self._responses, None)
         except grpc.RpcError as error:
             if was_lost(error):
                 raise ExchangeBroken(self._service) from None

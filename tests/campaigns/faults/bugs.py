@@ -10,12 +10,13 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from edge.billing import journal_file
-from edge.billing.hold import ChatHold, HoldGrowth
+from edge.billing.hold import ChatHold
 from edge.billing.journal import OPEN, SEAL, Journal, Slot
 from edge.billing.journal_file import JournalFile
 from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
+from edge.chat.delivery import PieceDelivery
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.database import clock
@@ -75,17 +76,17 @@ def _seal_without_writing(_: Any) -> Any:
 
 
 def _deliver_then_count(_: Any) -> Any:
-    def deliver(self: Any, response: Any) -> None:
-        self._prompt_tokens, self._output_tokens = response.prompt_tokens, response.output_tokens
+    def write(self: Any, response: Any) -> None:
+        self.prompt_tokens, self.output_tokens = response.prompt_tokens, response.output_tokens
         is_first = not self._reply.delivered
         self._reply.write(response)
         if self._reply.is_streamed:
             failpoints.hit("edge.relayed")
-            self._hold.count(self._prompt_tokens, self._output_tokens)
+            self._hold.slot.count(self.prompt_tokens, self.output_tokens)
             if is_first:
-                self._hold.mark()
+                self._hold.slot.mark()
 
-    return deliver
+    return write
 
 
 def _match_no_extend_reply(_: Any) -> Any:
@@ -165,6 +166,7 @@ def _with_short_deadlines(was: Any) -> Any:
 def _live_from_the_reply(was: Any) -> Any:
     async def route(self: Any, opening: Any) -> Any:
         self._over_at_s += self._clock.elapsed_s() - self._began_at_s
+        self._delivery._over_at_s = self._over_at_s
         return await was(self, opening)
 
     return route
@@ -195,14 +197,14 @@ def _claim_without_writing(was: Any) -> Any:
 
 
 def _relay_while_extending(_: Any) -> Any:
-    async def covers(self: Any, response: Any, delivered: Usage) -> bool:
+    async def cover(self: Any, response: Any) -> bool:
         prompt_tokens, output_tokens = response.prompt_tokens, response.output_tokens
-        if not self._hold.covers(prompt_tokens, output_tokens):
-            growing = self._hold.grow(prompt_tokens, output_tokens, delivered)
-            self._answering = asyncio.create_task(growing)
+        if output_tokens > self._hold.covered_output_tokens(prompt_tokens):
+            growing = self._hold.grow(prompt_tokens, output_tokens, self.delivered)
+            self._hold._answering = asyncio.create_task(growing)
         return True
 
-    return covers
+    return cover
 
 
 def _write_one_half(was: Any) -> Any:
@@ -280,7 +282,7 @@ def _bug(name: str, *changes: tuple[Any, str, Callable[[Any], Any]]) -> tuple[st
 BUGS: Final = dict(
     [
         _bug("settle before journal", (Slot, "seal", _seal_without_writing)),
-        _bug("journal after relay", (Chat, "_deliver", _deliver_then_count)),
+        _bug("journal after relay", (PieceDelivery, "_write", _deliver_then_count)),
         _bug("extend reply not matched", (ChatHold, "_ask_for", _match_no_extend_reply)),
         _bug("void when settle is unanswered", (Settlements, "begin", _in_a_task(_void_what_is_not_answered))),
         _bug("void when the stream broke", (Chat, "_settle", _void_what_broke)),
@@ -291,7 +293,7 @@ BUGS: Final = dict(
         _bug("slot reuse, handle without generation", (Slot, "count", _write_without_owner_check)),
         _bug("slot written after reserve", (Journal, "claim", _claim_without_writing)),
         _bug("refused reserve forgotten although sent twice", (ChatHold, "_note_repeat", lambda _: lambda self: None)),
-        _bug("relay while extend is under way", (HoldGrowth, "covers", _relay_while_extending)),
+        _bug("relay while extend is under way", (PieceDelivery, "_cover", _relay_while_extending)),
         _bug("one journal copy", (Slot, "count", _write_one_half)),
         _bug("two processes on one journal", (journal_file, "fcntl", _lock_nothing)),
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),

@@ -112,7 +112,7 @@ async def _unmatched_reply(*, with_bug: bool) -> str:
             await hold.grow(100, 4_000, DELIVERED)
             await hold.grow(100, 6_000, DELIVERED)
         _, held_nanos = await harness.balance()
-        may_relay = hold.covers(100, 6_000)
+        may_relay = hold.covered_output_tokens(100) >= 6_000
         return f"lost: 6000 tokens may go out on a hold of {held_nanos} nanos" if may_relay else ""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -35,11 +36,11 @@ async def replica(socket_folder: Path, log: Log) -> AsyncIterator[RouterReplica]
 async def test_chat_that_says_much_travels_by_itself_wherever_it_says_it(
     opening: ChatOpen, replica: RouterReplica
 ) -> None:
-    call = replica.chat(ChatRequest(open=opening))
+    call = replica.chat(ChatRequest(open=opening), Mock())
     assert isinstance(call, RpcCall)
     call.cancel()
 
 
 async def test_small_chats_share_a_stream(replica: RouterReplica) -> None:
     with pytest.raises(ExchangeBroken):
-        replica.chat(ChatRequest(open=ChatOpen(messages_json=BIG[:1000], parameters_json=BIG[:1000])))
+        replica.chat(ChatRequest(open=ChatOpen(messages_json=BIG[:1000], parameters_json=BIG[:1000])), Mock())

@@ -117,8 +117,7 @@ async def test_hold_grows_until_the_last_of_the_credit(metering_harness: Meterin
     assert (grown.output_tokens, grown.last) == (8000, False)
     last = await hold.grow(100, 16000, Usage(prompt_tokens=100, completion_tokens=4000))
     assert (last.output_tokens, last.last, hold.spent) == (9000, True, True)
-    assert hold.covers(100, 9000)
-    assert not hold.covers(100, 9001)
+    assert hold.covered_output_tokens(100) == 9000
 
 
 async def test_growth_to_what_is_held_already_does_not_spend_the_credit(metering_harness: MeteringHarness) -> None:
@@ -199,8 +198,7 @@ async def test_grant_is_what_was_asked_for_where_a_token_costs_a_fraction(
         for output_tokens in (2, 5, 1001):
             grant = await hold.grow(prompt_tokens, output_tokens, Usage())
             assert (grant.output_tokens, grant.last) == (output_tokens, False)
-            assert hold.covers(prompt_tokens, output_tokens)
-            assert not hold.covers(prompt_tokens, output_tokens + 1)
+            assert hold.covered_output_tokens(prompt_tokens) == output_tokens
 
 
 async def test_output_that_costs_nothing_is_granted_with_its_prompt_alone(

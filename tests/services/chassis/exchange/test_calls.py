@@ -1,12 +1,14 @@
 """Calls of an exchange, without one around them: who gets what arrives, and when its credit is returned."""
 
 import asyncio
-import struct
 from collections import Counter
+from collections.abc import Callable
+
+import pytest
 
 from protos.router.v1 import router_pb2 as router
 from services.chassis.exchange import ClientCall
-from services.chassis.exchange.calls import arrive_packed
+from services.chassis.exchange.calls import arrive
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.packed_pieces import pack_piece, unpack_piece
 
@@ -27,72 +29,64 @@ class CreditCounter:
     def give_up(self, call_id: int) -> None: ...
 
 
-async def test_consumed_responses_return_credit_and_declined_ones_wait_for_the_reader() -> None:
-    exchange = CreditCounter()
-    call = ClientCall(exchange, router.ChatResponse)
-    consumed: list[int] = []
-    is_paused = False
+class PausedConsumer:
+    """Takes payloads until it is paused."""
 
-    def consume(response: router.ChatResponse) -> bool:
-        if not is_paused:
-            consumed.append(response.output_tokens)
-        return not is_paused
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.is_paused = False
 
-    def response(number: int) -> bytes:
-        return router.ChatResponse(output_tokens=number, contents=["x" * 1000]).SerializeToString()
+    def take(self, payload: bytes) -> bool:
+        if not self.is_paused:
+            self.taken.append(payload)
+        return not self.is_paused
 
-    reading = asyncio.create_task(call.receive(consume))
+
+def as_message(number: int) -> bytes:
+    return router.ChatResponse(output_tokens=number, contents=["x" * 1000]).SerializeToString()
+
+
+def packed(number: int) -> bytes:
+    return pack_piece(1, number, ["x" * 1000])
+
+
+@pytest.mark.parametrize("payload", [as_message, packed])
+async def test_payloads_that_are_taken_return_credit_and_declined_ones_wait_for_the_reader(
+    payload: Callable[[int], bytes],
+) -> None:
+    exchange, consumer = CreditCounter(), PausedConsumer()
+    call = ClientCall(exchange, router.ChatResponse, unpack_piece, consumer)
+    reading = asyncio.create_task(call.receive())
     await asyncio.sleep(0)
-    taken = 2 * WINDOW_BYTES // len(response(1))
-    for number in range(1, taken + 1):
-        call.arrive(response(number))
-    assert consumed == list(range(1, taken + 1))
+    payloads = [payload(number) for number in range(1, 2 * WINDOW_BYTES // len(payload(1)))]
+    other_call = 9
+    for each in payloads:
+        arrive({1: call}, ((other_call, each), (1, each)))
+    assert consumer.taken == payloads
     assert not reading.done()
     returned_bytes = exchange.credit_bytes[0]
-    consumed_bytes = sum(len(response(number)) + MESSAGE_OVERHEAD_BYTES for number in consumed)
-    assert consumed_bytes - WINDOW_BYTES // 4 < returned_bytes <= consumed_bytes
-    is_paused = True
-    for number in range(taken + 1, taken + 40):
-        call.arrive(response(number))
-    is_paused = False
+    taken_bytes = sum(len(each) + MESSAGE_OVERHEAD_BYTES for each in payloads)
+    assert taken_bytes - WINDOW_BYTES // 4 < returned_bytes <= taken_bytes
+    consumer.is_paused = True
+    later = [payload(number) for number in range(1000, 1040)]
+    arrive({1: call}, ((1, each) for each in later[:-1]))
+    consumer.is_paused = False
     # One that comes later is not taken before those that wait.
-    call.arrive(response(taken + 40))
+    arrive({1: call}, [(1, later[-1])])
     assert exchange.credit_bytes[0] == returned_bytes
-    assert len(consumed) == taken
+    assert consumer.taken == payloads
     call.complete(b"")
     assert await reading is None
     # The reader offers what waited, in its order.
-    assert consumed == list(range(1, taken + 41))
+    assert consumer.taken == payloads + later
     assert exchange.credit_bytes[0] > returned_bytes
 
 
-async def test_packed_responses_return_credit_once_and_declined_ones_wait_for_the_reader() -> None:
-    exchange = CreditCounter()
-    call = ClientCall(exchange, router.ChatResponse, unpack_piece)
-    consumed: list[bytes] = []
-    packed = [pack_piece(1, number, ["x" * 1000]) for number in range(1, 100)]
-    declined_at = 70
-
-    def consume(piece: bytes) -> bool:
-        if len(consumed) < declined_at:
-            consumed.append(piece)
-            return True
-        raise ValueError("a mistake")
-
-    reading = asyncio.create_task(call.receive(None, consume))
-    await asyncio.sleep(0)
-    unknown = 9
-    for piece in packed:
-        arrive_packed({1: call}, _message_part(unknown, piece) + _message_part(1, piece))
-    assert consumed == packed[:declined_at]
-    read = [await reading]
+async def test_what_the_consumer_declines_is_read() -> None:
+    consumer = PausedConsumer()
+    call = ClientCall(CreditCounter(), router.ChatResponse, unpack_piece, consumer)
+    consumer.is_paused = True
+    arrive({1: call}, [(1, packed(1)), (1, as_message(2))])
     call.complete(b"")
-    while (response := await call.receive()) is not None:
-        read.append(response)
-    assert read == [unpack_piece(piece) for piece in packed[declined_at:]]
-    sent_bytes = sum(len(piece) + MESSAGE_OVERHEAD_BYTES for piece in packed)
-    assert sent_bytes - WINDOW_BYTES // 4 < exchange.credit_bytes[0] <= sent_bytes
-
-
-def _message_part(call_id: int, payload: bytes) -> bytes:
-    return struct.pack("<QI", call_id, len(payload)) + payload
+    read = [await call.receive(), await call.receive(), await call.receive()]
+    assert [None if response is None else response.output_tokens for response in read] == [1, 2, None]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -311,10 +312,8 @@ async def test_failure_comes_after_what_was_sent_before_it(client: ExchangeClien
 
 
 async def test_failure_of_a_consumer_is_raised_to_its_reader_and_spares_the_exchange(client: ExchangeClient) -> None:
-    def fail(response: router.ChatResponse) -> bool:
-        raise ValueError("a mistake of the consumer")
-
-    call = client.open("Chat", opening(pieces=3), router.ChatResponse)
+    consumer = Mock(take=Mock(side_effect=ValueError("a mistake of the consumer")))
+    call = client.open("Chat", opening(pieces=3), router.ChatResponse, consumer=consumer)
     with pytest.raises(ValueError, match="of the consumer"):
-        await call.receive(fail)
+        await call.receive()
     assert await ask(client, "another") == "another"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.chat.replies import Reply, StreamedReply, WholeReply
+from edge.chat.replies import new_reply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation
@@ -122,14 +122,14 @@ class Writer:
         self.written.append({"body": body})
 
 
-async def replied(responses: list[ChatResponse], kind: type[StreamedReply] | type[WholeReply]) -> bytes:
+async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
     """Returns what the edge writes."""
     written: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
         written.append(message)
 
-    reply: Reply = kind(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte")
+    reply = new_reply(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte", stream=stream)
     for response in responses:
         if response.contents or response.tool_calls:
             await reply.prepare()
@@ -172,8 +172,8 @@ def said_in(completion: ChatCompletion) -> Said:
 
 async def said_by_stream(provider: str, segments: list[bytes]) -> Said:
     responses = await relayed(streamed_pieces(provider, segments))
-    streamed = accumulated(await replied(responses, StreamedReply))
-    folded = ChatCompletion.model_validate_json(await replied(responses, WholeReply))
+    streamed = accumulated(await replied(responses, stream=True))
+    folded = ChatCompletion.model_validate_json(await replied(responses, stream=False))
     assert said_in(streamed) == said_in(folded)
     assert said_in(streamed).ids == said_in(folded).ids
     return said_in(streamed)
@@ -181,7 +181,7 @@ async def said_by_stream(provider: str, segments: list[bytes]) -> Said:
 
 async def said_whole(provider: str, recording: Recording) -> Said:
     responses = await relayed(whole_pieces(provider, recording.whole))
-    return said_in(ChatCompletion.model_validate_json(await replied(responses, WholeReply)))
+    return said_in(ChatCompletion.model_validate_json(await replied(responses, stream=False)))
 
 
 @every_recording

@@ -10,10 +10,11 @@ import pytest
 
 from edge.billing.hold import FIRST_SLICE_TOKENS
 from edge.billing.journal import OPEN, SEAL
-from edge.chat.chat import Chat
+from edge.chat.delivery import PieceDelivery
 from edge.chat.replies import StreamedReply
 from edge.wire.body_reader import ClientGone
-from services.chassis.exchange.calls import arrive_packed
+from services.chassis.exchange.calls import arrive
+from services.chassis.exchange.outbox import read_packed
 from services.chassis.packed_pieces import pack_piece
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying, silence
 from tests.edge.metering_harness import ANN, cost
@@ -22,7 +23,7 @@ from tests.support.waiting import until
 
 PIECES = 50
 # From the message of the exchange to the response, whose `write` is one more.
-MOST_CALLS_A_PIECE = 4
+MOST_CALLS_A_PIECE = 3
 
 
 @coroutine
@@ -45,14 +46,14 @@ async def test_ordinary_piece_wakes_no_task(
     steps: list[None] = []
     steps_at: list[int] = []
     delivered = 0
-    deliver = Chat._deliver
+    write = PieceDelivery._write
 
-    def noted(self: Chat, response: Any) -> None:
+    def noted(self: PieceDelivery, response: Any) -> None:
         nonlocal delivered
-        deliver(self, response)
+        write(self, response)
         delivered += 1
 
-    monkeypatch.setattr(Chat, "_deliver", noted)
+    monkeypatch.setattr(PieceDelivery, "_write", noted)
 
     async def one_by_one(conversation: Conversing) -> None:
         for number in range(1, PIECES + 1):
@@ -131,7 +132,7 @@ async def test_piece_that_arrives_after_the_client_has_left_is_neither_counted_n
     chatting = asyncio.create_task(chat.run(leave.append))
     await until(lambda: chat_harness.text == "x")
     leave[0]()
-    assert not chat._deliver_now(piece("y", 2))
+    assert not chat._delivery.take(piece("y", 2).SerializeToString())
     with pytest.raises(ClientGone):
         await chatting
     assert chat_harness.text == "x"
@@ -156,13 +157,17 @@ async def test_packed_piece_takes_few_function_calls(
     leave: list[Callable[[], None]] = []
     chat = chat_harness.chat()
     chatting = asyncio.create_task(chat.run(leave.append))
-    await until(lambda: chat._call is not None and getattr(chat._call, "_consume_packed", None) is not None)
+    await until(
+        lambda: (
+            chat._call is not None and getattr(chat._call, "_arrived", None) is not None and chat_harness.text == "x"
+        )
+    )
     pieces = [pack_piece(PROMPT_TOKENS, number, ["y"]) for number in range(2, PIECES + 2)]
     packed = b"".join(struct.pack("<QI", 1, len(piece)) + piece for piece in pieces)
     written: list[bytes] = []
     writer = SimpleNamespace(flow=SimpleNamespace(write_paused=False), write=written.append)
     monkeypatch.setattr(chat._reply, "_writer", writer)
-    calls = count_calls(lambda: arrive_packed({1: cast(Any, chat._call)}, packed))
+    calls = count_calls(lambda: arrive({1: cast(Any, chat._call)}, read_packed(packed)))
     assert len(written) == PIECES
     # Besides these, there are the lambda, the cast, the loop over the message, and its reading.
     assert calls <= PIECES * MOST_CALLS_A_PIECE + 4
@@ -223,7 +228,7 @@ async def test_packed_piece_that_arrives_after_the_client_has_left_is_neither_co
     chatting = asyncio.create_task(chat.run(leave.append))
     await until(lambda: chat_harness.text == "x")
     leave[0]()
-    assert not chat._deliver_packed(pack_piece(PROMPT_TOKENS, 2, ["y"]))
+    assert not chat._delivery.take(pack_piece(PROMPT_TOKENS, 2, ["y"]))
     with pytest.raises(ClientGone):
         await chatting
     assert chat_harness.text == "x"
