@@ -60,7 +60,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def takes_payments(self) -> bool:
-        """Whether credit can be bought by card."""
+        """Says whether credit can be bought by card."""
         return bool(self.settings.stripe_secret_key) and self.console is not None
 
     def socket_address(self, process: str) -> str:
