@@ -4,10 +4,13 @@ import asyncio
 import math
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.fetch import WholeResponse, fetch_once
@@ -18,9 +21,6 @@ UNIX: Final = "unix:"
 READ_WITHIN_S: Final = 0.8
 LARGEST_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _NAME: Final = re.compile(r"[a-z0-9-]{1,40}")
-_SAMPLE: Final = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
-_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
-_ESCAPES: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
 class ProcessAddress(NamedTuple):
@@ -30,27 +30,20 @@ class ProcessAddress(NamedTuple):
     address: str
 
 
-class Sample(NamedTuple):
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
 class Metrics:
-    """Prometheus' text format, as `services/chassis/telemetry/metrics.py` writes it. A page needs few of its lines."""
+    """The metrics of a process, of which a page needs few: those that are asked for are parsed."""
 
     def __init__(self, text: str = "") -> None:
         self._lines: dict[str, list[str]] = {}
         self._samples: dict[str, list[Sample]] = {}
         for line in text.splitlines():
-            name = line.partition(" ")[0].partition("{")[0]
-            self._lines.setdefault(name, []).append(line)
+            self._lines.setdefault(line.partition(" ")[0].partition("{")[0], []).append(line)
 
     def find(self, name: str) -> list[Sample]:
         found = self._samples.get(name)
         if found is None:
-            matches = (_SAMPLE.fullmatch(line) for line in self._lines.get(name, ()))
-            found = self._samples[name] = [_to_sample(match) for match in matches if match is not None]
+            families = text_string_to_metric_families("\n".join([*self._lines.get(name, ()), ""]))
+            found = self._samples[name] = [sample for family in families for sample in family.samples]
         return found
 
 
@@ -100,11 +93,6 @@ async def read_processes(addresses: Sequence[ProcessAddress]) -> list[ProcessSta
     return list(await asyncio.gather(*map(_read, resolved)))
 
 
-def _to_sample(match: "re.Match[str]") -> Sample:
-    labels = {name: re.sub(r"\\.", _unescape, value) for name, value in _LABEL.findall(match["labels"] or "")}
-    return Sample(match["name"], labels, float(match["value"]))
-
-
 def quantile(states: Sequence[ProcessState], name: str, share: float) -> float | None:
     """Returns the upper bound of the bucket below which this share of a histogram's observations lies, over all labels
     and processes; None if there are none."""
@@ -115,10 +103,6 @@ def quantile(states: Sequence[ProcessState], name: str, share: float) -> float |
             counts[bound] = counts.get(bound, 0) + sample.value
     total = counts.get(math.inf, 0)
     return next((bound for bound, count in sorted(counts.items()) if total and count >= share * total), None)
-
-
-def _unescape(match: "re.Match[str]") -> str:
-    return _ESCAPES.get(match[0], match[0])
 
 
 async def _resolve(given: ProcessAddress) -> list[ProcessAddress]:
@@ -142,13 +126,12 @@ async def _read(given: ProcessAddress) -> ProcessState:
         return ProcessState(given.name, given.address)
     if not metrics.is_whole:
         return ProcessState(given.name, given.address)
-    version = re.search(r"legato/(\S+)", ready.header(b"server"))
     return ProcessState(
         given.name,
         given.address,
         answers=True,
         missing="" if ready.status == 200 else ready.body.decode().strip().removeprefix("not ready: "),
-        version=version[1] if version else "",
+        version=ready.header(b"server").partition("legato/")[2],
         metrics=Metrics(metrics.body.decode()),
     )
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -97,7 +97,7 @@ def period_in(query: Mapping[str, str], zone: Zone, now: datetime) -> Period:
     named = _named(choice, zone, today)
     given = (query.get("from"), query.get("to"))
     is_changed = all(given) and given != (named.first.isoformat(), named.last.isoformat())
-    # Whoever changes the dates and leaves the choice as it was means the dates.
+    # Changed dates count, even if the choice beside them was left as it was.
     return _custom(query, zone, today) if query.get("was") == choice and is_changed else named
 
 
@@ -126,10 +126,29 @@ def _default(zone: Zone, today: date, problem: str) -> Period:
     return Period(DEFAULT, today - timedelta(days=int(DEFAULT) - 1), today, zone, problem)
 
 
-def days_in(query: Mapping[str, str]) -> tuple[date | None, date | None]:
-    """Reads the first and the last day, in whichever order they are given; None if one is missing."""
+@dataclass(frozen=True, slots=True)
+class Days:
+    """The first and the last day of a list, each if it is given."""
+
+    first: date | None
+    last: date | None
+
+    @property
+    def query(self) -> dict[str, str]:
+        return {name: day.isoformat() for name, day in (("from", self.first), ("to", self.last)) if day}
+
+    def times(self, zone: Zone) -> dict[str, Any]:
+        """Returns the times of a request to metering."""
+        return {
+            "start_time": stamp_of(zone.midnight(self.first)) if self.first else None,
+            "end_time": stamp_of(zone.midnight(self.last + timedelta(days=1))) if self.last else None,
+        }
+
+
+def days_in(query: Mapping[str, str]) -> Days:
+    """Reads the first and the last day, in whichever order they are given."""
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
-    return (last, first) if first is not None and last is not None and first > last else (first, last)
+    return Days(last, first) if first is not None and last is not None and first > last else Days(first, last)
 
 
 def date_in(given: str) -> date | None:

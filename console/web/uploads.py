@@ -2,14 +2,11 @@
 
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from services.chassis.errors import LegatoError, Reason
-
-if TYPE_CHECKING:
-    pass
 
 PIECE_BYTES: Final = 64 * 1024
 # A form has few fields before its file.

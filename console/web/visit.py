@@ -337,5 +337,14 @@ def own_path(given: str, otherwise: str = "/") -> str:
     return given if is_plain and "\\" not in given else otherwise
 
 
+def paging(path: str, query: Mapping[str, str], page_token: str, next_token: str) -> dict[str, Any]:
+    """Returns what a list of several pages shows of them: whether this is the first, and the ways to first and next."""
+    return {
+        "is_first": not page_token,
+        "first_path": with_query(path, query),
+        "next_path": with_query(path, {**query, "page": next_token}) if next_token else "",
+    }
+
+
 def with_query(path: str, query: Mapping[str, str]) -> str:
     return path + "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())

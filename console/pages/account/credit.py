@@ -11,10 +11,10 @@ from starlette.responses import Response
 from console.account import usage
 from console.account.key_names import KeyNames, add_key_names, read_key_names
 from console.display.words import MONTHS, time_of
-from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
+from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
-from console.web.periods import EARLIEST, date_in, days_in, stamp_of
-from console.web.visit import Visit, with_query
+from console.web.periods import EARLIEST, Days, date_in, days_in
+from console.web.visit import Visit, paging, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from services.chassis.money import format_usd
 
@@ -49,6 +49,10 @@ class Month:
     @property
     def before(self) -> "Month":
         return Month((self.first - timedelta(days=1)).replace(day=1))
+
+    @property
+    def days(self) -> Days:
+        return Days(self.first, self.after.first - timedelta(days=1))
 
     @property
     def words(self) -> str:
@@ -120,8 +124,8 @@ async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> 
         zone=visit.zone,
         may_pay=visit.may_pay,
         payment_prefix=PAYMENT_PREFIX,
-        file_path=with_query("/credit.csv", _month_query(month)),
-        entries_path=with_query("/credit/entries", _month_query(month)),
+        file_path=with_query("/credit.csv", month.days.query),
+        entries_path=with_query("/credit/entries", month.days.query),
     )
 
 
@@ -133,41 +137,29 @@ async def verify(visit: Visit) -> Response:
 
 
 async def show_entries(visit: Visit) -> Response:
-    query = visit.request.query_params
-    first, last = days_in(query)
-    page_token = query.get("page", "")
-    listed = await _list_entries(visit, first, last, PAGE_SIZE, page_token)
-    names = await read_key_names(visit, (entry.key_id for entry in listed.entries))
-    chosen = _period_query(first, last)
-    next_page = listed.next_page_token
+    days, page_token = days_in(visit.request.query_params), visit.request.query_params.get("page", "")
+    listed = await visit.metering.statements.ListLedgerEntries(_listing(visit, days, PAGE_SIZE, page_token))
     return visit.render(
         "entries.html",
         listed=listed,
-        names=names,
+        names=await read_key_names(visit, (entry.key_id for entry in listed.entries)),
         kinds=KINDS,
-        first=first,
-        last=last,
-        is_first=not page_token,
-        first_path=with_query("/credit/entries", chosen),
-        next_path=with_query("/credit/entries", {**chosen, "page": next_page}) if next_page else "",
-        file_path=with_query("/credit.csv", chosen),
+        first=days.first,
+        last=days.last,
+        file_path=with_query("/credit.csv", days.query),
         zone=visit.zone,
+        **paging("/credit/entries", days.query, page_token, listed.next_page_token),
     )
 
 
 async def download(visit: Visit) -> Response:
-    first, last = days_in(visit.request.query_params)
-    return csv_response(visit, "legato-statement.csv", COLUMNS, _file_rows(visit, first, last))
+    rows = _file_rows(visit, days_in(visit.request.query_params))
+    return csv_response(visit, "legato-statement.csv", COLUMNS, rows)
 
 
 async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     zone = visit.zone
-    request = pb.ListLedgerDaysRequest(
-        account_id=visit.who.account_id,
-        start_time=stamp_of(zone.midnight(month.first)),
-        end_time=stamp_of(zone.midnight(month.after.first)),
-        time_zone=zone.name,
-    )
+    request = pb.ListLedgerDaysRequest(account_id=visit.who.account_id, time_zone=zone.name, **month.days.times(zone))
     listed = await if_available(visit.metering.statements.ListLedgerDays(request))
     if listed is None:
         return None
@@ -189,30 +181,21 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     )
 
 
-async def _list_entries(
-    visit: Visit,
-    first: date | None,
-    last: date | None,
-    page_size: int,
-    page_token: str,
-    timeout_s: float = READ_TIMEOUT_S,
-) -> pb.ListLedgerEntriesResponse:
-    zone = visit.zone
-    request = pb.ListLedgerEntriesRequest(
+def _listing(visit: Visit, days: Days, page_size: int, page_token: str) -> pb.ListLedgerEntriesRequest:
+    return pb.ListLedgerEntriesRequest(
         account_id=visit.who.account_id,
-        start_time=stamp_of(zone.midnight(first)) if first else None,
-        end_time=stamp_of(zone.midnight(last + timedelta(days=1))) if last else None,
         newest_first=True,
         page_size=page_size,
         page_token=page_token,
+        **days.times(visit.zone),
     )
-    return await visit.metering.statements.ListLedgerEntries(request, timeout=timeout_s)
 
 
-async def _file_rows(visit: Visit, first: date | None, last: date | None) -> AsyncIterator[Row]:
+async def _file_rows(visit: Visit, days: Days) -> AsyncIterator[Row]:
     page_token, names = "", KeyNames()
     while True:
-        page = await _list_entries(visit, first, last, FILE_PAGE_SIZE, page_token, LONG_READ_TIMEOUT_S)
+        request = _listing(visit, days, FILE_PAGE_SIZE, page_token)
+        page = await visit.metering.statements.ListLedgerEntries(request, timeout=LONG_READ_TIMEOUT_S)
         names = await add_key_names(visit, names, (entry.key_id for entry in page.entries))
         for entry in page.entries:
             yield _file_row(entry, names)
@@ -242,11 +225,3 @@ def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:
         entry.loss_nanos,
         text_cell(entry.reason),
     )
-
-
-def _month_query(month: Month) -> dict[str, str]:
-    return _period_query(month.first, month.after.first - timedelta(days=1))
-
-
-def _period_query(first: date | None, last: date | None) -> dict[str, str]:
-    return {name: day.isoformat() for name, day in (("from", first), ("to", last)) if day}

@@ -249,7 +249,7 @@ def _not_rotated() -> Refusal:
 
 
 async def show_identify(visit: Visit, refusal: Refusal | None = None) -> Response:
-    return visit.render("identify.html", refusal=refusal)
+    return visit.render("identify.html", refusal=refusal, for_operators=False)
 
 
 @shows_again(show_identify, reasons=())

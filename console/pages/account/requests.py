@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import date, timedelta
 from typing import Final
 
 from starlette.responses import Response
@@ -21,8 +20,8 @@ from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
-from console.web.periods import days_in, stamp_of
-from console.web.visit import Visit, with_query
+from console.web.periods import Days, days_in
+from console.web.visit import Visit, paging, with_query
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.money import format_usd
@@ -42,25 +41,19 @@ COLUMNS: Final = (
 class RequestChoice:
     """The choice that an address makes; dates are days of the reader."""
 
-    first: date | None
-    last: date | None
+    days: Days
     # "" for all, "mine", or the id of one.
     keys: str
     class_id: str
 
     @property
     def query(self) -> dict[str, str]:
-        fields = {
-            "from": self.first.isoformat() if self.first else "",
-            "to": self.last.isoformat() if self.last else "",
-            "keys": self.keys or "all",
-            "class": self.class_id,
-        }
+        fields = {**self.days.query, "keys": self.keys or "all", "class": self.class_id}
         return {name: value for name, value in fields.items() if value}
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.first or self.last or self.keys or self.class_id)
+        return bool(self.days.query or self.keys or self.class_id)
 
 
 async def show(visit: Visit) -> Response:
@@ -113,7 +106,6 @@ async def _list(visit: Visit) -> Response:
     listed = await if_available(visit.metering.statements.ListRequests(request))
     shown = (*listed.running, *listed.requests) if listed else ()
     names = await read_key_names(visit, [choice.keys, *(each.key_id for each in shown)])
-    next_page = listed.next_page_token if listed else ""
     return visit.render(
         "requests.html",
         choice=choice,
@@ -122,36 +114,32 @@ async def _list(visit: Visit) -> Response:
         own=own,
         end_of=end_of,
         classes=CLASSES,
-        is_first=not page_token,
-        next_path=with_query("/requests", {**choice.query, "page": next_page}) if next_page else "",
-        first_path=with_query("/requests", choice.query),
         file_path=with_query("/requests.csv", choice.query),
         zone=visit.zone,
+        **paging("/requests", choice.query, page_token, listed.next_page_token if listed else ""),
     )
 
 
 def _choice_in(visit: Visit) -> RequestChoice:
     query = visit.request.query_params
     class_id = query.get("class", "")
-    return RequestChoice(*days_in(query), chosen_keys(visit), class_id if class_id in CLASSES else "")
+    return RequestChoice(days_in(query), chosen_keys(visit), class_id if class_id in CLASSES else "")
 
 
 def _request(
     visit: Visit, choice: RequestChoice, own: OwnKeys | None, page_size: int, page_token: str
 ) -> pb.ListRequestsRequest:
-    zone = visit.zone
     keys = [choice.keys] if choice.keys else []
     if own is not None:
-        # A key that nobody has: whoever has none sees no request.
+        # A key that does not exist: a user without keys sees no request.
         keys = own.key_ids or ["none"]
     return pb.ListRequestsRequest(
         account_id=visit.who.account_id,
-        start_time=stamp_of(zone.midnight(choice.first)) if choice.first else None,
-        end_time=stamp_of(zone.midnight(choice.last + timedelta(days=1))) if choice.last else None,
         key_ids=keys,
         class_ids=[choice.class_id] if choice.class_id else [],
         page_size=page_size,
         page_token=page_token,
+        **choice.days.times(visit.zone),
     )
 
 

@@ -226,7 +226,7 @@ def _most_expensive_first(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
 def _key_ids(choice: UsageChoice, own: OwnKeys | None) -> list[str]:
     """Returns the keys that are chosen; none: all of them."""
     if own is not None:
-        # A key that nobody has: whoever has none sees nothing.
+        # A key that does not exist: a user without keys sees nothing.
         return own.key_ids or ["none"]
     return [choice.keys] if choice.keys else []
 

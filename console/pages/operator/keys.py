@@ -10,7 +10,7 @@ from protos.auth.v1 import auth_pb2
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    return visit.render("operator_identify.html", refusal=refusal)
+    return visit.render("identify.html", refusal=refusal, for_operators=True)
 
 
 @shows_again(show, reasons=())

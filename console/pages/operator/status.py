@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from prometheus_client.samples import Sample
 from starlette.responses import JSONResponse, Response
 
 from console.display.words import in_words, plural
 from console.pages.operator.ledger import last_audit
-from console.process_status import ProcessState, Sample, quantile, read_processes
+from console.process_status import ProcessState, quantile, read_processes
 from console.web.visit import Visit
 
 OPEN: Final = 2.0

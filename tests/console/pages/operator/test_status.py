@@ -3,8 +3,10 @@
 import json
 from datetime import UTC, datetime
 
+from prometheus_client.samples import Sample
+
 from console.pages.operator.status import build
-from console.process_status import Metrics, ProcessState, Sample
+from console.process_status import Metrics, ProcessState
 from tests.console.fakes.operator_services import METRICS
 from tests.console.harness import ConsoleHarness
 
