@@ -6,7 +6,7 @@ from services.chassis.process.serving import serving
 from services.chassis.settings import load
 from services.chassis.telemetry.metrics import show_exchanges
 from services.router.completion import Completions
-from services.router.grounding.opening import open_grounding
+from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states

@@ -26,7 +26,6 @@ from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Target
 from services.router.routing.targets import Attempts, NotAccepted, Targets
 from services.router.routing.upstream import Upstream
-from services.router.schema.messages import object_bytes
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 
 
@@ -72,9 +71,10 @@ class _OpenedChat:
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
+            measures_memory=bool(self.memory.charged),
         )
         if self.memory.charged:
-            self.memory.grow_to(self._size_bytes + await object_bytes(prompt.messages))
+            self.memory.grow_to(self._size_bytes + prompt.object_bytes)
         return prompt
 
 

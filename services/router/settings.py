@@ -1,5 +1,6 @@
 """Settings of the router, each read from `LEGATO_` plus its name in capitals. Grounding has its own settings."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -54,10 +55,4 @@ class RouterSettings(ServiceSettings, frozen=True, kw_only=True):
     @property
     def timeouts(self) -> Timeouts:
         """Default timeouts for models without their own in the routes file."""
-        return Timeouts(
-            connect_s=self.upstream_connect_s,
-            first_byte_s=self.upstream_first_byte_s,
-            idle_s=self.upstream_idle_s,
-            whole_s=self.upstream_whole_s,
-            total_s=self.upstream_total_s,
-        )
+        return Timeouts(**{each.name: getattr(self, f"upstream_{each.name}") for each in fields(Timeouts)})

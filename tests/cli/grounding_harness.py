@@ -14,7 +14,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.router.grounding.opening import open_grounding
+from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
 from services.router.servicers.grounding import GroundingAdminServicer
 

@@ -59,9 +59,6 @@ class FoundContext:
             sources.add(passage.title, f"urn:legato:attachment:{passage.attachment_id}{fragment}")
         return sources
 
-    def insert_into(self, prompt: Prompt) -> Prompt:
-        return insert_guidance(prompt, self.text) if self.blocks else prompt
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Grounded:
@@ -90,27 +87,26 @@ class Grounding:
     ) -> Grounded:
         """Adds context to the prompt; `targets` are the models that may answer."""
         window_tokens = min(target.context_tokens for target in targets)
+        search = self._search_for(chat, targets)
         try:
             found = await self._find(chat, prompt, window_tokens)
         except Exception as error:
             # A failed lookup is logged, and the chat is answered without it.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
             found = FoundContext()
-        prompt, sources = found.insert_into(prompt), found.sources
-        room_tokens = window_tokens - prompt.tokens
-        if self._search is not None and _can_search(chat, targets, room_tokens):
-            return Grounded(
-                replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + tools_tokens()),
-                CitingConversation(conversation, sources),
-                SearchTool(
-                    self._search,
-                    sources,
-                    room_tokens // 2,
-                    self._settings.search_rounds,
-                    lambda why: self._log.warning("search.failed", request_id=chat.request_id, reason=why),
-                ),
-            )
-        return Grounded(prompt, CitingConversation(conversation, sources) if sources else conversation)
+        prompt = insert_guidance(prompt, found.text) if found.blocks else prompt
+        sources, room_tokens = found.sources, window_tokens - prompt.tokens
+        has_search = search is not None and room_tokens >= SEARCH_ROOM_TOKENS
+        citing = CitingConversation(conversation, sources) if sources or has_search else conversation
+        if search is None or not has_search:
+            return Grounded(prompt, citing)
+
+        def on_failure(why: str) -> None:
+            self._log.warning("search.failed", request_id=chat.request_id, reason=why)
+
+        tool = SearchTool(search, sources, room_tokens // 2, self._settings.search_rounds, on_failure)
+        with_tool = replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + tools_tokens())
+        return Grounded(with_tool, citing, tool)
 
     async def preview(
         self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], response: pb.PreviewGroundingResponse
@@ -122,7 +118,7 @@ class Grounding:
         except Exception as error:
             self._log.failure("grounding.failed", error)
             raise unavailable("The store of notes and documents") from None
-        grounded = found.insert_into(prompt)
+        grounded = insert_guidance(prompt, found.text) if found.blocks else prompt
         added_tokens = grounded.tokens - prompt.tokens
         if found.notes:
             response.tokens.notes = tokens.count(found.blocks[0]) if found.passages else added_tokens
@@ -139,9 +135,21 @@ class Grounding:
                 text=passage.text,
                 tokens=PASSAGES.tokens_of(passage),
             )
-        if self._search is not None and _can_search(chat, targets, window_tokens - grounded.tokens):
+        has_room = window_tokens - grounded.tokens >= SEARCH_ROOM_TOKENS
+        if has_room and self._search_for(chat, targets) is not None:
             response.offers_search = True
             response.tokens.search = tools_tokens()
+
+    def _search_for(self, chat: ChatOpen, targets: Sequence[Target]) -> Search | None:
+        """Returns the search, if the chat may use it."""
+        may_search = (
+            chat.search
+            and any(target.has_tools for target in targets)
+            and not chat.tool_choice_json
+            # A response schema rules out function calls, or providers reject the combination.
+            and b'"response_format"' not in chat.parameters_json
+        )
+        return self._search if may_search else None
 
     async def _find(self, chat: ChatOpen, prompt: Prompt, window_tokens: int) -> FoundContext:
         library = self._library
@@ -168,14 +176,3 @@ class Grounding:
                 if passages:
                     blocks.append(PASSAGES.render(passages))
             return FoundContext(notes, passages, blocks)
-
-
-def _can_search(chat: ChatOpen, targets: Sequence[Target], room_tokens: int) -> bool:
-    return (
-        chat.search
-        and room_tokens >= SEARCH_ROOM_TOKENS
-        and any(target.has_tools for target in targets)
-        and not chat.tool_choice_json
-        # A response schema rules out function calls, or providers reject the combination.
-        and b'"response_format"' not in chat.parameters_json
-    )

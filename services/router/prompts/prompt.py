@@ -1,6 +1,7 @@
 """Composes the prompt: the character first, then the client's messages."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 from services.router.prompts import tokens
-from services.router.schema.messages import Message, Messages, encode_string, read_messages, unreadable
+from services.router.schema.messages import Message, Messages, encode_string, object_bytes, read_messages, unreadable
 from services.router.schema.parameters import NO_PARAMETERS, Parameters
 from services.router.schema.tools import NO_TOOLS, Tools
 
@@ -57,6 +58,8 @@ class Prompt:
     parameters: Parameters = NO_PARAMETERS
     # Our own functions, offered if the client has none and the model supports tools.
     offered_tools: Tools | None = None
+    # The memory of the parsed messages, if it was to be measured.
+    object_bytes: int = 0
 
 
 async def compose_prompt(
@@ -66,20 +69,22 @@ async def compose_prompt(
     *,
     tool_choice_json: bytes = b"",
     parameters_json: bytes = b"",
+    measures_memory: bool = False,
 ) -> Prompt:
     """Composes the prompt and counts everything that is sent to the model, in any field."""
     tools, parameters = Tools(tools_json, tool_choice_json), Parameters(parameters_json)
     values_json = (tools_json, tool_choice_json, *_texts_among(parameters))
-    messages = await read_messages(messages_json)
-    if not messages.parsed:
+    messages = await read_messages(messages_json, character.message)
+    memory_bytes = await object_bytes(messages) if measures_memory else 0
+    if len(messages.parsed) == 1:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
     try:
-        prompt_tokens = await tokens.count_request(messages.parsed, values_json)
+        prompt_tokens = await tokens.count_request(islice(messages.parsed, 1, None), values_json)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise unreadable() from None
     prompt_tokens += tokens.count_once(character.text)
-    prompt_tokens += TOKENS_PER_MESSAGE * (1 + len(messages.parsed)) + TOKENS_BEFORE_ANSWER
-    return Prompt(messages.insert(0, character.message), prompt_tokens, tools, parameters)
+    prompt_tokens += TOKENS_PER_MESSAGE * len(messages.parsed) + TOKENS_BEFORE_ANSWER
+    return Prompt(messages, prompt_tokens, tools, parameters, object_bytes=memory_bytes)
 
 
 def insert_guidance(prompt: Prompt, text: str) -> Prompt:

@@ -214,12 +214,16 @@ def encode_string(text: str) -> Raw:
     return Raw(msgspec.json.encode(text))
 
 
-async def read_messages(messages_json: bytes, slice_bytes: int = SLICE_BYTES) -> Messages:
-    """Parses the messages one by one, yielding to the event loop: there may be a hundred thousand, or a long one."""
+async def read_messages(
+    messages_json: bytes, first: Message | None = None, *, slice_bytes: int = SLICE_BYTES
+) -> Messages:
+    """Parses the messages one by one, yielding to the event loop: there may be a hundred thousand, or a long one. Puts
+    `first` before them."""
     try:
-        return await _read(messages_json, Yielder(slice_bytes))
+        messages = await _read(messages_json, Yielder(slice_bytes))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise unreadable() from None
+    return messages if first is None else messages.insert(0, first)
 
 
 def unreadable() -> LegatoError:

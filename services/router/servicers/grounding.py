@@ -12,7 +12,7 @@ from protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.grounding.opening import Opened
+from services.router.grounding.assembly import Opened
 
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments

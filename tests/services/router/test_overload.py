@@ -166,7 +166,7 @@ def test_overload_from_the_first_moment_does_not_become_usual_where_answers_of_a
     assert played.wait_p99_s < 30.0
 
 
-def test_nobody_is_refused_below_the_capacity() -> None:
+def test_no_chat_is_refused_below_the_capacity() -> None:
     played = Play().run({"key": 0.8 * CAPACITY_PER_S})
     assert not played.refused
 

@@ -24,7 +24,7 @@ def judge(told: list[Violation], took_s: float = 1.0, max_tokens: int = MAX_TOKE
         # A provider that puts much around a short prompt, and images and tools that count for more.
         ((26_000, 500, 0), 500, 0.1),
         ((40_000, 500, 0), 500, 0.1),
-        # Thoughts that nobody sees: up to the limit that the model was given, at a pace that models have.
+        # Hidden reasoning: up to the limit that the model was given, at a pace that models have.
         ((10_000, 131_072, 0), 3, 60.0),
         ((10_000, 30_000, 0), 3, 1.0),
         ((10_000, 16_000, 0), 0, 0.01),
@@ -47,7 +47,7 @@ def test_honest_usage_is_believed(usage: tuple[int, int, int], output_tokens: in
         ((200_001, 3, 200_001), (None, 3, None), [Violation.PROMPT_TOKENS]),
         ((90_000, 3, 90_000), (None, 3, None), [Violation.PROMPT_TOKENS]),
         ((10_000, 900_000_000, 7), (10_000, None, 7), [Violation.COMPLETION_TOKENS]),
-        # Three tokens that were seen, in a second: nobody thinks so fast.
+        # Three tokens that were seen, in a second: no model thinks so fast.
         ((10_000, 131_072, 0), (10_000, None, 0), [Violation.COMPLETION_TOKENS]),
         ((10**9, 10**9, 0), (None, None, None), [Violation.PROMPT_TOKENS, Violation.COMPLETION_TOKENS]),
     ],

@@ -14,7 +14,7 @@ from tests.support.fakes import FakeClock
 async def test_notes_are_kept_until_they_are_removed_and_belong_to_their_account(notes: Notes) -> None:
     cat = await notes.add("acct_1", " My cat is called Mitzi. ")
     tea = await notes.add("acct_1", "I drink tea.")
-    await notes.add("acct_2", "Somebody else's.")
+    await notes.add("acct_2", "Of another account.")
     assert {note.text for note in await notes.list_of("acct_1")} == {"My cat is called Mitzi.", "I drink tea."}
     for account_id, note_id in (("acct_2", cat.note_id), ("acct_1", "note_none")):
         with pytest.raises(LegatoError) as refusal:
@@ -49,7 +49,7 @@ async def test_a_note_that_is_changed_keeps_its_place_and_is_counted_anew(notes:
 async def test_all_notes_of_an_account_are_removed_and_none_of_another(notes: Notes) -> None:
     for text in ("I drink tea.", "I live in Ottawa."):
         await notes.add("acct_1", text)
-    await notes.add("acct_2", "Somebody else's.")
+    await notes.add("acct_2", "Of another account.")
     assert await notes.remove_all("acct_1") == 2
     assert await notes.list_of("acct_1") == []
     assert len(await notes.list_of("acct_2")) == 1

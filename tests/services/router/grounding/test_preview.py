@@ -24,8 +24,8 @@ from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.completion import Completions
+from services.router.grounding.assembly import Opened
 from services.router.grounding.library import Library
-from services.router.grounding.opening import Opened
 from services.router.servicers.grounding import GroundingAdminServicer
 from tests.services.router.grounding.harness import ACCOUNT, RouterGroundingHarness, running_harness
 from tests.services.router.harness import target

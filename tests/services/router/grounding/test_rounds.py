@@ -111,7 +111,7 @@ async def test_trace_tells_the_end_of_each_round_in_words_of_ours(
     chat = tracer.begin("Chat")
     assert chat is not None
     async with running_harness(socket_folder, log, upstream, searx=searx, tracer=tracer) as harness:
-        upstream.replies.extend([searching("pump"), answering("Blue.", finish_reason="what-somebody-said")])
+        upstream.replies.extend([searching("pump"), answering("Blue.", finish_reason="what-a-user-said")])
         work_on(chat)
         await harness.ask("Which?")
     told = [span.attributes.get("gen_ai.response.finish_reasons") for span in spans]

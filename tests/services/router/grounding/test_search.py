@@ -95,7 +95,7 @@ async def test_user_and_password_of_the_address_are_sent_as_credentials() -> Non
     assert b"\r\nAuthorization: Basic bWU6cEBzcw==\r\n" in request
 
 
-async def test_certificate_that_nobody_signed_is_not_trusted(tmp_path: Path) -> None:
+async def test_certificate_without_an_issuer_is_not_trusted(tmp_path: Path) -> None:
     requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,7 +117,7 @@ async def test_query_that_is_no_valid_text_is_searched_for_all_the_same(searx: S
     assert searx.queries == ["half ?"]
 
 
-async def test_search_that_nobody_answers_is_away() -> None:
+async def test_search_without_a_server_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     async with searching(f"http://127.0.0.1:{port}") as search:

@@ -80,7 +80,8 @@ async def test_what_the_answer_is_to_be_like_is_counted(name: str, given: bytes)
     words = 2_000
     bare = (await compose_prompt(b'[{"role":"user","content":""}]', b"", CHARACTER)).tokens
     long = given % (b"7 " * words).rstrip() if b'"%s"' in given else given % (b"789" * words)
-    prompt = await compose_prompt(b'[{"role":"user","content":""}]', b"", CHARACTER, **{name: long})
+    shown: dict[str, Any] = {name: long}
+    prompt = await compose_prompt(b'[{"role":"user","content":""}]', b"", CHARACTER, **shown)
     assert words <= prompt.tokens - bare <= 2 * words + 100
 
 

@@ -58,7 +58,7 @@ async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans:
         (ProviderError("said no", Failure.BUSY, 429), "429"),
         (ProviderError("was not reached"), "provider"),
         (asyncio.CancelledError(), "cancelled"),
-        (ValueError("what somebody said"), "ValueError"),
+        (ValueError("what a user said"), "ValueError"),
     ],
 )
 async def test_question_that_fails_says_how_in_words_of_ours(

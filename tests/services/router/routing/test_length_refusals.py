@@ -165,7 +165,7 @@ async def test_model_with_a_larger_window_is_asked_before_a_shorter_answer_is(so
         assert (len(small.requests), large.limits) == (1, [MAX_OUTPUT_TOKENS])
         large.window_tokens = 0
         small.requests.clear()
-        # Nobody else has room: then the shorter answer is better than none.
+        # No other model has room: then the shorter answer is better than none.
         assert (await router.ask(**chat)).text == "Hello, world!"
         assert len(small.requests) == 1
 

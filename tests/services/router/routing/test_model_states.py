@@ -165,7 +165,7 @@ async def test_provider_that_is_gone_from_the_routes_closes_after_its_last_chat(
     assert provider_of(gone).closed == 1
 
 
-async def test_provider_that_nobody_uses_closes_at_once(provider_pool: ProviderPool) -> None:
+async def test_unused_provider_closes_at_once(provider_pool: ProviderPool) -> None:
     gone = provider_pool.replace([key("a")])[key("a")]
     await settled()
     provider_pool.replace([])

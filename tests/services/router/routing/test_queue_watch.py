@@ -54,7 +54,7 @@ def is_refused(gate: Gate) -> bool:
     return False
 
 
-def test_queue_within_what_may_wait_refuses_nobody(gate: Gate, watch: QueueWatch) -> None:
+def test_queue_within_what_may_wait_refuses_no_chat(gate: Gate, watch: QueueWatch) -> None:
     fill(gate, 40)
     watch.note(MOST_WAITING)
     assert gate.told_limit == math.inf
@@ -89,7 +89,7 @@ def test_limit_follows_a_queue_that_is_short_enough(gate: Gate, watch: QueueWatc
     assert gate.told_limit == 40 + MOST_WAITING - 3
 
 
-def test_gauge_that_cannot_be_read_refuses_nobody(gate: Gate, watch: QueueWatch, clock: FakeClock) -> None:
+def test_gauge_that_cannot_be_read_refuses_no_chat(gate: Gate, watch: QueueWatch, clock: FakeClock) -> None:
     fill(gate, 40)
     watch.note(None)
     assert not is_refused(gate)

@@ -183,7 +183,7 @@ async def test_long_prompts_are_read_in_slices(messages: list[dict[str, Any]], m
     assert len(rests) >= 3
 
 
-async def test_fields_that_nobody_knows_are_skipped_however_many_there_are() -> None:
+async def test_unknown_fields_are_skipped_however_many_there_are() -> None:
     unknown = ",".join(f'"x{number}":{number}' for number in range(490_000))
     message = f'[{{"role":"user","content":"Hi",{unknown}}}]'.encode()
     forget_older_garbage()

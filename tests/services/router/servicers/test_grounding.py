@@ -61,7 +61,7 @@ async def test_document_that_says_it_is_too_large_is_refused_before_it_has_come(
         assert refusal.value.reason is Reason.BODY_TOO_LARGE
 
 
-async def test_document_or_note_of_nobody_is_refused(harness: GroundingHarness) -> None:
+async def test_document_or_note_without_an_account_is_refused(harness: GroundingHarness) -> None:
     for requests in ((), (AddAttachmentRequest(name="a.txt", size_bytes=2, piece=b"Hi"),)):
         with pytest.raises(LegatoError) as refusal:
             await attach(harness, *requests)

@@ -54,7 +54,7 @@ reading.pages_of = intrude
 
 @pytest.fixture
 def listening() -> Any:
-    """A port of this machine at which somebody would answer."""
+    """A port of this machine at which a server answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -90,7 +90,7 @@ def kernel_has(probe: str) -> bool:
     return subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_reader_has_nothing_to_take_and_nobody_to_tell(tmp_path: Path, listening: int) -> None:
+def test_reader_can_read_no_file_and_reach_no_server(tmp_path: Path, listening: int) -> None:
     did = intrude(tmp_path, listening)
     expected = []
     if kernel_has("libc.unshare(0x10000000 | 0x40000000 | 0x08000000) == 0"):

@@ -11,7 +11,7 @@ from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
-from services.router.grounding.opening import open_grounding
+from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
 
 KEY = f"1:{'ab' * 32}"
@@ -75,8 +75,8 @@ def test_search_address_without_a_host_or_with_an_invalid_port_is_refused(url: s
 
 def test_mistake_in_the_key_is_named_without_quoting_it() -> None:
     with pytest.raises(SettingsError, match="LEGATO_GROUNDING_KEY: entry 1 is not VERSION:HEX") as refusal:
-        GroundingSettings(memory=True, grounding_key="tellnobody").check()
-    assert "tellnobody" not in str(refusal.value)
+        GroundingSettings(memory=True, grounding_key="a-secret").check()
+    assert "a-secret" not in str(refusal.value)
 
 
 def test_space_that_is_too_small_for_one_document_is_refused() -> None:
