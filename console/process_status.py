@@ -1,6 +1,7 @@
 """Reads what each process tells about itself: readiness, version and metrics, from its operations port."""
 
 import asyncio
+import contextlib
 import math
 import re
 import socket
@@ -40,10 +41,13 @@ class Metrics:
             self._lines.setdefault(line.partition(" ")[0].partition("{")[0], []).append(line)
 
     def find(self, name: str) -> list[Sample]:
+        """Returns the samples of a metric; none of one that cannot be read."""
         found = self._samples.get(name)
         if found is None:
-            families = text_string_to_metric_families("\n".join([*self._lines.get(name, ()), ""]))
-            found = self._samples[name] = [sample for family in families for sample in family.samples]
+            text = "\n".join([*self._lines.get(name, ()), ""])
+            with contextlib.suppress(ValueError):
+                found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+            found = self._samples[name] = found or []
         return found
 
 
