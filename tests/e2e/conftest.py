@@ -40,7 +40,8 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="package")
 def service(shared_upstream: Upstream, collector: Collector) -> Iterator[Service]:
     """Runs at debug level and with traces, so all that could be told of a chat is told."""
-    watched = {"LEGATO_DEBUG": "1", "LEGATO_OTLP_ENDPOINT": collector.endpoint, **LISTENING}
+    tracing = {"LEGATO_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    watched = {"LEGATO_DEBUG": "1", **tracing, **LISTENING}
     watched |= {"LEGATO_WEBHOOK_PRIVATE_NETWORKS": "true", "LEGATO_NOTICE_INTERVAL_S": "1"}
     with Service(shared_upstream, watched) as service:
         yield service

@@ -1,10 +1,9 @@
-"""Runs a process from start to exit, and exports its traces meanwhile."""
+"""Runs a process from start to exit."""
 
 import os
 import resource
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import uvloop
@@ -12,10 +11,6 @@ import uvloop
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints, lifeline, memory
 from services.chassis.settings import SettingsError
-from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, counters_of
-from services.chassis.telemetry.tracing import Tracer
-from services.chassis.timing.deadlines import Clock
 
 # Each connection of a client takes one, and so does each one to a provider.
 MOST_DESCRIPTORS: Final = 65536
@@ -43,30 +38,3 @@ def allow_many_connections() -> None:
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-@contextmanager
-def tracing_to(
-    endpoint: str, service: str, clock: Clock, log: Log, registry: Registry, ratio: float = 1.0
-) -> Iterator[Tracer | None]:
-    """Starts exporting to the collector at `endpoint`, an address without the path; if it is empty nothing is
-    traced."""
-    if not endpoint:
-        yield None
-        return
-    # The exporter is imported only if it is used.
-    from services.chassis.telemetry.otlp import Exporter
-
-    exporter = Exporter(endpoint, service, log)
-    counters_of(
-        registry,
-        "legato_spans",
-        "Spans sent to the collector, and spans dropped.",
-        ["outcome"],
-        lambda: [(["sent"], exporter.sent), (["dropped"], exporter.dropped)],
-    )
-    exporter.start()
-    try:
-        yield Tracer(clock, exporter.put, ratio)
-    finally:
-        exporter.close()

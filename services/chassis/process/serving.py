@@ -6,17 +6,17 @@ stop. Then it tells health checks that it is leaving, still serves for a while, 
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from services.chassis.access_tokens import AccessTokenVerifier
 from services.chassis.process import memory
-from services.chassis.process.run import tracing_to
 from services.chassis.process.settings import ProcessSettings, ServiceSettings
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates, show_certificate
@@ -30,6 +30,8 @@ from services.chassis.timing.deadlines import SystemClock
 if TYPE_CHECKING:
     from services.chassis.database.database import Database
     from services.chassis.http.server import HttpServer
+
+COLLECTOR_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class Process:
@@ -70,8 +72,14 @@ class Process:
         return database
 
     def open_tracer(self, ratio: float = 1.0) -> Tracer | None:
-        endpoint = getattr(self._settings, "otlp_endpoint", "")
-        return self.opened.enter_context(tracing_to(endpoint, self._name, self.clock, self.log, self.registry, ratio))
+        """Starts tracing, where a collector is set, by us or as OpenTelemetry has it; else returns None."""
+        endpoint = str(getattr(self._settings, "otlp_endpoint", ""))
+        if not endpoint and not any(os.environ.get(name) for name in COLLECTOR_VARIABLES):
+            return None
+        # OpenTelemetry is imported only if it is used.
+        from services.chassis.telemetry.otlp import exporting
+
+        return self.opened.enter_context(exporting(endpoint, self._name, self.clock, self.log, self.registry, ratio))
 
     def in_background(self, run: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Runs it while the process serves."""

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from protos.router.v1.router_pb2 import Finished
-from services.chassis.telemetry.tracing import Span, SpanKind, current_span
+from services.chassis.telemetry.tracing import Span, current_span
 from services.router.providers.base import ProviderError
 from services.router.routing.routes import Target
 
@@ -16,7 +16,7 @@ def begin_span(target: Target, attempt: int, max_tokens: int) -> Span | None:
     chat = current_span()
     if chat is None:
         return None
-    span = chat.child(f"{OPERATION} {target.model_name}", SpanKind.CLIENT)
+    span = chat.child(f"{OPERATION} {target.model_name}", is_client=True)
     span.attributes = {
         "gen_ai.operation.name": OPERATION,
         "gen_ai.provider.name": target.provider,

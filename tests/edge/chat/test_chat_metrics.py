@@ -5,8 +5,8 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
 from services.chassis.telemetry.metrics import Registry
-from services.chassis.telemetry.tracing import Span, Tracer
 from tests.support.fakes import FakeClock
+from tests.support.tracing import RecordedSpan, recording_tracer
 
 FORTE = {"gen_ai_operation_name": OPERATION, "gen_ai_provider_name": PROVIDER, "gen_ai_request_model": "forte"}
 
@@ -77,13 +77,15 @@ def test_each_step_begins_where_the_last_one_ended(clock: FakeClock) -> None:
 
 def test_steps_of_a_traced_chat_are_spans_of_its_own(clock: FakeClock) -> None:
     metrics = ChatMetrics(Registry())
-    ended: list[Span] = []
-    chat = Tracer(clock, ended.append).begin("chat forte")
+    ended: list[RecordedSpan] = []
+    began_ns = round(clock.now().timestamp() * 1e9)
+    chat = recording_tracer(clock, ended).begin("chat forte")
     assert chat is not None
     step_timer = StepTimer(clock, chat)
     clock.advance(0.25)
     step_timer.end_step(metrics.auth)
     clock.advance(0.5)
     step_timer.end_step(metrics.reserve)
-    assert [(span.name, span.began_s, span.ended_s) for span in ended] == [("auth", 0, 0.25), ("reserve", 0.25, 0.75)]
+    taken_s = [(span.name, (span.began_ns - began_ns) / 1e9, (span.ended_ns - began_ns) / 1e9) for span in ended]
+    assert taken_s == [("auth", 0, 0.25), ("reserve", 0.25, 0.75)]
     assert {span.parent_id for span in ended} == {chat.span_id}

@@ -1,11 +1,14 @@
-"""A collector of traces on a real socket: takes OTLP over HTTP in JSON, and keeps what it was brought."""
+"""A collector of traces on a real socket: takes OTLP over HTTP, and keeps what it was brought."""
 
-import json
 import threading
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-STATUS_ERROR = 2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
 POLL_S = 0.02
 
 
@@ -36,9 +39,8 @@ class Collector:
                 if self.path == "/v1/traces" and collector.status == 200:
                     collector._take(body)
                 self.send_response(collector.status)
-                self.send_header("Content-Length", "2")
+                self.send_header("Content-Length", "0")
                 self.end_headers()
-                self.wfile.write(b"{}")
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -65,33 +67,31 @@ class Collector:
 
     def _take(self, body: bytes) -> None:
         self.bodies.append(body)
-        for resource in json.loads(body)["resourceSpans"]:
-            service = _attributes(resource["resource"])["service.name"]
-            for scope in resource["scopeSpans"]:
-                self.spans += [_collected(service, span) for span in scope["spans"]]
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            service = _attributes(resource.resource.attributes)["service.name"]
+            for scope in resource.scope_spans:
+                self.spans += [_collected(service, span) for span in scope.spans]
 
 
-def _collected(service: str, span: dict[str, Any]) -> Collected:
+def _collected(service: str, span: Span) -> Collected:
     return Collected(
         service,
-        span["name"],
-        span["kind"],
-        span["traceId"],
-        span["spanId"],
-        span.get("parentSpanId", ""),
-        int(span["startTimeUnixNano"]),
-        int(span["endTimeUnixNano"]),
-        _attributes(span),
-        span["status"].get("code") == STATUS_ERROR,
+        span.name,
+        span.kind,
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        span.parent_span_id.hex(),
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        _attributes(span.attributes),
+        span.status.code == Status.STATUS_CODE_ERROR,
     )
 
 
-def _attributes(holder: dict[str, Any]) -> dict[str, Any]:
-    return {attribute["key"]: _value(attribute["value"]) for attribute in holder["attributes"]}
+def _attributes(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
 
 
-def _value(value: dict[str, Any]) -> Any:
-    [(kind, content)] = value.items()
-    if kind == "arrayValue":
-        return [_value(each) for each in content["values"]]
-    return int(content) if kind == "intValue" else content
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value") or "string_value"
+    return [_value(each) for each in value.array_value.values] if kind == "array_value" else getattr(value, kind)

@@ -9,17 +9,17 @@ from protos.router.v1 import router_pb2_grpc
 from services.chassis.exchange import ExchangeClient
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Span
 from tests.services.chassis.exchange.talker import Serve, Talker
+from tests.support.tracing import RecordedSpan
 
 
 @pytest.fixture
-def spans() -> list[Span]:
+def spans() -> list[RecordedSpan]:
     return []
 
 
 @pytest.fixture
-async def talker(log: Log, spans: list[Span]) -> Talker:
+async def talker(log: Log, spans: list[RecordedSpan]) -> Talker:
     return Talker(log, spans)
 
 

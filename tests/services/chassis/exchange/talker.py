@@ -18,8 +18,8 @@ from services.chassis.exchange import (
 )
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Span, Tracer
 from services.chassis.timing.deadlines import SystemClock
+from tests.support.tracing import RecordedSpan, recording_tracer
 
 Chat = CallStream[router.ChatRequest, router.ChatResponse]
 
@@ -27,7 +27,7 @@ Chat = CallStream[router.ChatRequest, router.ChatResponse]
 class Talker(router_pb2_grpc.RouterServiceServicer):
     """A router that says what the test wants, and remembers who left."""
 
-    def __init__(self, log: Log, spans: list[Span]) -> None:
+    def __init__(self, log: Log, spans: list[RecordedSpan]) -> None:
         """`spans` is given those of the calls that are traced."""
         self.is_mute = False
         self.balances_told = 0
@@ -42,7 +42,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
             {"Chat": self.chat, "GetBalance": UnaryMethod(metering.GetBalanceRequest, self.get_balance)},
             router.ExchangeResponse,
             log,
-            Tracer(SystemClock(), spans.append),
+            recording_tracer(SystemClock(), spans),
         )
 
     async def get_balance(self, request: metering.GetBalanceRequest) -> metering.GetBalanceResponse:

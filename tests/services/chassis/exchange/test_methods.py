@@ -3,14 +3,15 @@ import contextlib
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError
 from services.chassis.exchange import ExchangeClient
-from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.telemetry.tracing import work_on
 from services.chassis.timing.deadlines import SystemClock
 from tests.services.chassis.exchange.talker import ask, opening
+from tests.support.tracing import RecordedSpan, recording_tracer
 
 
-async def test_calls_of_a_trace_are_spans_of_it(client: ExchangeClient, spans: list[Span]) -> None:
+async def test_calls_of_a_trace_are_spans_of_it(client: ExchangeClient, spans: list[RecordedSpan]) -> None:
     assert await ask(client, "untraced") == "untraced"
-    parent = Tracer(SystemClock(), lambda span: None).begin("chat")
+    parent = recording_tracer(SystemClock(), []).begin("chat")
     assert parent is not None
     work_on(parent)
     with contextlib.suppress(LegatoError):

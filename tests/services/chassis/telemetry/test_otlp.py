@@ -1,12 +1,14 @@
+"""Spans that reach a collector, and a collector that does not take them."""
+
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from services.chassis.process.run import tracing_to
-from services.chassis.settings import SettingsError
-from services.chassis.telemetry import otlp
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
+from services.chassis.telemetry.otlp import exporting
 from services.chassis.telemetry.tracing import Tracer
 from tests.support.fakes import FakeClock
 from tests.support.servers.collector import Collector
@@ -24,12 +26,16 @@ def registry() -> Registry:
     return Registry()
 
 
+@pytest.fixture(autouse=True)
+def delay_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+
+
 def spans_of(registry: Registry, outcome: str) -> float | None:
     return registry.get_sample_value("legato_spans_total", {"outcome": outcome})
 
 
-def record(tracer: Tracer | None, number: int) -> None:
-    assert tracer is not None
+def record(tracer: Tracer, number: int) -> None:
     for _ in range(number):
         span = tracer.begin("chat forte")
         assert span is not None
@@ -37,11 +43,9 @@ def record(tracer: Tracer | None, number: int) -> None:
 
 
 def test_spans_reach_the_collector_with_all_they_say(
-    collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    collector: Collector, clock: FakeClock, log: Log, registry: Registry
 ) -> None:
-    monkeypatch.setattr(otlp, "EACH_S", 0.01)
-    with tracing_to(collector.endpoint, "edge", clock, log, registry) as tracer:
-        assert tracer is not None
+    with exporting(collector.endpoint, "edge", clock, log, registry) as tracer:
         span = tracer.begin("chat forte")
         assert span is not None
         clock.advance(0.25)
@@ -76,55 +80,62 @@ def test_spans_reach_the_collector_with_all_they_say(
 def test_what_is_left_at_the_end_is_brought_then(
     collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "EACH_S", 3600.0)
-    with tracing_to(collector.endpoint, "edge", clock, log, registry) as tracer:
-        record(tracer, otlp.BATCH_MOST + 1)
-    assert [body.count(b'"spanId"') for body in collector.bodies] == [otlp.BATCH_MOST, 1]
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    with exporting(collector.endpoint, "edge", clock, log, registry) as tracer:
+        record(tracer, 3)
+    assert len(collector.spans) == 3
 
 
 @pytest.mark.parametrize("failure", ["refuses", "is away"])
 def test_collector_that_does_not_take_spans_costs_nothing_but_those(
-    failure: str,
-    collector: Collector,
-    clock: FakeClock,
-    log: Log,
-    log_text: Callable[[], str],
-    registry: Registry,
-    monkeypatch: pytest.MonkeyPatch,
+    failure: str, collector: Collector, clock: FakeClock, log: Log, log_text: Callable[[], str], registry: Registry
 ) -> None:
-    monkeypatch.setattr(otlp, "EACH_S", 0.01)
-    collector.status = 503
+    # Not one of those after which the exporter tries again.
+    collector.status = 400
     endpoint = collector.endpoint if failure == "refuses" else "http://127.0.0.1:1"
-    with tracing_to(endpoint, "edge", clock, log, registry) as tracer:
-        record(tracer, 1)
-        wait_until(lambda: spans_of(registry, "dropped") == 1)
-        record(tracer, 1)
-        wait_until(lambda: spans_of(registry, "dropped") == 2)
-        assert log_text().count("collector.unreachable") == 1
-        assert spans_of(registry, "sent") == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.01")
+        with exporting(endpoint, "edge", clock, log, registry) as tracer:
+            record(tracer, 1)
+            wait_until(lambda: spans_of(registry, "dropped") == 1)
+            record(tracer, 1)
+            wait_until(lambda: spans_of(registry, "dropped") == 2)
+            assert log_text().count("collector.unreachable") == 1
+            assert spans_of(registry, "sent") == 0
 
 
 def test_no_more_spans_wait_than_there_is_room_for(
     collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "EACH_S", 3600.0)
-    monkeypatch.setattr(otlp, "WAITING_MOST", 10)
-    with tracing_to(collector.endpoint, "edge", clock, log, registry) as tracer:
-        record(tracer, 25)
-        assert spans_of(registry, "dropped") == 15
-    assert len(collector.spans) == 10
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
+    collector.status = 400
+    with exporting(collector.endpoint, "edge", clock, log, registry) as tracer:
+        record(tracer, 9)
+        assert spans_of(registry, "dropped") == 0
+        record(tracer, 100)
+    assert spans_of(registry, "sent") == 0
+    assert (spans_of(registry, "dropped") or 0) >= 109
 
 
-def test_without_a_collector_there_is_no_tracer(clock: FakeClock, log: Log, registry: Registry) -> None:
-    with tracing_to("", "edge", clock, log, registry) as tracer:
-        assert tracer is None
-    assert spans_of(registry, "sent") is None
+def test_opentelemetrys_sdk_is_not_loaded_where_nothing_is_traced() -> None:
+    check = (
+        "import edge.__main__, services.metering.__main__, services.router.__main__, sys;"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("endpoint", ["collector:4318", "ftp://collector", "http://"])
-def test_endpoint_that_is_none_is_named(endpoint: str, clock: FakeClock, log: Log, registry: Registry) -> None:
-    with (
-        pytest.raises(SettingsError, match="LEGATO_OTLP_ENDPOINT"),
-        tracing_to(endpoint, "edge", clock, log, registry),
-    ):
-        pass
+def test_variables_of_opentelemetry_work(
+    collector: Collector, clock: FakeClock, log: Log, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "chats")
+    with exporting("", "edge", clock, log, registry) as tracer:
+        record(tracer, 1)
+    assert [span.service for span in collector.spans] == ["chats"]
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    with exporting("", "edge", clock, log, Registry()) as tracer:
+        assert tracer.begin("chat forte") is None

@@ -11,7 +11,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVI
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Span, Tracer, work_on
+from services.chassis.telemetry.tracing import work_on
 from services.chassis.timing.deadlines import SystemClock
 from services.router.grounding.search_tool import NAME
 from services.router.providers.base import Timeouts
@@ -19,6 +19,7 @@ from tests.services.router.grounding.harness import SEARCHES_MOST, RouterGroundi
 from tests.services.router.grounding.searching import MODES, SWITCHES, answering, searching
 from tests.services.router.harness import QUESTION, as_json, read, target
 from tests.support.outside.searx import Searx, page
+from tests.support.tracing import RecordedSpan, recording_tracer
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import until
 
@@ -106,8 +107,8 @@ async def test_rounds_whose_counts_cannot_be_true_together_are_counted_by_us(
 async def test_trace_tells_the_end_of_each_round_in_words_of_ours(
     socket_folder: Path, log: Log, upstream: Upstream, searx: Searx
 ) -> None:
-    spans: list[Span] = []
-    tracer = Tracer(SystemClock(), spans.append)
+    spans: list[RecordedSpan] = []
+    tracer = recording_tracer(SystemClock(), spans)
     chat = tracer.begin("Chat")
     assert chat is not None
     async with running_harness(socket_folder, log, upstream, searx=searx, tracer=tracer) as harness:
@@ -115,7 +116,7 @@ async def test_trace_tells_the_end_of_each_round_in_words_of_ours(
         work_on(chat)
         await harness.ask("Which?")
     told = [span.attributes.get("gen_ai.response.finish_reasons") for span in spans]
-    assert told == [["tool_calls"], ["stop"], None]
+    assert told == [("tool_calls",), ("stop",), None]
 
 
 @MODES

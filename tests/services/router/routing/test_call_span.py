@@ -4,26 +4,28 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from opentelemetry.trace import SpanKind
 
 from protos.router.v1.router_pb2 import Finished
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.tracing import Span, SpanKind, Tracer, work_on
+from services.chassis.telemetry.tracing import Span, Tracer, work_on
 from services.router.providers.base import Failure, ProviderError
 from services.router.routing.call_span import begin_span, end_span
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
+from tests.support.tracing import RecordedSpan, recording_tracer
 from tests.support.upstreams.openai import Reply, Upstream
 
 
 @pytest.fixture
-def spans() -> list[Span]:
+def spans() -> list[RecordedSpan]:
     return []
 
 
 @pytest.fixture
-def tracer(clock: FakeClock, spans: list[Span]) -> Tracer:
-    return Tracer(clock, spans.append)
+def tracer(clock: FakeClock, spans: list[RecordedSpan]) -> Tracer:
+    return recording_tracer(clock, spans)
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ async def chat(tracer: Tracer) -> Span:
     return span
 
 
-async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans: list[Span]) -> None:
+async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans: list[RecordedSpan]) -> None:
     work_on(chat)
     question = begin_span(target("vendor"), attempt=2, max_tokens=50)
     usage = Usage(prompt_tokens=11, completion_tokens=7)
@@ -45,7 +47,7 @@ async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans:
         "gen_ai.provider.name": "vendor",
         "gen_ai.request.model": "vendor-model",
         "gen_ai.request.max_tokens": 50,
-        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.usage.input_tokens": 11,
         "gen_ai.usage.output_tokens": 7,
         "legato.attempt": 2,
@@ -62,21 +64,21 @@ async def test_question_says_who_is_asked_and_what_came_of_it(chat: Span, spans:
     ],
 )
 async def test_question_that_fails_says_how_in_words_of_ours(
-    chat: Span, spans: list[Span], error: BaseException, told: str
+    chat: Span, spans: list[RecordedSpan], error: BaseException, told: str
 ) -> None:
     work_on(chat)
     end_span(begin_span(target("vendor"), 1, 50), error)
     assert spans[0].attributes["error.type"] == told
 
 
-async def test_nothing_is_made_where_nothing_is_traced(spans: list[Span]) -> None:
+async def test_nothing_is_made_where_nothing_is_traced(spans: list[RecordedSpan]) -> None:
     end_span(begin_span(target("vendor"), 1, 50))
     assert spans == []
 
 
 @pytest.mark.parametrize("tells_traces", [False, True])
 async def test_provider_goes_on_with_the_trace_only_if_it_is_told(
-    socket_folder: Path, log: Log, tracer: Tracer, chat: Span, spans: list[Span], *, tells_traces: bool
+    socket_folder: Path, log: Log, tracer: Tracer, chat: Span, spans: list[RecordedSpan], *, tells_traces: bool
 ) -> None:
     async with (
         Upstream(Reply(status=500)) as first,
