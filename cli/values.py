@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
+from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:

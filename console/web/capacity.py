@@ -3,8 +3,12 @@
 from typing import Final
 
 from services.chassis.http.addresses import Addresses
-from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
-from services.chassis.http.connections_by_address import ConnectionsByAddress
+from services.chassis.http.connection_limit import (
+    ConnectionLimit,
+    ConnectionsByAddress,
+    most_connections,
+    show_connections,
+)
 from services.chassis.http.request_limit import RequestLimit
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, counters_of

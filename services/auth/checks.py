@@ -11,7 +11,7 @@ from services.auth.records.keys import Scope
 from services.auth.records.times import to_micros
 from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.gcra import LARGEST_LIMITS
+from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.model_classes import CLASSES
 
 EXPIRY_DAYS: Final = (30, 90, 365)

@@ -13,7 +13,6 @@ from services.auth.sign_in.oidc import parse_oidc_client
 from services.auth.store.encryption import parse_encryption_key
 from services.auth.users.smtp import MailSender, parse_mail_server
 from services.chassis.access_tokens import check_public_keys, check_signing_key
-from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.process.settings import ServiceSettings
 from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import (
@@ -23,6 +22,7 @@ from services.chassis.settings import (
     SecondsOrZero,
     check_all,
 )
+from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.residency import DataStore, keep_in_canada
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from services.chassis.access_tokens import check_public_keys
-from services.chassis.load.gcra import LARGEST_LIMITS, Rate
+from services.chassis.load.gcra import Rate
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.chassis.process.settings import ServiceSettings
 from services.chassis.settings import (
@@ -22,6 +22,7 @@ from services.chassis.settings import (
 from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.notices import NoticeRules
 from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
+from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.residency import DataStore, keep_in_canada
 
 _RequestRate = Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LIMITS["requests_per_minute"])]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -13,7 +13,6 @@ from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import HttpScope
 from services.chassis.http.body_pacer import SLICE_BYTES, BodyPacer
 from services.chassis.http.connection_limit import ConnectionLimit
-from services.chassis.http.flow_control import PausableFlowControl
 from services.chassis.http.half_closed import HalfClosed
 from services.chassis.http.idle_timer import IdleTimer
 from services.chassis.http.pipelined_data import PipelinedData
@@ -39,6 +38,26 @@ RefuseAtOnce = Callable[[HttpScope], Answer | None]
 
 def refuse_none(scope: HttpScope) -> Answer | None:
     return None
+
+
+class PausableFlowControl(FlowControl):
+    """Keeps reading paused during a rest; the end of the rest resumes it, whatever paused it."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._is_resting = False
+
+    def rest(self) -> None:
+        self._is_resting = True
+        self.pause_reading()
+
+    def end_rest(self) -> None:
+        self._is_resting = False
+        self.resume_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_resting:
+            super().resume_reading()
 
 
 class ServerConnection(HeadProtocol):
@@ -336,9 +355,8 @@ class ServerConnection(HeadProtocol):
             self._refuse(LegatoError(Reason.REQUEST_INVALID, self._mistake))
         self.transport.close()
 
-    # `cycle` is None before the first request, although uvicorn's types do not say so.
-
     def _is_idle(self) -> bool:
+        # None before the first request, although uvicorn's types do not say so.
         cycle: Any = self.cycle
         return cycle is None or cycle.response_complete
 

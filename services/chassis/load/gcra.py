@@ -100,14 +100,3 @@ class Buckets:
         self._whole_at_ns = kept
         # Twice the buckets in use, so that eviction costs next to nothing per request.
         self._forget_at = min(max(_FEWEST_KEPT, 2 * len(kept)), self._most)
-
-
-# The largest limits. Auth rejects larger ones; a larger one that was stored earlier is clamped to these where it is
-# applied, so that the client is still served.
-
-# Keyed by the protobuf field names.
-LARGEST_LIMITS: Final = {
-    "requests_per_minute": 1_000_000,
-    "tokens_per_minute": LARGEST_RATE,
-    "concurrent_requests": 1_000_000,
-}

@@ -6,7 +6,6 @@ from typing import Final
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.gcra import LARGEST_LIMITS
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
@@ -35,6 +34,7 @@ from services.metering.limits import (
     request_rate,
     token_rate,
 )
+from services.rules.largest_limits import LARGEST_LIMITS
 
 LARGEST_TOKENS: Final = 10**9
 

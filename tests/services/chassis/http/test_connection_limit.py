@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.chassis.http.addresses import Addresses
-from services.chassis.http.connection_limit import ConnectionLimit, most_connections
-from services.chassis.http.connections_by_address import ConnectionsByAddress
+from services.chassis.http.connection_limit import ConnectionLimit, ConnectionsByAddress, most_connections
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.http.hello_server import is_error_shape, new_server
 from tests.support.fakes import FakeClock
