@@ -1,7 +1,7 @@
 """Serves one chat: class, character, model, relay."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, field, replace
 
 from protos.router.v1.grounding_pb2 import PreviewGroundingResponse
@@ -168,27 +168,19 @@ class Completions:
                 return
             del grounded
         prompt_tokens, only_one_call = prompt.tokens, prompt.parameters.wants_one_call
-        upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts)
+        story.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed)
+        upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts, relay)
         # The answer has begun, so no other model will be asked.
         del prompt
         opened.memory.release()
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
-            started = _started(story, upstream)
-            story.relay = relay = Relay(
-                conversation,
-                None if upstream.is_whole else allowance,
-                prompt_tokens,
-                started,
-                upstream.judge(prompt_tokens),
-                only_one_call=only_one_call,
-                packs=chat.takes_packed,
-            )
+            is_covered, judge = upstream.is_whole, upstream.judge(prompt_tokens)
+            relay.begin(_started(story, upstream), prompt_tokens, None if is_covered else allowance, judge)
             try:
                 if await relay.pass_on(upstream.first):
-                    # Ordinary pieces are relayed as they are read; only the others get here.
-                    relay.take_from(upstream.taker)
+                    # The relay takes ordinary pieces as they are read; only the others get here.
                     async for piece in upstream.rest:
                         # Placed here rather than after sending: the previous piece has mostly left the process by now.
                         failpoints.hit("router.passed_on")
@@ -197,7 +189,6 @@ class Completions:
             finally:
                 upstream.finished = relay.finished
                 upstream.went_beyond_limit = relay.went_beyond_limit
-                upstream.taker.take = upstream.taker.take_read = None
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")
@@ -206,35 +197,37 @@ class Completions:
         self, chat: ChatOpen, grounded: Grounded, tool: SearchTool, allowance: TokenAllowance, story: _Story
     ) -> None:
         """Serves a chat whose model may search, within the same total timeout as any other answer."""
+
+        def open_round(chat: ChatOpen, prompt: Prompt, rounds: Rounds) -> Awaitable[Upstream]:
+            return self._targets.open(story.class_id, chat, prompt, allowance, Attempts(), rounds)
+
+        story.relay = relay = Relay(grounded.conversation)
+        rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
         try:
-            upstream = await self._targets.open(story.class_id, chat, grounded.prompt, allowance, story.attempts)
+            upstream = await self._targets.open(
+                story.class_id, chat, grounded.prompt, allowance, story.attempts, rounds
+            )
         except NotAccepted:
             # Our fault, not the client's: the model takes no tools, and the routes do not say so.
             target = story.attempts.target
             self._log.warning("search.refused", model_name=target.model_name if target else None)
             grounded = grounded.without_search()
-            upstream = await self._open_anew(chat, grounded.prompt, allowance, story)
+            rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
+            upstream = await self._open_anew(chat, grounded.prompt, allowance, story, rounds)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             with upstream:
-                started = _started(story, upstream)
-                story.relay = Relay(grounded.conversation, allowance, grounded.prompt.tokens, started)
-                rounds = Rounds(
-                    chat,
-                    grounded.prompt,
-                    tool,
-                    allowance,
-                    story.relay,
-                    lambda chat, prompt: self._targets.open(story.class_id, chat, prompt, allowance, Attempts()),
-                )
+                relay.begin(_started(story, upstream), grounded.prompt.tokens, allowance)
                 await rounds.pass_on(upstream)
             await rounds.go_on()
         failpoints.hit("router.finished")
 
-    async def _open_anew(self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story) -> Upstream:
+    async def _open_anew(
+        self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story, rounds: Rounds
+    ) -> Upstream:
         """Tries the models again with a fresh attempt count, since the refusal may have used the last attempt."""
         again = replace(story.attempts, count=0, refits=0)
         try:
-            return await self._targets.open(story.class_id, chat, prompt, allowance, again)
+            return await self._targets.open(story.class_id, chat, prompt, allowance, again, rounds)
         finally:
             story.attempts = replace(again, count=story.attempts.count + again.count)
 

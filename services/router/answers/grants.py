@@ -4,6 +4,7 @@ Counts are absolute: a grant of 200 after one of 100 covers 200 tokens in total.
 """
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
@@ -33,6 +34,16 @@ class TokenAllowance:
         self._answer: asyncio.Future[ChatRequest] | None = None
         self._asks_ahead = True
         self._telling: asyncio.Task[None] | None = None
+        self._max_tokens = self._longest_tokens = sys.maxsize
+        # Output up to this count is passed on at once: it is within the limit and covered, and there is nothing to
+        # request or to wait for.
+        self.covered_tokens = 0
+        self._note_covered()
+
+    def limit(self, max_tokens: int, longest_tokens: int) -> None:
+        """Sets the output limit of the model, and the longest answer, by our count, that respects it."""
+        self._max_tokens, self._longest_tokens = max_tokens, longest_tokens
+        self._note_covered()
 
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
         """Starts another round of the same answer; the counts are the totals of all rounds so far."""
@@ -72,31 +83,16 @@ class TokenAllowance:
         sent = ChatResponse(accepted=accepted, prompt_tokens=prompt_tokens, ignored=ignored)
         self._telling = asyncio.create_task(self._conversation.send(sent))
 
-    def covers(self, output_tokens: int, max_tokens: int) -> bool:
-        """Tells if this output is covered and there is nothing to request or to wait for: the grant covers twice as
-        much, or the longest answer; or the request was made, or would be in vain."""
-        grant, answer = self._grant, self._answer
-        if grant is None or 2 * output_tokens < grant.output_tokens or grant.output_tokens >= max_tokens:
-            return True
-        is_asked = answer is not None and not answer.done()
-        may_ask = answer is not None or (self._asks_ahead and not grant.last)
-        return (is_asked or not may_ask) and output_tokens <= grant.output_tokens
-
-    def sure_tokens(self, max_tokens: int) -> int | None:
-        """Returns up to how many tokens `covers` is true for certain, until more is requested; None: any number."""
-        grant = self._grant
-        return None if grant is None or grant.output_tokens >= max_tokens else (grant.output_tokens - 1) // 2
-
     async def cover_output(self, output_tokens: int, max_tokens: int) -> int:
         """Returns how many output tokens may be passed on. Requests credit ahead; waits only at the grant's end."""
-        if self._grant is None or self.covers(output_tokens, max_tokens):
-            # The model applies max_tokens by its own count, which may be slightly below ours.
+        if self._grant is None:
             return output_tokens
         if self._answer is not None and self._answer.done():
             granted_tokens = self._grant.output_tokens
             self._apply_answer(self._answer.result())
             # If no more could be held, do not ask with every piece, but once more at the grant's end.
             self._asks_ahead = self._grant.output_tokens > granted_tokens
+            self._note_covered()
         while self._grant.output_tokens < max_tokens and not self._grant.last:
             granted_tokens = self._grant.output_tokens
             if 2 * output_tokens < granted_tokens or (output_tokens <= granted_tokens and not self._asks_ahead):
@@ -110,6 +106,7 @@ class TokenAllowance:
                 # Asking again would loop forever with the same reply.
                 raise _not_held()
         if self._grant.output_tokens >= max_tokens:
+            # The model applies max_tokens by its own count, which may be slightly below ours.
             return output_tokens
         return min(output_tokens, self._grant.output_tokens)
 
@@ -135,8 +132,10 @@ class TokenAllowance:
     async def _request_grant(self, output_tokens: int) -> "asyncio.Future[ChatRequest]":
         need = Need(prompt_tokens=self._prompt_tokens, output_tokens=output_tokens)
         await self._conversation.send(ChatResponse(need=need))
-        self._answer = asyncio.ensure_future(self._conversation.receive())
-        return self._answer
+        self._answer = answer = asyncio.ensure_future(self._conversation.receive())
+        answer.add_done_callback(self._note_covered)
+        self._note_covered()
+        return answer
 
     async def _wait_for(self, answer: "asyncio.Future[ChatRequest]") -> None:
         await asyncio.wait({answer}, timeout=self._answer_within_s)
@@ -149,6 +148,18 @@ class TokenAllowance:
         if answer.WhichOneof("kind") != "grant":
             raise LegatoError(Reason.REQUEST_INVALID, "A grant was expected.")
         self._grant = answer.grant
+        self._note_covered()
+
+    def _note_covered(self, _: object = None) -> None:
+        grant, answer = self._grant, self._answer
+        if grant is None or grant.output_tokens >= self._max_tokens:
+            self.covered_tokens = self._longest_tokens
+            return
+        is_asked = answer is not None and not answer.done()
+        may_ask = answer is not None or (self._asks_ahead and not grant.last)
+        # More is requested once half of the grant is used, unless that has been done, or would be in vain.
+        covered_tokens = grant.output_tokens if is_asked or not may_ask else (grant.output_tokens - 1) // 2
+        self.covered_tokens = min(covered_tokens, self._longest_tokens)
 
 
 def _not_held() -> LegatoError:

@@ -1,7 +1,5 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
-import asyncio
-
 from protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
@@ -14,11 +12,12 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
+from services.router.answers.output_count import OutputCount
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.usage_check import UsageCheck, longest_output_tokens
-from services.router.compiled import RunningCount
+from services.router.compiled import pack_read
 from services.router.prompts import tokens
-from services.router.providers.base import PackRead, Piece, PieceTaker, ProviderError, ProviderUsage
+from services.router.providers.base import Piece, ProviderError, ProviderUsage
 from services.router.schema.tools import ToolCallFragment
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
@@ -28,43 +27,45 @@ _FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 _MOST_BYTES_A_CHARACTER = 4
 # Realistic text has no more characters per token than this.
 _MOST_CHARACTERS_A_TOKEN = 8
-# A longer part, such as a whole answer, may be cut in its middle.
-_LONGEST_UNCUT_CHARACTERS = 64
 
 
 class Relay:
-    def __init__(
-        self,
-        conversation: ChatConversation,
-        allowance: TokenAllowance | None,
-        prompt_tokens: int,
-        started: Started,
-        judge: UsageCheck | None = None,
-        *,
-        only_one_call: bool = False,
-        packs: bool = False,
-    ) -> None:
-        """`allowance` is None if the longest answer is already covered; `judge` is None if the usage was already
-        checked by the caller. `packs` if the caller takes ordinary pieces in their packed form."""
+    """Relays on two tracks: `pass_on` awaits what is necessary, and `take` and `take_read`, by which a provider offers
+    what it reads in the callback of the read, relay at once what nothing has to be awaited for."""
+
+    def __init__(self, conversation: ChatConversation, *, only_one_call: bool = False, packs: bool = False) -> None:
+        """`packs` if the caller takes ordinary pieces in their packed form."""
         self._conversation = conversation
         self._send_packed = conversation.send_packed if packs else None
-        self._allowance = allowance
-        self._prompt_tokens = prompt_tokens
-        self._started: Started | None = started
-        self._max_tokens = started.max_tokens
-        # By our count; output beyond it violates the limit.
-        self._longest_tokens = longest_output_tokens(started.max_tokens)
-        self._judge = judge
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
-        # How many tokens are covered for certain, and within the limit.
-        self._sure_tokens = 0
-        self._count = _OutputCount()
+        self._count = OutputCount()
         self._tokens_at_cut: int | None = None
-        self._pack_read: PackRead | None = None
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
+
+    def begin(
+        self,
+        started: Started,
+        prompt_tokens: int,
+        allowance: TokenAllowance | None = None,
+        judge: UsageCheck | None = None,
+    ) -> None:
+        """Is called before the first piece. `allowance` is None if the longest answer is already covered; `judge` is
+        None if the usage was already checked by the caller."""
+        self._started: Started | None = started
+        self._is_covered_whole = allowance is None
+        self._allowance = allowance or TokenAllowance(self._conversation, None)
+        self._judge = judge
+        self._limit(prompt_tokens, started.max_tokens, longest_output_tokens(started.max_tokens))
+
+    def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
+        self._prompt_tokens = prompt_tokens
+        self._max_tokens = max_tokens
+        # By our count; output beyond it violates the limit.
+        self._longest_tokens = longest_tokens
+        self._allowance.limit(max_tokens, longest_tokens)
 
     @property
     def output_tokens(self) -> int:
@@ -74,18 +75,12 @@ class Relay:
         # our count replaces the model's.
         return min(self._count.tokens, self._max_tokens)
 
-    def take_from(self, taker: PieceTaker) -> None:
-        """Relays what a provider sends from now on as it is read, where nothing has to be awaited for it."""
-        taker.take = self.pass_at_once
-        self._pack_read = taker.pack_read
-        taker.take_read = self.pass_read if self._send_packed is not None and taker.pack_read is not None else None
-
-    def pass_at_once(self, piece: Piece) -> bool:
+    def take(self, piece: Piece) -> bool:
         """Relays a piece if nothing has to be awaited for it; otherwise returns False, and nothing has happened.
 
-        So it is not the first or the last, there is room for it, its tokens are covered whatever their number, and it
-        is counted in an instant."""
-        if piece.last or self._started is not None or not self._conversation.has_room:
+        So it is not the last, there is room for it, its tokens are covered whatever their number, and it is counted in
+        an instant."""
+        if piece.last or not self._conversation.has_room:
             return False
         contents, hidden = piece.contents, piece.hidden
         text = contents[0] if len(contents) == 1 else "".join(contents)
@@ -96,43 +91,41 @@ class Relay:
             others = len(hidden) + self._calls.characters_held_back + sum(map(_characters_of, piece.tool_calls))
             characters += others
             most_bytes += _MOST_BYTES_A_CHARACTER * others
-        most_tokens = self._count.tokens + most_bytes
-        if characters > tokens.SLICE_CHARACTERS or most_tokens > self._longest_tokens:
-            return False
-        if self._allowance is not None and not self._allowance.covers(most_tokens, self._max_tokens):
+        count = self._count
+        if characters > tokens.SLICE_CHARACTERS or count.tokens + most_bytes > self._allowance.covered_tokens:
             return False
         if failpoints.watched:
             failpoints.hit("router.passed_on")
         self._finish_reason = piece.finish_reason or self._finish_reason
         if self._send_packed is not None and contents and not (piece.tool_calls or hidden or piece.refuses):
-            count = self._count
             count.tokens += count.contents.add(text)
             output_tokens = min(count.tokens, self._max_tokens)
             self._send_packed(pack_piece(self._prompt_tokens, output_tokens, contents))
             return True
         deltas = self._deltas_of(piece) if piece.tool_calls else []
-        self._count.add(text, deltas, hidden)
+        count.add(text, deltas, hidden)
         if contents or deltas or hidden:
             self._conversation.send_soon(self._response(contents, deltas, refuses=piece.refuses))
         return True
 
-    def pass_read(self, read: bytes) -> int:
+    def take_read(self, read: bytes) -> int:
         """Relays a read of nothing but texts, as most are, without parsing it, under the same conditions. Returns the
         bytes of its body; 0 if it has to be parsed, and nothing has happened.
 
         That is compiled: with cold caches, Python needs several times as long for it."""
-        if not self._conversation.has_room:
+        send_packed = self._send_packed
+        if send_packed is None or not self._conversation.has_room:
             return 0
         count = self._count
-        packed = self._pack_read(  # type: ignore[misc]
-            read, count.contents, count.tokens, self._sure_tokens, self._prompt_tokens, self._max_tokens
+        packed = pack_read(
+            read, count.contents, count.tokens, self._allowance.covered_tokens, self._prompt_tokens, self._max_tokens
         )
         if packed is None:
             return 0
         if failpoints.watched:
             failpoints.hit("router.passed_on")
         payload, count.tokens, body_bytes = packed
-        self._send_packed(payload)  # type: ignore[misc]
+        send_packed(payload)
         return body_bytes
 
     async def pass_on(self, piece: Piece) -> bool:
@@ -145,11 +138,10 @@ class Relay:
         is_cut = False
         text = "".join(contents)
         most_tokens = self._count.tokens + _most_tokens(text, deltas, piece.hidden)
-        may_be_too_long = most_tokens > self._longest_tokens
-        counted_tokens = None if may_be_too_long else self._counted_by_provider(piece, text)
-        if counted_tokens is not None:
-            self._count.tokens = counted_tokens
-        elif not may_be_too_long and (self._allowance is None or self._allowance.covers(most_tokens, self._max_tokens)):
+        told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
+        if told_tokens is not None:
+            self._count.tokens = told_tokens
+        elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
             if len(text) <= tokens.SLICE_CHARACTERS:
                 self._count.add(text, deltas, piece.hidden)
@@ -164,33 +156,25 @@ class Relay:
                 contents, deltas = await self._cut(before, contents, deltas, piece.hidden, allowed_tokens)
         if is_cut or piece.last:
             self.finished = self._finish(piece.usage, is_cut=is_cut)
-        if self.finished is not None or self._started is not None:
-            await self._conversation.send(self._response(contents, deltas, refuses=piece.refuses))
-        elif contents or deltas or piece.hidden:
-            await self._send_in_turn(self._response(contents, deltas, refuses=piece.refuses))
-        covered_tokens = None if self._allowance is None else self._allowance.sure_tokens(self._max_tokens)
-        self._sure_tokens = (
-            self._longest_tokens if covered_tokens is None else min(covered_tokens, self._longest_tokens)
-        )
+        is_ordinary = self.finished is None and self._started is None
+        if is_ordinary and not (contents or deltas or piece.hidden):
+            return not is_cut
+        response = self._response(contents, deltas, refuses=piece.refuses)
+        if is_ordinary and self._conversation.has_room:
+            self._conversation.send_soon(response)
+        else:
+            await self._conversation.send(response)
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
         """Starts another round of the same answer; both counts are totals over all rounds."""
-        self._longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
-        self._prompt_tokens = prompt_tokens
-        self._max_tokens = max_tokens
+        longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
+        self._limit(prompt_tokens, max_tokens, longest_tokens)
 
     async def cut_short(self) -> None:
         """Ends the answer between two rounds, when the credit or the client's output limit is used up."""
         self.finished = self._finish(None, is_cut=True)
         await self._conversation.send(self._response([], []))
-
-    async def _send_in_turn(self, response: ChatResponse) -> None:
-        """Sends an ordinary response, for which nobody waits."""
-        if self._conversation.has_room:
-            self._conversation.send_soon(response)
-        else:
-            await self._conversation.send(response)
 
     def _deltas_of(self, piece: Piece) -> list[ToolCallDelta]:
         deltas = [delta for fragment in piece.tool_calls if (delta := self._calls.add_fragment(fragment)) is not None]
@@ -201,14 +185,12 @@ class Relay:
         max_tokens; beyond it, every token passed on must be covered."""
         self.went_beyond_limit = self._count.tokens > self._longest_tokens
         most_tokens = min(self._count.tokens, self._longest_tokens)
-        if self._allowance is None:
-            return most_tokens
         limit_tokens = self._longest_tokens if self.went_beyond_limit else self._max_tokens
         return await self._allowance.cover_output(most_tokens, limit_tokens)
 
     def _counted_by_provider(self, piece: Piece, text: str) -> int | None:
         """Returns the provider's output count for a complete, covered answer if it is plausible."""
-        if self._started is None or not piece.last or self._allowance is not None or piece.usage is None:
+        if self._started is None or not piece.last or not self._is_covered_whole or piece.usage is None:
             return None
         told_tokens = piece.usage.completion_tokens or 0
         least_tokens = len(text) // _MOST_CHARACTERS_A_TOKEN
@@ -231,7 +213,7 @@ class Relay:
 
     async def _cut(
         self,
-        count: "_OutputCount",
+        count: OutputCount,
         contents: list[str],
         deltas: list[ToolCallDelta],
         hidden: str,
@@ -290,87 +272,6 @@ class Relay:
             completion_tokens = usage.completion_tokens or completion_tokens
             cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
         return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
-
-
-class _OutputCount:
-    """Counts the texts that a model writes in parallel: content, reasoning and tool arguments."""
-
-    __slots__ = ("_arguments", "_hidden", "contents", "tokens")
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.contents = RunningCount(tokens.counter())
-        self._hidden = RunningCount(tokens.counter())
-        self._arguments: dict[int, RunningCount] = {}
-
-    def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """Adds the output of one read."""
-        self.add_content(content)
-        self.add_hidden(hidden)
-        for delta in deltas:
-            self.add_delta(delta)
-
-    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """Adds output that may be long, yielding to the event loop between slices."""
-        *slices, last = tokens.slices_of(content)
-        for piece in slices:
-            self.add_content(piece)
-            await asyncio.sleep(0)
-        self.add(last, deltas, hidden)
-
-    def add_content(self, content: str) -> None:
-        if content:
-            self.tokens += self.contents.add(content)
-
-    def add_hidden(self, hidden: str) -> None:
-        if hidden:
-            self.tokens += self._hidden.add(hidden)
-
-    def add_delta(self, delta: ToolCallDelta) -> None:
-        self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
-
-    def arguments_of(self, index: int) -> RunningCount:
-        return self._arguments.setdefault(index, RunningCount(tokens.counter()))
-
-    async def add_within(self, counted: RunningCount, text: str, most_tokens: int) -> str:
-        """Adds as much of `text` as keeps the total within `most_tokens`, and returns it; a short text is kept whole or
-        not at all. Yields to the event loop between slices."""
-        kept = 0
-        for piece in tokens.slices_of(text):
-            length, added = await _longest_within(counted, piece, most_tokens - self.tokens)
-            if length < len(piece) and len(text) <= _LONGEST_UNCUT_CHARACTERS:
-                return ""
-            kept += length
-            self.tokens += added
-            if length:
-                counted.add(piece[:length])
-            if length < len(piece):
-                break
-            await asyncio.sleep(0)
-        return text[:kept]
-
-    def copy(self) -> "_OutputCount":
-        other = _OutputCount()
-        other.tokens, other.contents, other._hidden = self.tokens, self.contents.copy(), self._hidden.copy()
-        other._arguments = {index: count.copy() for index, count in self._arguments.items()}
-        return other
-
-
-async def _longest_within(counted: RunningCount, text: str, most_tokens: int) -> tuple[int, int]:
-    """Returns the length of the longest prefix within this many tokens, and its tokens."""
-    found, tokens_found = 0, 0
-    # Binary search that tries the whole text first.
-    length, step = len(text), len(text)
-    while step:
-        added_tokens = counted.copy().add(text[:length])
-        if added_tokens <= most_tokens:
-            found, tokens_found = length, added_tokens
-        if found == len(text):
-            break
-        step //= 2
-        length = found + step
-        await asyncio.sleep(0)
-    return found, tokens_found
 
 
 def canonical_reason(told: str | None, *, has_calls: bool) -> str:

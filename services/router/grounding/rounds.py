@@ -34,7 +34,8 @@ LONGEST_QUERY_CHARACTERS: Final = 64 * 1024
 # No credit for another round, or no context left for the results.
 _NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXCEEDED})
 
-OpenUpstream = Callable[[ChatOpen, Prompt], Awaitable[Upstream]]
+# Its answer is offered to the rounds as it is read.
+OpenUpstream = Callable[[ChatOpen, Prompt, "Rounds"], Awaitable[Upstream]]
 
 
 class Rounds:
@@ -70,7 +71,6 @@ class Rounds:
         self._judge = upstream.judge(self._prompt.tokens)
         async with aclosing(upstream.rest) as rest:
             goes_on = await self._pass_on(upstream.first)
-            upstream.taker.take = self._pass_at_once
             while goes_on and (piece := await anext(rest, None)) is not None:
                 failpoints.hit("router.passed_on")
                 goes_on = await self._pass_on(piece)
@@ -88,14 +88,18 @@ class Rounds:
                 self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
                 await self.pass_on(upstream)
 
-    def _pass_at_once(self, piece: Piece) -> bool:
+    def take(self, piece: Piece) -> bool:
         """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
         if piece.tool_calls or piece.finish_reason or not self._round.has_spoken:
             return False
-        if not self._relay.pass_at_once(piece):
+        if not self._relay.take(piece):
             return False
         self._round.record(piece)
         return True
+
+    def take_read(self, read: bytes) -> int:
+        """Takes none: the text is recorded, too, so each read is parsed."""
+        return 0
 
     async def _pass_on(self, piece: Piece) -> bool:
         shown = self._round.record(piece)
@@ -139,7 +143,7 @@ class Rounds:
             chat.max_tokens = max(0, left_tokens)
         if not chat.HasField("max_tokens") or chat.max_tokens:
             try:
-                return await self._open_upstream(chat, self._prompt)
+                return await self._open_upstream(chat, self._prompt, self)
             except LegatoError as error:
                 if error.reason not in _NO_MORE_ROUNDS:
                     raise

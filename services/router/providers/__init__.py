@@ -22,10 +22,10 @@ class ProviderKind:
 
 
 KINDS: Mapping[str, ProviderKind] = {
-    "openai": ProviderKind(OpenAIProvider.from_route, needs_address=True),
-    "anthropic": ProviderKind(AnthropicProvider.from_route, needs_address=True, versions=anthropic.VERSIONS),
-    "gemini": ProviderKind(GeminiProvider.from_route, needs_address=True, versions=gemini.VERSIONS),
-    "local": ProviderKind(LocalProvider.from_route, needs_address=False),
+    "openai": ProviderKind(OpenAIProvider, needs_address=True),
+    "anthropic": ProviderKind(AnthropicProvider, needs_address=True, versions=anthropic.VERSIONS),
+    "gemini": ProviderKind(GeminiProvider, needs_address=True, versions=gemini.VERSIONS),
+    "local": ProviderKind(LocalProvider, needs_address=False),
 }
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from services.router.compiled import RunningCount
 from services.router.prompts.fitting import Figures
 from services.router.schema.messages import Messages
 from services.router.schema.parameters import Parameters
@@ -60,26 +59,6 @@ class ProviderEnvironment:
     local_model_socket: Path
 
 
-# Recognizes a read of nothing but texts, HTTP's framing included: `services.router.native.pack_read`, or the like.
-PackRead = Callable[[bytes, RunningCount, int, int, int, int], tuple[bytes, int, int] | None]
-
-
-class PieceTaker:
-    """Takes pieces while they are read, so that an ordinary one wakes no task. Unset until the answer has begun."""
-
-    __slots__ = ("pack_read", "take", "take_read")
-
-    def __init__(self) -> None:
-        # Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
-        # is called again once the reader waits for the next piece.
-        self.take: Callable[[Piece], bool] | None = None
-        # Takes a read as it is, HTTP's framing included, if it has nothing but texts: returns the bytes of its body, or
-        # 0 if it has to be parsed. It is asked only between two events.
-        self.take_read: Callable[[bytes], int] | None = None
-        # The answer's, once it is read.
-        self.pack_read: PackRead | None = None
-
-
 @dataclass(slots=True, repr=False)
 class ProviderCall:
     """One request to a model. The client's JSON has been validated; OpenAI-compatible providers send it unchanged, and
@@ -95,8 +74,8 @@ class ProviderCall:
     traceparent: str = ""
     # Called once the whole request has been sent.
     on_sent: Callable[[], None] | None = None
-    # None if the provider's pieces are not those of the answer.
-    taker: PieceTaker | None = None
+    # Is offered what is read once the answer has begun; None if the provider's pieces are not those of the answer.
+    sink: "PieceSink | None" = None
     # Parameters that the model is called without, or with another value. Complete once the request is sent.
     ignored: list[str] = field(default_factory=list)
 
@@ -132,6 +111,20 @@ class Piece:
     @property
     def is_empty(self) -> bool:
         return not (self.contents or self.tool_calls or self.hidden or self.finish_reason)
+
+
+class PieceSink(Protocol):
+    """Takes parts of an answer in the callback of their read, so that an ordinary one wakes no task."""
+
+    def take(self, piece: Piece) -> bool:
+        """Returns False if something has to be awaited for this piece: the reader of the answer then gets it, and this
+        is called again once the reader waits for the next piece."""
+        ...
+
+    def take_read(self, read: bytes) -> int:
+        """Takes a read as it is, HTTP's framing included, if it has nothing but texts in OpenAI's format: returns the
+        bytes of its body, or 0 if it has to be parsed."""
+        ...
 
 
 class Failure(Enum):
@@ -216,6 +209,9 @@ class UnreadableAnswer(ProviderError):
 class ProviderAnswer(ABC):
     """Base class of each provider's parser, which reports by `add_text`, `refuse`, `think`, `call` and `finish`."""
 
+    # Whether the format is OpenAI's, whose reads a sink may take unparsed.
+    has_plain_reads = False
+
     def __init__(self) -> None:
         self.pieces: deque[Piece] = deque()
         self.usage: ProviderUsage | None = None
@@ -227,10 +223,6 @@ class ProviderAnswer(ABC):
         self._characters = 0
         self._call_marks: set[tuple[int | None, str | None, str | None]] = set()
         self._calls_without_id = 0
-
-    def read_packer(self) -> PackRead | None:
-        """Returns a function that recognizes reads of nothing but texts, if there is one for this format."""
-        return None
 
     @abstractmethod
     def read_event(self, data: bytes) -> None:

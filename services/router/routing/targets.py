@@ -15,7 +15,7 @@ from services.router.answers.grants import TokenAllowance
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import CannotDo, Failure, PieceTaker, ProviderCall, ProviderError
+from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
 from services.router.routing.call_span import begin_span, end_span
 from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
@@ -122,10 +122,17 @@ class Targets:
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
-        self, class_id: str, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, attempts: Attempts
+        self,
+        class_id: str,
+        chat: ChatOpen,
+        prompt: Prompt,
+        allowance: TokenAllowance,
+        attempts: Attempts,
+        sink: PieceSink | None = None,
     ) -> Upstream:
+        """`sink` is offered what is read of the answer once it has begun."""
         budget = self._budgets[class_id]
-        opening = _Opening(chat, prompt, allowance, attempts, self._log, tells_traces=self._tells_traces)
+        opening = _Opening(chat, prompt, allowance, attempts, sink, self._log, tells_traces=self._tells_traces)
         with budget.waiting, self._model_states.held(class_id) as model_states:
             opening.model_states = model_states
             for model_state in _in_turn(model_states, opening.key_id):
@@ -182,6 +189,7 @@ class _Opening:
         prompt: Prompt,
         allowance: TokenAllowance,
         attempts: Attempts,
+        sink: PieceSink | None,
         log: Log,
         *,
         tells_traces: bool,
@@ -193,6 +201,7 @@ class _Opening:
         self._prompt = prompt
         self._allowance = allowance
         self._attempts = attempts
+        self._sink = sink
         self._counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
         # All candidate models.
         self.model_states: Sequence[ModelState] = ()
@@ -281,7 +290,7 @@ class _Opening:
         span = begin_span(target, self._attempts.count, max_tokens)
         call = _make_call(prompt, parameters, target, max_tokens, is_whole)
         call.ignored += ignored
-        call.taker = taker = PieceTaker()
+        call.sink = self._sink
         if span is not None and self._tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
@@ -306,7 +315,7 @@ class _Opening:
         model_state.pooled.acquire()
         counted = self._counted
         return Upstream(
-            model_state, model_use, attempt, first, pieces, taker, counted, max_tokens, is_whole, call.ignored, span
+            model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:

@@ -13,7 +13,6 @@ from services.router.providers.base import (
     CannotDo,
     Failure,
     Piece,
-    PieceTaker,
     Provider,
     ProviderCall,
     ProviderError,
@@ -34,8 +33,6 @@ class Upstream:
     attempt: Attempt
     first: Piece
     rest: AsyncGenerator[Piece, None]
-    # Takes pieces of the rest as they are read, once it is set.
-    taker: PieceTaker
     prompt: CountedPrompt
     max_tokens: int
     is_whole: bool

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from services.router.providers.http.exchange import AFTER_ANSWER_S
+from services.router.providers.http.stream import AFTER_ANSWER_S
 from tests.campaigns.faults.harnesses.parts import WORD, Part
 from tests.support.upstreams.openai import Recorded, Reply
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.providers.http.exchange import LARGEST_ANSWER_BYTES
+from services.router.providers.http.http_provider import LARGEST_ANSWER_BYTES
 from services.router.providers.http.sse import LONGEST_EVENT_BYTES
 from tests.services.router.harness import read, running_router, target
 from tests.support.servers.byte_server import listening, read_request

@@ -21,7 +21,7 @@ from cli.supervision.health import HealthProbe
 from services.router.local_model import WORK_PATH
 from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.provider import LocalProvider
-from tests.services.router.providers.asking import changed, make_call
+from tests.services.router.providers.asking import changed, make_call, opened
 
 COMMAND = [sys.executable, "-m", "services.router.local_model"]
 CALL = make_call(
@@ -72,7 +72,7 @@ def model_socket() -> Iterator[Path]:
 
 @pytest.fixture
 async def provider(model_socket: Path) -> AsyncIterator[LocalProvider]:
-    provider = LocalProvider(model_socket, Timeouts())
+    provider = opened(LocalProvider, timeouts=Timeouts(), socket=model_socket)
     yield provider
     await provider.aclose()
 

@@ -1,14 +1,13 @@
 """Anthropic's Messages API."""
 
 from collections.abc import AsyncGenerator, Iterator
-from functools import partial
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from services.chassis.http_client.origin import read_url
 from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
 from services.router.providers.base import (
     CannotDo,
@@ -16,10 +15,9 @@ from services.router.providers.base import (
     ProviderCall,
     ProviderEnvironment,
     ProviderRoute,
-    Timeouts,
     as_object,
 )
-from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
+from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
@@ -52,45 +50,23 @@ _TRANSLATED = {"stop", "response_format", "parallel_tool_calls"}
 _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 
-class AnthropicProvider:
-    def __init__(
-        self,
-        base_url: str,
-        timeouts: Timeouts,
-        *,
-        api_key: str,
-        version: str,
-        extra: dict[str, Any] | None = None,
-    ) -> None:
-        origin, path = read_url(base_url)
-        self._path = f"{path.rstrip('/')}/v1/messages"
-        self._version = version
-        self._extra = extra or {}
-        key = {"x-api-key": api_key} if version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
-        self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"anthropic-version": version, **key})
+class AnthropicProvider(HttpProvider):
+    answer_type, error_patterns = MessageAnswer, SIGNS
 
-    @classmethod
-    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "AnthropicProvider":
-        return cls(
-            route.base_url,
-            environment.timeouts,
-            api_key=route.api_key,
-            version=route.version,
-            extra=msgspec.json.decode(route.extra_json),
-        )
-
-    async def warm(self) -> None:
-        await self._server.warm()
-
-    async def aclose(self) -> None:
-        await self._server.aclose()
+    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
+        self._version = route.version
+        is_old = route.version == VERSION_2023
+        key = {"x-api-key": route.api_key} if is_old else {"Authorization": f"Bearer {route.api_key}"}
+        super().__init__(route, environment, {"anthropic-version": route.version, **key})
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        stream = call.stream or call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
-        write_body = partial(self._write_body, call, stream=stream)
-        return self._server.send(ProviderRequest.of(call, self._path, write_body, stream=stream), MessageAnswer())
+        must_stream = not call.stream and call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
+        return super().answer(replace(call, stream=True) if must_stream else call)
 
-    async def _write_body(self, call: ProviderCall, *, stream: bool) -> bytes:
+    def _path(self, call: ProviderCall) -> str:
+        return f"{self._base_path}/v1/messages"
+
+    async def _write_body(self, call: ProviderCall) -> bytes:
         yielder = ConversionYielder()
         conversation = await read_conversation(call.messages, yielder)
         request = merged(await _request(call, conversation, self._version, yielder), self._extra)
@@ -101,7 +77,7 @@ class AnthropicProvider:
                 # Sampling parameters are not allowed with thinking, and the client cannot know that it is on.
                 request = {name: value for name, value in request.items() if name not in _SAMPLING - set(self._extra)}
         call.ignore(_not_sent(call.parameters, request))
-        if stream:
+        if call.stream:
             request["stream"] = True
         return msgspec.json.encode(request)
 

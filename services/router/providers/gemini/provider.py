@@ -1,17 +1,15 @@
 """Google's Gemini API: generateContent and streamGenerateContent."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from services.chassis.http_client.origin import read_url
-from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.base import CannotDo, ProviderCall, ProviderEnvironment, ProviderRoute
 from services.router.providers.gemini.answer import SIGNS, ContentAnswer
-from services.router.providers.http.exchange import ProviderHttpClient, ProviderRequest
+from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
 from services.router.schema.parameters import KnownParameters, Parameters
@@ -47,41 +45,13 @@ _FUNCTION_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")
 _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 
-class GeminiProvider:
-    def __init__(
-        self,
-        base_url: str,
-        timeouts: Timeouts,
-        *,
-        api_key: str,
-        version: str,
-        extra: dict[str, Any] | None = None,
-    ) -> None:
-        origin, path = read_url(base_url)
-        self._path = f"{path.rstrip('/')}/{version}"
-        self._extra = extra or {}
+class GeminiProvider(HttpProvider):
+    answer_type, error_patterns = ContentAnswer, SIGNS
+
+    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         # Sent in a header, since URLs are logged on the way.
-        self._server = ProviderHttpClient(origin, timeouts, SIGNS, {"x-goog-api-key": api_key})
-
-    @classmethod
-    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "GeminiProvider":
-        return cls(
-            route.base_url,
-            environment.timeouts,
-            api_key=route.api_key,
-            version=route.version,
-            extra=msgspec.json.decode(route.extra_json),
-        )
-
-    async def warm(self) -> None:
-        await self._server.warm()
-
-    async def aclose(self) -> None:
-        await self._server.aclose()
-
-    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        request = ProviderRequest.of(call, self._path_to(call), partial(self._write_body, call))
-        return self._server.send(request, ContentAnswer())
+        super().__init__(route, environment, {"x-goog-api-key": route.api_key})
+        self._version = route.version
 
     async def _write_body(self, call: ProviderCall) -> bytes:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
@@ -90,10 +60,10 @@ class GeminiProvider:
         call.ignore(_not_sent(call.parameters, translated["generationConfig"], request["generationConfig"]))
         return msgspec.json.encode(request)
 
-    def _path_to(self, call: ProviderCall) -> str:
+    def _path(self, call: ProviderCall) -> str:
         model = call.model_name if "/" in call.model_name else f"models/{call.model_name}"
         method = "streamGenerateContent?alt=sse" if call.stream else "generateContent"
-        return f"{self._path}/{model}:{method}"
+        return f"{self._base_path}/{self._version}/{model}:{method}"
 
 
 async def _request(call: ProviderCall) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The connection by which a model's answer streams: it is read in rounds with others, and by its reader at once."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol, cast
 
 from services.chassis.http_client.connection import HttpConnection, Owner
@@ -10,15 +9,17 @@ from services.chassis.http_client.pool import ConnectionPool
 from services.chassis.http_client.response import ResponseReader
 from services.chassis.timing.deadlines import Deadlines
 from services.router.compiled import ChunkPosition
+from services.router.providers.base import PieceSink
 from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 
 
 class BodyReader(Protocol):
     """Reads the body of a response in the callback of each read, while its task waits."""
 
-    # Takes a read unparsed, if it begins where an HTTP chunk does: returns the bytes of the body if it took whole
-    # chunks, or 0. None while no read may be taken so.
-    take_read: Callable[[bytes], int] | None
+    # Takes reads unparsed, if there is one.
+    read_sink: PieceSink | None
+    # Whether the next read may be taken so, if it begins where an HTTP chunk does.
+    is_between_events: bool
 
     def take_body(self, received: bytes) -> bool:
         """Takes what has arrived of the body; returns False if the task has to go on."""
@@ -84,10 +85,10 @@ class AnswerConnection(HttpConnection):
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        if self._is_between_chunks and reader is not None and reader.take_read is not None:
+        if self._is_between_chunks and reader is not None and reader.is_between_events and reader.read_sink is not None:
             waiter = self._waiter
             try:
-                taken_bytes = 0 if waiter is None or waiter.done() else reader.take_read(data)
+                taken_bytes = 0 if waiter is None or waiter.done() else reader.read_sink.take_read(data)
             except Exception:
                 # It is parsed instead, and what fails then is raised in the reader's task.
                 taken_bytes = 0

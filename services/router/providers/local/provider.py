@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
@@ -15,7 +14,6 @@ from services.router.providers.base import (
     ProviderEnvironment,
     ProviderError,
     ProviderRoute,
-    Timeouts,
 )
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
@@ -29,20 +27,14 @@ _TOOL_PARAMETERS = ("parallel_tool_calls", "response_format")
 _UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
 
 
-class LocalProvider:
-    def __init__(self, socket: Path, timeouts: Timeouts) -> None:
+class LocalProvider(OpenAIProvider):
+    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
-        self._server = OpenAIProvider("http://localhost/v1", timeouts, socket=socket)
-
-    @classmethod
-    def from_route(cls, route: ProviderRoute, environment: ProviderEnvironment) -> "LocalProvider":
-        return cls(environment.local_model_socket, environment.timeouts)
+        route = ProviderRoute(route.name, route.kind, "http://localhost/v1", no_store=False)
+        super().__init__(route, environment, socket=environment.local_model_socket)
 
     async def warm(self) -> None:
         """Does nothing: the server is local and its connections are not kept."""
-
-    async def aclose(self) -> None:
-        await self._server.aclose()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools)
@@ -50,7 +42,7 @@ class LocalProvider:
         call.parameters = call.parameters.without(_UNKNOWN_PARAMETERS)
         if offer is None:
             _check_response_format(call.parameters)
-            async with aclosing(self._server.answer(await _plain_call(call))) as pieces:
+            async with aclosing(super().answer(await _plain_call(call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
@@ -76,7 +68,7 @@ class LocalProvider:
     async def _send(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
         """Collects the whole answer, since partial JSON cannot be interpreted."""
         text, finish_reason = "", "stop"
-        async with aclosing(self._server.answer(await _bound_call(call, offer, exact=exact))) as pieces:
+        async with aclosing(super().answer(await _bound_call(call, offer, exact=exact))) as pieces:
             async for piece in pieces:
                 text += "".join(piece.contents)
                 finish_reason = piece.finish_reason or finish_reason
@@ -116,7 +108,7 @@ async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> Provi
         tools=NO_TOOLS,
         parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,
-        taker=None,
+        sink=None,
     )
 
 

@@ -9,11 +9,10 @@ from contextlib import suppress
 import msgspec
 from msgspec import Raw
 
-from services.router.compiled import pack_read, read_texts
+from services.router.compiled import read_texts
 from services.router.providers import base as counts
 from services.router.providers.base import (
     UNREADABLE,
-    PackRead,
     ProviderAnswer,
     ProviderError,
     ProviderUsage,
@@ -132,8 +131,7 @@ _texts = msgspec.json.Decoder(str)
 
 
 class CompletionAnswer(ProviderAnswer):
-    def read_packer(self) -> PackRead | None:
-        return pack_read
+    has_plain_reads = True
 
     def read_texts(self, events: list[bytes], at: int, until: int) -> int:
         texts = read_texts(events, at, until)

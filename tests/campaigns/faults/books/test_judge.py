@@ -8,7 +8,7 @@ from services.metering.ledger.prices import read_prices
 from services.metering.ledger.records import Entry, Hold
 from services.metering.ledger.spend import Spend
 from services.metering.settings import MeteringSettings
-from services.router.providers.http.exchange import AFTER_ANSWER_S
+from services.router.providers.http.stream import AFTER_ANSWER_S
 from tests.campaigns.faults.books.judge import Circumstances, judge
 from tests.campaigns.faults.books.ledger import Account, ChargeEver
 from tests.campaigns.faults.chat import Chat, Customer, Tokens

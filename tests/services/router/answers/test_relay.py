@@ -267,7 +267,8 @@ class Caller:
 @pytest.mark.parametrize("packs", [True, False])
 async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_them(packs: bool) -> None:
     caller = Caller()
-    relay = Relay(caller, None, 5, Started(max_tokens=100), packs=packs)
+    relay = Relay(caller, packs=packs)
+    relay.begin(Started(max_tokens=100), 5)
     await relay.pass_on(Piece(contents=["one"]))
     pieces = [
         Piece(contents=[" two", " three"]),
@@ -275,7 +276,7 @@ async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_the
         Piece(contents=[" four"], hidden="thought"),
         Piece(tool_calls=[ToolCallFragment(0, "call_1", "look", "{}")]),
     ]
-    assert all(relay.pass_at_once(piece) for piece in pieces)
+    assert all(relay.take(piece) for piece in pieces)
     ordinary, *others = caller.sent[1:]
     counted = count("one two three")
     expected = ChatResponse(contents=[" two", " three"], prompt_tokens=5, output_tokens=counted)
@@ -288,7 +289,8 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
     """Each of its characters is one byte, so it cannot have more tokens than its model was allowed."""
     counted: list[str] = []
     monkeypatch.setattr(tokens, "_count_short", counted.append)
-    relay = Relay(Caller(), None, 1, Started(max_tokens=256))
+    relay = Relay(Caller())
+    relay.begin(Started(max_tokens=256), 1)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=60, cached_tokens=0)
     await relay.pass_on(Piece(["a few words " * 20], finish_reason="stop", last=True, usage=usage))
     assert relay.finished is not None
@@ -297,7 +299,8 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
 
 
 async def test_whole_answer_that_may_go_beyond_its_limit_is_counted_and_cut() -> None:
-    relay = Relay(Caller(), None, 1, Started(max_tokens=10))
+    relay = Relay(Caller())
+    relay.begin(Started(max_tokens=10), 1)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=10, cached_tokens=0)
     await relay.pass_on(Piece(["ж, " * 200], finish_reason="stop", last=True, usage=usage))
     assert relay.went_beyond_limit

@@ -1,18 +1,47 @@
 """A call and what came of it, for the tests of all providers."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from services.router.answers.toolcalls import ToolCalls
-from services.router.providers.base import Piece, Provider, ProviderCall, ProviderError
+from services.router.providers.base import (
+    Piece,
+    Provider,
+    ProviderCall,
+    ProviderEnvironment,
+    ProviderError,
+    ProviderRoute,
+    Timeouts,
+)
+from services.router.providers.http.http_provider import HttpProvider
 from services.router.schema.parameters import Parameters
 from services.router.schema.tools import Tools
 from tests.services.router.schema.reading import parsed
+
+ProviderT = TypeVar("ProviderT", bound=HttpProvider)
+USUAL = Timeouts()
+NO_SOCKET = Path("/nowhere/model.sock")
+
+
+def opened(
+    kind: Callable[..., ProviderT],
+    base_url: str = "",
+    timeouts: Timeouts = USUAL,
+    *,
+    socket: Path = NO_SOCKET,
+    **of: Any,
+) -> ProviderT:
+    """Returns a provider of this kind at an address; `of` are other fields of its route."""
+    options = {"tls": of.pop("tls")} if "tls" in of else {}
+    route = ProviderRoute("host", "any", base_url, **({"no_store": False} | of))
+    return kind(route, ProviderEnvironment(timeouts, socket), **options)
 
 
 def make_call(

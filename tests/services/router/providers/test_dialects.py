@@ -26,8 +26,9 @@ from services.router.answers.relay import Relay
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece, ProviderAnswer
 from services.router.providers.gemini.answer import ContentAnswer
+from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, BodyReader
-from services.router.providers.http.exchange import AnswerBuffer, BufferBudget, Stream
+from services.router.providers.http.stream import Stream
 from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.recordings import RECORDINGS
 from tests.services.router.providers.wires import CALLS, COMPLETION_TOKENS, PROMPT_TOKENS, Recording
@@ -99,7 +100,8 @@ async def whole_pieces(provider: str, body: bytes) -> AsyncIterator[Piece]:
 
 async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
     caller = Caller()
-    relay = Relay(caller.as_conversation(), None, PROMPT_TOKENS, Started(class_id="forte", max_tokens=100))
+    relay = Relay(caller.as_conversation())
+    relay.begin(Started(class_id="forte", max_tokens=100), PROMPT_TOKENS)
     async for piece in pieces:
         await relay.pass_on(piece)
     return caller.responses

@@ -12,7 +12,7 @@ import pytest
 from services.router.providers import open_provider
 from services.router.providers.base import Failure, ProviderEnvironment, ProviderError, ProviderRoute, Timeouts
 from services.router.providers.openai.provider import OpenAIProvider
-from tests.services.router.providers.asking import failure_of, pieces_of, text_of
+from tests.services.router.providers.asking import failure_of, opened, pieces_of, text_of
 from tests.services.router.providers.certificates import make_certificate, server_context
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiUpstream
@@ -70,7 +70,7 @@ def trusting(certificate: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def provider_at(base_url: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[OpenAIProvider]:
-    provider = OpenAIProvider(base_url, Timeouts(), tls=tls)
+    provider = opened(OpenAIProvider, base_url, Timeouts(), tls=tls)
     try:
         yield provider
     finally:

@@ -9,6 +9,7 @@ from services.router.providers.anthropic.provider import VERSION_2026, Anthropic
 from services.router.providers.base import Provider, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.openai.provider import OpenAIProvider
+from tests.services.router.providers.asking import opened
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Reply, Upstream
@@ -42,7 +43,7 @@ VENDORS = (
         "openai",
         Upstream,
         Reply,
-        lambda address, timeouts: OpenAIProvider(address, timeouts, api_key="secret"),
+        lambda address, timeouts: opened(OpenAIProvider, address, timeouts, api_key="secret"),
         events_to_text=3,
         breaks={
             "no finish reason": Reply(finish_reason=None),
@@ -68,7 +69,7 @@ VENDORS = (
         "anthropic",
         AnthropicUpstream,
         AnthropicReply,
-        lambda address, timeouts: AnthropicProvider(address, timeouts, api_key="secret", version=VERSION_2026),
+        lambda address, timeouts: opened(AnthropicProvider, address, timeouts, api_key="secret", version=VERSION_2026),
         events_to_text=4,
         breaks={
             "no stop reason": AnthropicReply(finish_reason=None),
@@ -94,7 +95,7 @@ VENDORS = (
         "gemini",
         GeminiUpstream,
         GeminiReply,
-        lambda address, timeouts: GeminiProvider(address, timeouts, api_key="secret", version="v1"),
+        lambda address, timeouts: opened(GeminiProvider, address, timeouts, api_key="secret", version="v1"),
         events_to_text=2,
         breaks={
             "no reason": GeminiReply(finish_reason=None),

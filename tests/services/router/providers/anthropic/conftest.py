@@ -4,6 +4,7 @@ import pytest
 
 from services.router.providers.anthropic.provider import VERSION_2026, AnthropicProvider
 from services.router.providers.base import Timeouts
+from tests.services.router.providers.asking import opened
 from tests.support.upstreams.anthropic import AnthropicUpstream
 
 
@@ -15,6 +16,6 @@ async def upstream() -> AsyncIterator[AnthropicUpstream]:
 
 @pytest.fixture
 async def provider(upstream: AnthropicUpstream) -> AsyncIterator[AnthropicProvider]:
-    provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=VERSION_2026)
+    provider = opened(AnthropicProvider, upstream.base_url, Timeouts(), api_key="secret", version=VERSION_2026)
     yield provider
     await provider.aclose()

@@ -4,6 +4,7 @@ import pytest
 
 from services.router.providers.base import Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
+from tests.services.router.providers.asking import opened
 from tests.support.upstreams.gemini import GeminiUpstream
 
 
@@ -15,6 +16,6 @@ async def upstream() -> AsyncIterator[GeminiUpstream]:
 
 @pytest.fixture
 async def provider(upstream: GeminiUpstream) -> AsyncIterator[GeminiProvider]:
-    provider = GeminiProvider(upstream.base_url, Timeouts(), api_key="secret", version="v1")
+    provider = opened(GeminiProvider, upstream.base_url, Timeouts(), api_key="secret", version="v1")
     yield provider
     await provider.aclose()

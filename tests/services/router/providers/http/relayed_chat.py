@@ -16,11 +16,11 @@ from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.timing.deadlines import Deadlines
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
-from services.router.providers.base import PieceTaker, Timeouts
+from services.router.providers.base import Timeouts
 from services.router.providers.http.answer_connection import AnswerConnection
 from services.router.providers.http.read_rounds import ReadRounds
 from services.router.providers.openai.provider import OpenAIProvider
-from tests.services.router.providers.asking import make_call
+from tests.services.router.providers.asking import make_call, opened
 from tests.support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n%b\r\n"
@@ -80,24 +80,23 @@ class Chat:
         self.outbox = Outbox(ExchangeResponse, Histogram(BATCH_BOUNDS))
         self.call = _ServerCall(1, ChatRequest, self.outbox)
         self.allowance = TokenAllowance(self.call, grant)
-        self.relay = Relay(self.call, self.allowance, 1, Started(max_tokens=MAX_TOKENS), packs=packs)
+        self.relay = Relay(self.call, packs=packs)
+        self.relay.begin(Started(max_tokens=MAX_TOKENS), 1, self.allowance)
         # Steps that the task took, after the first piece.
         self.woken = 0
-        self.taker = PieceTaker()
 
     async def serve(self) -> None:
-        provider = OpenAIProvider("http://127.0.0.1:1/v1", Timeouts())
+        provider = opened(OpenAIProvider, "http://127.0.0.1:1/v1", Timeouts())
 
         async def acquire() -> HttpConnection:
             return self.connection
 
-        provider._server._connections.acquire = acquire  # type: ignore[method-assign]
+        provider._connections.acquire = acquire  # type: ignore[method-assign]
         call = make_call("m", b"[]", max_tokens=MAX_TOKENS, stream=True)
-        call.taker = self.taker
+        call.sink = self.relay
         pieces = provider.answer(call)
         try:
             await self.relay.pass_on(await anext(pieces))
-            self.relay.take_from(self.taker)
             async for piece in pieces:
                 self.woken += 1
                 if not await self.relay.pass_on(piece):
@@ -109,6 +108,10 @@ class Chat:
 
     def receive(self, data: bytes) -> None:
         self.connection.data_received(data)
+
+    @property
+    def has_begun(self) -> bool:
+        return self.relay._started is None
 
     @property
     def is_waiting(self) -> bool:
@@ -135,7 +138,7 @@ async def a_chat(
     await until(lambda: chat.connection._waiter is not None)
     chat.receive(HEAD % (b"Transfer-Encoding: chunked\r\n" if is_chunked else b""))
     chat.receive(framed(chunk("first")) if is_chunked else chunk("first"))
-    await until(lambda: chat.taker.take is not None and chat.is_waiting)
+    await until(lambda: chat.has_begun and chat.is_waiting)
     if is_chunked:
         await chat.outbox.next_message()
     try:

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from protos.router.v1.router_pb2 import Grant
 from services.chassis.http_client.connection import HttpConnection
+from services.router import compiled
+from services.router.answers import relay
 from services.router.compiled import pack_no_read
 from services.router.native import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError, Timeouts
-from services.router.providers.openai import answer
-from services.router.providers.openai.answer import CompletionAnswer
 from tests.services.router.providers.http.relayed_chat import DONE, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
@@ -134,7 +134,7 @@ async def test_what_the_relay_fails_at_is_raised_in_the_task() -> None:
         def fail(_: object) -> int:
             raise ProviderError("broke")
 
-        chat.taker.take = chat.taker.take_read = chat.connection._reader.take_read = fail  # type: ignore[assignment,union-attr]
+        chat.relay.take = chat.relay.take_read = fail  # type: ignore[assignment,method-assign]
         chat.receive(framed(chunk("x")))
         with pytest.raises(ProviderError, match="broke"):
             await task
@@ -163,8 +163,8 @@ async def test_a_read_of_texts_takes_few_function_calls() -> None:
 
 
 async def test_without_the_compiled_module_everything_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CompletionAnswer().read_packer() is pack_read
-    monkeypatch.setattr(answer, "pack_read", pack_no_read)
+    assert compiled.pack_read is pack_read
+    monkeypatch.setattr(relay, "pack_read", pack_no_read)
     async with a_chat(is_chunked=True) as (chat, _):
         parsed = Parsed(chat.connection)
         chat.receive(framed(chunk("one ")) + framed(chunk("two")))

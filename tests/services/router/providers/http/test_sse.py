@@ -1,9 +1,8 @@
 """Events out of bytes, however the network cut them."""
 
-import msgspec
 import pytest
 
-from services.router.providers.http.sse import LONGEST_EVENT_BYTES, EventReader, EventTooLong, join_halves
+from services.router.providers.http.sse import LONGEST_EVENT_BYTES, EventReader, EventTooLong
 
 STREAM = (
     ": a comment\n\n"
@@ -111,29 +110,3 @@ def test_line_that_goes_on_after_others_of_its_event_is_bounded_with_them() -> N
 def test_bound_is_for_each_event_and_not_for_the_stream() -> None:
     event = b"data: 1\n" * 1000 + b"\n" + b": comment\n" * 1000
     assert len(read_all([event] * 50)) == 50
-
-
-@pytest.mark.parametrize(
-    ("events", "text"),
-    [
-        ([r"\ud83d", r"\ude00"], "😀"),
-        ([r"a\ud83d", r"\ude00b"], "a😀b"),
-        ([r"\uD83D", "", r"\uDE00\ud83d", r"\ude01"], "😀😁"),
-        ([r"\ud83d\ude00", r"\u00e9\n\\"], "😀é\n\\"),
-        # A backslash that stands for itself, and what only looks like a half.
-        ([r"\\ud83d", r"\\ude00"], r"\ud83d\ude00"),
-        # The other half never comes.
-        ([r"a\ud83d", "b"], "ab"),
-        ([r"\ud83d", r"\ud83d", r"\ude00"], "😀"),
-    ],
-)
-def test_halves_are_joined_and_all_else_stays_as_it_is(events: list[str], text: str) -> None:
-    first, said = b"", ""
-    for event in events:
-        joined, first = join_halves(f'"{event}"'.encode(), first)
-        said += msgspec.json.decode(joined, type=str)
-    assert said == text
-
-
-def test_second_half_alone_stays_what_it_is() -> None:
-    assert join_halves(rb'"\ude00"', b"") == (rb'"\ude00"', b"")

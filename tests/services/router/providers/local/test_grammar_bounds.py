@@ -11,7 +11,7 @@ import pytest
 from services.router.providers.base import CannotDo, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.grammar_bounds import TooMuch, check_schema
 from services.router.providers.local.provider import LocalProvider
-from tests.services.router.providers.asking import make_call
+from tests.services.router.providers.asking import make_call, opened
 
 LONG_ENUM = {"enum": [f"value number {number}" for number in range(6_000)]}
 
@@ -107,7 +107,7 @@ def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) 
 
 async def ask_nobody(made: ProviderCall) -> None:
     """No server listens there: what is sent fails."""
-    provider = LocalProvider(Path("/nowhere/model.sock"), Timeouts())
+    provider = opened(LocalProvider, timeouts=Timeouts(), socket=Path("/nowhere/model.sock"))
     async with aclosing(provider.answer(made)) as pieces:
         async for _ in pieces:
             pass

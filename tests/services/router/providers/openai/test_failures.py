@@ -6,7 +6,7 @@ import pytest
 from services.router.providers.base import Failure, ProviderCall, ProviderError
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.harness import QUICK
-from tests.services.router.providers.asking import CALL, WHOLE_CALL, failure_of
+from tests.services.router.providers.asking import CALL, WHOLE_CALL, failure_of, opened
 from tests.support.upstreams.openai import Reply, Upstream
 
 
@@ -102,6 +102,6 @@ async def test_error_in_place_of_an_answer_means_what_its_status_would(
 async def test_server_that_is_not_there_is_a_failure() -> None:
     async with Upstream() as gone:
         address = gone.base_url
-    provider = OpenAIProvider(address, QUICK)
+    provider = opened(OpenAIProvider, address, QUICK)
     assert (await failure_of(provider)).what == "could not be reached"
     await provider.aclose()

@@ -2,9 +2,10 @@
 
 import msgspec
 
-from services.router.providers.openai.provider import OpenAIProvider, short_id
+from services.router.providers.openai.message_dialects import short_id
+from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.harness import QUICK
-from tests.services.router.providers.asking import CALL, WHOLE_CALL, changed, pieces_of
+from tests.services.router.providers.asking import CALL, WHOLE_CALL, changed, opened, pieces_of
 from tests.services.router.providers.past import USER, called, gave
 from tests.support.upstreams.openai import Upstream
 
@@ -34,8 +35,12 @@ async def test_request_for_one_piece_asks_for_no_stream(upstream: Upstream, prov
 
 
 async def test_route_decides_the_name_of_the_limit_and_adds_its_fields(upstream: Upstream) -> None:
-    provider = OpenAIProvider(
-        upstream.base_url, QUICK, output_field="max_completion_tokens", extra_json=b'{"provider":{"zdr":true}}'
+    provider = opened(
+        OpenAIProvider,
+        upstream.base_url,
+        QUICK,
+        output_field="max_completion_tokens",
+        extra_json=b'{"provider":{"zdr":true}}',
     )
     await pieces_of(provider)
     await provider.aclose()
@@ -46,7 +51,7 @@ async def test_route_decides_the_name_of_the_limit_and_adds_its_fields(upstream:
 
 
 async def test_what_the_route_sets_is_not_the_clients_to_choose(upstream: Upstream) -> None:
-    provider = OpenAIProvider(upstream.base_url, QUICK, extra_json=b'{"temperature":1,"store":false}')
+    provider = opened(OpenAIProvider, upstream.base_url, QUICK, extra_json=b'{"temperature":1,"store":false}')
     call = changed(CALL, parameters_json=b'{"temperature":0.5,"seed":7}')
     await pieces_of(provider, call)
     await provider.aclose()
@@ -56,7 +61,7 @@ async def test_what_the_route_sets_is_not_the_clients_to_choose(upstream: Upstre
 
 
 async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
-    provider = OpenAIProvider(upstream.base_url, QUICK, short_call_ids=True)
+    provider = opened(OpenAIProvider, upstream.base_url, QUICK, short_call_ids=True)
     messages = msgspec.json.encode([USER, called(("call_a", "f", "{}")), gave("call_a", "x")])
     await pieces_of(provider, changed(CALL, messages_json=messages))
     await provider.aclose()
@@ -65,7 +70,7 @@ async def test_route_may_ask_for_short_ids_of_calls(upstream: Upstream) -> None:
 
 
 async def test_route_may_ask_for_content_in_strings(upstream: Upstream) -> None:
-    provider = OpenAIProvider(upstream.base_url, QUICK, string_content=True)
+    provider = opened(OpenAIProvider, upstream.base_url, QUICK, string_content=True)
     messages = msgspec.json.encode([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     await pieces_of(provider, changed(CALL, messages_json=messages))
     await provider.aclose()

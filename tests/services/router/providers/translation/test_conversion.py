@@ -1,6 +1,5 @@
 """Prompts of many thousand messages, parts or calls hold nobody up, whatever they are converted to."""
 
-import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -8,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from services.chassis.timing.deadlines import Yielder
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
@@ -19,15 +16,12 @@ from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import (
     BYTES_PER_ELEMENT,
-    MOST_OBJECTS,
     SLICE_BYTES,
     ConversionYielder,
-    count_objects,
-    has_too_many_objects,
     merged,
     write_list,
 )
-from tests.services.router.providers.asking import make_call
+from tests.services.router.providers.asking import make_call, opened
 from tests.services.router.providers.past import USER, called, gave
 from tests.support.loop_holds import longest_hold_s
 
@@ -40,11 +34,11 @@ NOWHERE = "http://127.0.0.1:1"
 TIMEOUTS = Timeouts(connect_s=1.0)
 
 PROVIDERS: dict[str, Callable[[], Provider]] = {
-    "anthropic": lambda: AnthropicProvider(NOWHERE, TIMEOUTS, api_key="k", version=VERSION_2023),
-    "gemini": lambda: GeminiProvider(NOWHERE, TIMEOUTS, api_key="k", version="v1beta"),
-    "short_call_ids": lambda: OpenAIProvider(NOWHERE, TIMEOUTS, short_call_ids=True),
-    "string_content": lambda: OpenAIProvider(NOWHERE, TIMEOUTS, string_content=True),
-    "local": lambda: LocalProvider(Path("/nowhere/socket"), TIMEOUTS),
+    "anthropic": lambda: opened(AnthropicProvider, NOWHERE, TIMEOUTS, api_key="k", version=VERSION_2023),
+    "gemini": lambda: opened(GeminiProvider, NOWHERE, TIMEOUTS, api_key="k", version="v1beta"),
+    "short_call_ids": lambda: opened(OpenAIProvider, NOWHERE, TIMEOUTS, short_call_ids=True),
+    "string_content": lambda: opened(OpenAIProvider, NOWHERE, TIMEOUTS, string_content=True),
+    "local": lambda: opened(LocalProvider, timeouts=TIMEOUTS, socket=Path("/nowhere/socket")),
 }
 
 _IDS = [f"call_{number}" for number in range(MANY // 2)]
@@ -124,39 +118,3 @@ def test_tables_are_put_together_and_what_is_in_both_is_the_added_one() -> None:
         "table": {"kept": 1, "changed": 2, "deep": {"x": 1, "y": 2}},
     }
     assert ours["table"] == {"kept": 1, "changed": 1, "deep": {"x": 1}}
-
-
-TEXTS = st.text(alphabet='{}"\\ab[]', max_size=8)
-VALUES = st.recursive(
-    st.none() | TEXTS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
-    max_leaves=20,
-)
-
-
-def objects_in(value: Any) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(objects_in(inner) for inner in value.values())
-    return sum(objects_in(inner) for inner in value) if isinstance(value, list) else 0
-
-
-@given(VALUES)
-def test_objects_are_counted_exactly_whatever_the_texts_hold(value: Any) -> None:
-    assert count_objects(json.dumps(value).encode()) == objects_in(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "is_too_much"),
-    [
-        ([{}] * MOST_OBJECTS, False),
-        ([{}] * (MOST_OBJECTS + 1), True),
-        ([{"a": "{"}] * (MOST_OBJECTS + 1), True),
-        ("{" * 4 * MOST_OBJECTS, False),
-        ('{"a": 1}, ' * 2 * MOST_OBJECTS, False),
-        (["{", "}"] * 2 * MOST_OBJECTS, False),
-        ([[]] * 4 * MOST_OBJECTS, False),
-    ],
-    ids=["as many as may be", "one more", "with braces in texts", "braces", "JSON in a text", "in texts", "lists"],
-)
-def test_only_objects_outside_of_texts_can_be_too_many(value: Any, is_too_much: bool) -> None:
-    assert has_too_many_objects(json.dumps(value).encode()) is is_too_much

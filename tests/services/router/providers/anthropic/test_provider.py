@@ -16,6 +16,7 @@ from tests.services.router.providers.asking import (
     changed,
     conversation,
     failure_of,
+    opened,
     pieces_of,
     text_of,
 )
@@ -25,7 +26,14 @@ from tests.support.upstreams.anthropic import AnthropicUpstream
 
 async def asked(upstream: AnthropicUpstream, call: ProviderCall, version: str = VERSION_2026, **extra: Any) -> Any:
     """Returns the call as upstream got and answered it."""
-    provider = AnthropicProvider(upstream.base_url, Timeouts(), api_key="secret", version=version, extra=extra)
+    provider = opened(
+        AnthropicProvider,
+        upstream.base_url,
+        Timeouts(),
+        api_key="secret",
+        version=version,
+        extra_json=msgspec.json.encode(extra or {}),
+    )
     try:
         assert text_of(await pieces_of(provider, call)) == "Hello, world!"
     finally:

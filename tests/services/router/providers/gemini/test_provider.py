@@ -15,6 +15,7 @@ from tests.services.router.providers.asking import (
     changed,
     conversation,
     failure_of,
+    opened,
     pieces_of,
     text_of,
 )
@@ -24,7 +25,14 @@ from tests.support.upstreams.gemini import GeminiUpstream
 
 async def asked(upstream: GeminiUpstream, call: ProviderCall, **extra: Any) -> Any:
     """Returns the call as upstream got and answered it."""
-    provider = GeminiProvider(upstream.base_url, Timeouts(), api_key="secret", version="v1beta", extra=extra)
+    provider = opened(
+        GeminiProvider,
+        upstream.base_url,
+        Timeouts(),
+        api_key="secret",
+        version="v1beta",
+        extra_json=msgspec.json.encode(extra or {}),
+    )
     try:
         assert text_of(await pieces_of(provider, call)) == "Hello, world!"
     finally:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.chassis.http_client import connection
-from services.router.providers.base import Failure, ProviderCall, ProviderError, Timeouts
-from services.router.providers.http import exchange as http
-from services.router.providers.http import sse as halves
-from services.router.providers.http.exchange import BUDGET_BYTES, FREE_BYTES, AnswerBuffer, BufferBudget
+from services.router.providers.base import Failure, ProviderCall, Timeouts
+from services.router.providers.http import http_provider as http
+from services.router.providers.http import surrogate_halves as halves
+from services.router.providers.http.answer_buffer import BUDGET_BYTES, FREE_BYTES
 from services.router.providers.openai.provider import OpenAIProvider
-from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, pieces_of, text_of
+from tests.services.router.providers.asking import both_ways, failure_of, hidden_of, opened, pieces_of, text_of
 from tests.support.servers.byte_server import Serve, listening, read_request
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -26,7 +26,7 @@ HELLO = b'data: {"choices":[{"delta":{"content":"Hello"},"finish_reason":"stop"}
 @asynccontextmanager
 async def asking(serve: Serve, timeouts: Timeouts | None = None) -> AsyncIterator[OpenAIProvider]:
     async with listening(serve) as port:
-        provider = OpenAIProvider(f"http://127.0.0.1:{port}/v1", timeouts or Timeouts())
+        provider = opened(OpenAIProvider, f"http://127.0.0.1:{port}/v1", timeouts or Timeouts())
         try:
             yield provider
         finally:
@@ -185,7 +185,7 @@ async def test_room_of_an_answer_is_free_again_however_it_ends(content_type: byt
     async with asking(saying(head, much)) as provider:
         for _ in range(2):
             await failure_of(provider)
-        assert provider._server._budget.left_bytes == BUDGET_BYTES
+        assert provider._budget.left_bytes == BUDGET_BYTES
 
 
 async def test_flood_behind_the_end_of_an_answer_is_not_read() -> None:
@@ -199,34 +199,3 @@ async def test_large_event_is_not_searched_for_halves_of_characters() -> None:
     event = b'data: {"choices":[{"delta":{"content":"%b\\ud83d"}}]}\n\n' % escapes
     async with asking(saying(STREAM + event)) as provider:
         assert (await failure_of(provider)).what == "sent something that is not a chat completion"
-
-
-def test_small_answers_need_no_room() -> None:
-    budget = BufferBudget(0)
-    for _ in range(1000):
-        AnswerBuffer(budget).reserve(FREE_BYTES)
-    assert budget.left_bytes == 0
-
-
-def test_large_answer_that_finds_no_room_fails_and_others_go_on() -> None:
-    budget = BufferBudget(100)
-    first, second = AnswerBuffer(budget), AnswerBuffer(budget)
-    first.reserve(FREE_BYTES + 60)
-    with pytest.raises(ProviderError, match="room"):
-        second.reserve(FREE_BYTES + 41)
-    second.reserve(FREE_BYTES + 40)
-    first.reserve(FREE_BYTES + 60)
-    first.release()
-    second.reserve(FREE_BYTES + 100)
-
-
-def test_room_is_given_back_when_less_is_held_and_when_the_answer_is_over() -> None:
-    budget = BufferBudget(100)
-    buffer = AnswerBuffer(budget)
-    for held_bytes in (FREE_BYTES + 100, 0, FREE_BYTES + 100, 5):
-        buffer.reserve(held_bytes)
-    assert budget.left_bytes == 100
-    buffer.reserve(FREE_BYTES + 1)
-    buffer.release()
-    buffer.release()
-    assert budget.left_bytes == 100

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from services.router.providers.base import ProviderCall, ProviderUsage
-from services.router.providers.http.exchange import MOST_EVENTS_A_PIECE
+from services.router.providers.http.stream import MOST_EVENTS_A_PIECE
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import CALL, WHOLE_CALL, both_ways, pieces_of, text_of
 from tests.support.upstreams.openai import Reply, Upstream

@@ -1,0 +1,205 @@
+"""Calls a provider's server over HTTP, and reads its answer, whole or as server-sent events."""
+
+import asyncio
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.failures import ConnectionRefused, Interrupted
+from services.chassis.http_client.origin import RequestHead, read_url
+from services.router.providers.base import (
+    LARGEST_PIECE_CHARACTERS,
+    Piece,
+    ProviderAnswer,
+    ProviderCall,
+    ProviderEnvironment,
+    ProviderError,
+    ProviderRoute,
+    ServerRefused,
+)
+from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
+from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
+from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
+from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
+from services.router.providers.http.object_limit import check_objects
+from services.router.providers.http.stream import Stream
+
+# Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
+# escaped.
+LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
+# Timeout for an error's body: the status is known and mostly sufficient.
+AFTER_FAILURE_S = 2.0
+
+
+class HttpProvider(ABC):
+    """A provider at one address. A subclass says what is its own: headers, path, body, and the format of its answers
+    and errors."""
+
+    answer_type: ClassVar[type[ProviderAnswer]]
+    error_patterns: ClassVar[ErrorPatterns]
+
+    def __init__(
+        self,
+        route: ProviderRoute,
+        environment: ProviderEnvironment,
+        headers: Mapping[str, str],
+        *,
+        tls: ssl.SSLContext | None = None,
+        socket: Path | None = None,
+    ) -> None:
+        """`tls` replaces the default trust store; `socket` is a unix socket to use instead of the host in the URL,
+        without keep-alive."""
+        origin, path = read_url(route.base_url, tls, socket)
+        self._base_path = path.rstrip("/")
+        # Added to every request.
+        self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
+        self._timeouts = environment.timeouts
+        self._connections = AnswerConnections(origin, self._timeouts.connect_s, keep=socket is None)
+        self._deadlines = self._connections.deadlines
+        self._budget = BufferBudget()
+        self._head = RequestHead(
+            origin,
+            {
+                "Accept": "*/*",
+                "Accept-Encoding": "identity",
+                "Content-Type": "application/json",
+                "User-Agent": "legato",
+                **headers,
+            },
+        )
+
+    @abstractmethod
+    def _path(self, call: ProviderCall) -> str:
+        """Returns where the call is posted."""
+
+    @abstractmethod
+    async def _write_body(self, call: ProviderCall) -> bytes:
+        """Writes the body whenever it is sent: it is as long as the prompt, and let go once it is sent."""
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
+
+    async def warm(self) -> None:
+        try:
+            await self._connections.warm()
+        except Interrupted as error:
+            raise _failure_of(error) from None
+
+    async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
+        """Yields the pieces of the answer. Closing the generator closes the connection."""
+        over_at_s = self._deadlines.now_s() + self._timeouts.total_s
+        try:
+            connection = await self._post(call)
+        except Interrupted as error:
+            raise _failure_of(error) from None
+        streams, sink = call.stream, call.sink
+        # It refers to the prompt, which is not needed any more.
+        del call
+        answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
+        try:
+            if connection.response.status != 200:
+                raise await self._read_failure(connection)
+            if not _is_stream(connection, streams=streams):
+                await _read_whole(connection, answer, buffer)
+                yield answer.pieces.popleft()
+                while answer.pieces:
+                    await asyncio.sleep(0)
+                    yield answer.pieces.popleft()
+                return
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
+            # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
+            # caller enforces it, since a slow client also takes time.
+            left_s = over_at_s - self._deadlines.now_s()
+            with self._deadlines.limit(left_s, ProviderError("took too long to answer")):
+                piece = await stream.first_piece()
+            yield piece
+            while not piece.last:
+                piece = await stream.next_piece()
+                yield piece
+            await stream.read_to_end()
+        except Interrupted as error:
+            raise _failure_of(error) from None
+        finally:
+            buffer.release()
+            # Reused if nothing is left to read.
+            connection.release()
+
+    async def _post(self, call: ProviderCall) -> AnswerConnection:
+        """Sends the request and returns the connection once the response head has arrived."""
+        connection = await self._post_on(self._connections.acquire, call)
+        if connection.was_closed_unheard:
+            # A server may close an idle connection just as it is reused. A retry could run the request twice; but a
+            # server that has read it does not close at once without a byte. curl and browsers retry in this case too,
+            # and only in this: not after a timeout, and not on a new connection.
+            connection = await self._post_on(self._connections.connect, call)
+        return connection
+
+    async def _post_on(
+        self, open_connection: Callable[[], Awaitable[HttpConnection]], call: ProviderCall
+    ) -> AnswerConnection:
+        """Returns the connection without a response if it was closed unheard."""
+        body = await self._write_body(call)
+        connection = cast(AnswerConnection, await open_connection())
+        try:
+            connection.answer_within(self._patience_s(call))
+            head = self._head.for_body(self._path(call), body, call.traceparent)
+            posting = connection.post(head, body, call.on_sent)
+            # Kept by the connection alone, until it is sent.
+            del body
+            await posting
+        except BaseException as error:
+            connection.release()
+            if not isinstance(error, Interrupted) or not connection.was_closed_unheard:
+                raise
+        return connection
+
+    def _patience_s(self, call: ProviderCall) -> float:
+        """Returns the timeout for the first byte of a stream, or for a whole answer."""
+        timeouts = self._timeouts
+        return min(timeouts.first_byte_s, timeouts.total_s) if call.stream else timeouts.whole_s
+
+    async def _read_failure(self, connection: AnswerConnection) -> ProviderError:
+        said, response = b"", connection.response
+        if response.status in TELLING_STATUSES:
+            connection.answer_within(AFTER_FAILURE_S)
+            # A partial body is used too.
+            with suppress(Interrupted):
+                while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
+                    said += received
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+        return read_failure(response.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self.error_patterns)
+
+
+def _failure_of(error: Interrupted) -> ProviderError:
+    return (ServerRefused if isinstance(error, ConnectionRefused) else ProviderError)(str(error))
+
+
+def _is_stream(connection: AnswerConnection, *, streams: bool) -> bool:
+    """Tells if the response is a stream, by its content type: some servers ignore the `stream` parameter."""
+    content_type = connection.response.header(b"content-type").partition(";")[0].strip().lower()
+    if streams:
+        return content_type != "application/json"
+    return content_type == "text/event-stream"
+
+
+async def _read_whole(connection: AnswerConnection, answer: ProviderAnswer, buffer: AnswerBuffer) -> None:
+    received = bytearray()
+    while piece := await connection.read():
+        received += piece
+        if len(received) > LARGEST_ANSWER_BYTES:
+            raise ProviderError("sent an endless answer")
+        buffer.reserve(len(received))
+    body = bytes(received)
+    del received
+    check_objects(body)
+    if len(body) > LARGEST_PIECE_CHARACTERS:
+        await asyncio.sleep(0)
+    answer.begin_piece()
+    answer.read_whole(body)
+    answer.close()
