@@ -1,12 +1,12 @@
 """Keys of an account that has very many: pages, search, and reports of them."""
 
-import csv
-import io
 import re
 
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
-from tests.console.harness import ConsoleHarness
+from tests.console.fakes.keys import ACCOUNT_ID, SECRET
+from tests.console.harness import COOKIE, ConsoleHarness
 
 
 def names_on(page: str) -> list[str]:
@@ -69,48 +69,62 @@ def test_what_is_searched_for_is_text_whatever_it_looks_like(console: ConsoleHar
     assert "&#34;&gt;&lt;script&gt;" in text
 
 
-def test_usage_by_key_has_the_most_expensive_ones_and_one_row_for_all_others(console: ConsoleHarness) -> None:
-    console.fakes.add_many_keys(150)
-    text = console.get("/usage?by=key", console.fakes.sign_in()).text
-    table = text[text.index("Usage by key") :]
-    table = table[: table.index("</table>")]
-    # The cost of each is higher than that of the one before.
-    listed = re.findall(r'<th scope="row">([^<]+)</th>', table)
-    assert listed == [*(f"Service {number:04d}" for number in reversed(range(100, 150))), "100 other keys", "Total"]
-    assert "The keys with the highest costs are listed" in text
-    legend = re.findall(r"</span>([^<]+) <strong>", text)
-    assert legend == [*(f"Service {number:04d}" for number in (149, 148, 147, 146)), "Others"]
-    [total] = re.findall(r"Exactly \$([0-9.]+)", text)
-    assert total == f"{sum(row.cost_nanos for row in console.fakes.rows) / 1e9:.9f}".rstrip("0")
+def test_a_key_is_created_with_what_the_form_says(console: ConsoleHarness) -> None:
+    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "30", "form_id": "f1"}
+    fields["requests_per_minute"] = "60"
+    session = console.fakes.sign_in()
+    answer = console.follow(console.post("/keys", fields, session), session)
+    assert answer.text.count(SECRET) == 4
+    [request] = [request for request in console.fakes.requests if hasattr(request, "expires_after_days")]
+    assert (request.account_id, request.name, request.expires_after_days) == (ACCOUNT_ID, "Report", 30)
+    assert list(request.scopes) == [auth_pb2.SCOPE_INFERENCE]
+    assert request.requests_per_minute == 60
+    assert not request.HasField("tokens_per_minute")
 
 
-def test_usage_by_member_tells_whose_the_most_expensive_keys_are(console: ConsoleHarness) -> None:
-    console.fakes.add_many_keys(250)
-    text = console.get("/usage?by=member", console.fakes.sign_in()).text
-    assert "150 other keys" in text
-    assert "it is told whose they are" in text
-    assert re.findall(r"</span>([^<]+) <strong>", text) == ["All keys"]
+def test_the_page_of_a_new_key_loaded_again_shows_it_no_more(console: ConsoleHarness) -> None:
+    fields = {"name": "Report", "scope": "inference", "allowed": "mezzo", "expires": "never", "form_id": "f1"}
+    session = console.fakes.sign_in()
+    made = console.post("/keys", fields, session)
+    first = console.follow(made, session, {"Accept-Encoding": "gzip"})
+    assert SECRET in first.text
+    assert "content-encoding" not in first.headers
+    assert first.headers["cache-control"] == "no-store"
+    # The page again with the cookie, which the first view removed, and the form again.
+    for again in (console.follow(made, session), console.post("/keys", fields, session)):
+        assert (again.status, again.headers["location"]) == (303, "/keys/key_0000000000000001")
+        assert SECRET not in again.text
+        assert any(cookie.startswith("legato-notice=shown-before.0") for cookie in again.cookies)
+    assert len(console.fakes.keys) == 1
 
 
-def test_keys_of_the_same_name_are_told_apart(console: ConsoleHarness) -> None:
+def test_a_form_with_mistakes_says_which_and_creates_nothing(console: ConsoleHarness) -> None:
+    fields = {"name": "x" * 101, "expires": "7", "tokens_per_minute": "many"}
+    answer = console.post("/keys", fields, console.fakes.sign_in())
+    assert answer.status == 400
+    for problem in ("At most 100", "Choose what the key may do", "Choose when", "A whole number"):
+        assert problem in answer.text
+    assert console.fakes.keys == []
+
+
+def test_revoking_says_how_long_it_took_until_every_edge_refuses(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    console.fakes.keys[1].key.name = "Nightly report"
-    text = console.get("/usage?by=key", console.fakes.sign_in()).text
-    assert "Nightly report · 0001" in text
-    assert "Nightly report · 0002" in text
+    session = console.fakes.sign_in()
+    answer = console.post("/keys/key_0000000000000001/revoke", session=session)
+    assert (answer.status, answer.headers["location"]) == (303, "/keys/key_0000000000000001")
+    [notice] = [cookie for cookie in answer.cookies if cookie.startswith("legato-notice=")]
+    shown = console.get("/keys/key_0000000000000001", headers={"Cookie": f"{COOKIE}={session}; {notice.split(';')[0]}"})
+    assert re.search(r"Every edge refuses the key since \d+\.\d s after you clicked", shown.text)
+    assert any(cookie.startswith('legato-notice=""; ') for cookie in shown.cookies)
 
 
-def test_a_file_names_every_key_however_many_there_are(console: ConsoleHarness) -> None:
-    console.fakes.add_many_keys(1_200)
-    answer = console.get("/usage.csv", console.fakes.sign_in())
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [row["key_name"] for row in rows] == [f"Service {number:04d}" for number in range(1_200)]
-    assert {row["created_by"] for row in rows} == {"Ada Lovelace"}
-
-
-def test_classes_are_listed_by_their_costs(console: ConsoleHarness) -> None:
+def test_rotation_shows_old_and_new_side_by_side(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    text = console.get("/usage", console.fakes.sign_in()).text
-    table = text[text.index("Usage by class") :]
-    listed = re.findall(r'<th scope="row">([^<]+)</th>', table[: table.index("</table>")])
-    assert listed == ["mezzo", "forte", "fortissimo", "Total"]
+    session = console.fakes.sign_in()
+    sent = console.post("/keys/key_0000000000000003/rotate", {"expires": "90", "form_id": "f"}, session)
+    made = console.follow(sent, session)
+    assert SECRET in made.text
+    page = console.get("/keys/key_0000000000000003", session)
+    assert "Rotation under way" in page.text
+    assert "has not been used for 119 days" in page.text
+    assert "key_0000000000000006" in page.text

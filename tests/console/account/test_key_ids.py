@@ -1,0 +1,13 @@
+"""Keys by their public ids."""
+
+from tests.console.fakes.keys import SECRET
+from tests.console.harness import ConsoleHarness
+
+
+def test_a_leaked_key_of_another_account_is_not_identified(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    assert console.post("/keys/identify", {"key_id": "key_ABCDEFGHIJKLMNOP"}, session).status == 404
+    assert console.post("/keys/identify", {"key_id": SECRET}, session).status == 400
+    console.fakes.fill()
+    found = console.post("/keys/identify", {"key_id": "key_0000000000000002"}, session)
+    assert found.headers["location"] == "/keys/key_0000000000000002"

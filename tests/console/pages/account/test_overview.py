@@ -1,0 +1,65 @@
+"""The overview: a guide to a first request, then credit and use."""
+
+from datetime import UTC, datetime, timedelta
+
+from console.pages.account.overview import needing_attention
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
+from tests.console.fakes.keys import SECRET
+from tests.console.harness import API_URL, ConsoleHarness
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+
+
+def test_without_use_the_overview_guides_to_a_first_request(console: ConsoleHarness) -> None:
+    answer = console.get("/", console.fakes.sign_in())
+    assert "Create a key and insert it" in answer.text
+    assert f"{API_URL}/chat/completions" in answer.text
+    assert "Last 30 days" not in answer.text
+
+
+def test_the_guide_creates_a_key_and_puts_it_into_every_example(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    answer = console.follow(console.post("/first-key", {"form_id": "f1"}, session), session)
+    assert answer.text.count(SECRET) == 4
+    assert "YOUR_KEY" not in answer.text
+
+
+def test_the_overview_adds_up_what_metering_says(console: ConsoleHarness) -> None:
+    console.fakes.fill()
+    answer = console.get("/", console.fakes.sign_in())
+    total = sum(row.cost_nanos for row in console.fakes.rows)
+    exact = f"{total // 10**9}.{total % 10**9:09d}".rstrip("0")
+    assert f'value="{exact}"' in answer.text
+
+
+def test_a_suspended_account_is_told_why_no_key_works(console: ConsoleHarness) -> None:
+    console.fakes.is_suspended = True
+    assert "This account is suspended" in console.get("/", console.fakes.sign_in()).text
+
+
+def test_a_user_without_an_account_is_told_whom_to_ask(console: ConsoleHarness) -> None:
+    console.fakes.has_account = False
+    assert "You belong to no account yet" in console.get("/", console.fakes.sign_in()).text
+
+
+def test_an_operator_without_an_account_is_led_to_the_operators_pages(console: ConsoleHarness) -> None:
+    console.fakes.has_account, console.fakes.is_operator = False, True
+    answer = console.get("/", console.fakes.sign_in())
+    assert (answer.status, answer.headers["location"]) == (303, "/operator")
+
+
+def test_keys_that_expire_sleep_or_have_no_limit_are_pointed_out() -> None:
+    def key(**values: timedelta) -> pb.AccountKey:
+        made = auth_pb2.Key(name="k", state=auth_pb2.KEY_STATE_ACTIVE, requests_per_minute=1)
+        made.create_time.FromDatetime(NOW)
+        for name, value in values.items():
+            getattr(made, name).FromDatetime(NOW + value)
+        return pb.AccountKey(key=made)
+
+    expiring = key(expire_time=timedelta(days=3))
+    dormant = key(last_use_time=timedelta(days=-61))
+    boundless = key()
+    boundless.key.ClearField("requests_per_minute")
+    found = needing_attention([key(), expiring, dormant, boundless], NOW)
+    assert [item.words for item in found] == ["Expires soon", "Not used for a long time", "Neither expiry nor limit"]

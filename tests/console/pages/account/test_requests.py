@@ -1,0 +1,25 @@
+"""Requests, and one receipt."""
+
+from urllib.parse import quote
+
+from tests.console.fakes.statements import request_id
+from tests.console.harness import ConsoleHarness
+
+
+def test_a_receipt_that_does_not_agree_says_so(console: ConsoleHarness) -> None:
+    console.fakes.fill()
+    console.fakes.receipts[request_id(7)].cost_nanos += 1
+    text = console.get(f"/requests/{request_id(7)}", console.fakes.sign_in()).text
+    assert "Please tell the operator" in text
+    assert "agrees with the ledger" not in text
+
+
+def test_a_request_is_found_by_the_ids_that_clients_have(console: ConsoleHarness) -> None:
+    session = console.fakes.sign_in()
+    for given in (request_id(7), f"chatcmpl-{request_id(7)}", f" {request_id(7).upper()} "):
+        answer = console.get(f"/requests?id={quote(given)}", session)
+        assert answer.headers["location"] == f"/requests/{request_id(7)}"
+    assert console.get("/requests?id=nonsense", session).status == 404
+    unknown = console.get(f"/requests/{request_id(7)}", session)
+    assert unknown.status == 404
+    assert "No such request" in unknown.text

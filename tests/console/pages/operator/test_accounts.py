@@ -1,0 +1,92 @@
+"""Accounts, as operators see and change them."""
+
+import pytest
+
+from protos.auth.v1 import users_pb2 as pb
+from tests.console.fakes.operator_services import DOLLAR
+from tests.console.fakes.services import not_answering
+from tests.console.harness import ConsoleHarness
+
+ACCOUNT = "/operator/accounts/acct_0000000000000001"
+
+
+def test_accounts_are_searched_and_show_their_credit(console: ConsoleHarness, session: str) -> None:
+    answer = console.get("/operator/accounts?q=bernoulli", session)
+    assert "Bernoulli &amp; Daughters" in answer.text
+    assert "Analytical Engines</a>" not in answer.text
+    assert "$84.18" in answer.text
+    assert "No account fits" in console.get("/operator/accounts?q=nobody", session).text
+
+
+def test_while_metering_does_not_answer_accounts_are_shown_without_balances(
+    console: ConsoleHarness, session: str
+) -> None:
+    console.fakes.fail = {"CreditAdminService.ListBalances": not_answering()}
+    for path in ("/operator/accounts", ACCOUNT):
+        answer = console.get(path, session)
+        assert answer.status == 200
+        assert "Metering is not answering" in answer.text
+
+
+def test_a_new_account_leads_to_its_page(console: ConsoleHarness, session: str) -> None:
+    answer = console.post("/operator/accounts", {"name": "New Ideas"}, session)
+    assert answer.headers["location"] == "/operator/accounts/acct_0000000000000005"
+    assert console.post("/operator/accounts", {"name": ""}, session).status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/operator/accounts", {"name": "Acme"}),
+        (f"{ACCOUNT}/limits", {"requests_per_minute": "5"}),
+        ("/operator/accounts/acct_0000000000000004/resume", {}),
+        ("/operator/users", {"name": "Grace"}),
+        ("/operator/users/user_2/sign-in-link", {}),
+        ("/operator/users/user_2/operator", {"is_operator": "yes"}),
+        ("/operator/users/user_3/enable", {}),
+        ("/operator/routes/reload", {}),
+    ],
+)
+def test_what_grants_asks_again_who_it_is(
+    console: ConsoleHarness, session: str, path: str, fields: dict[str, str]
+) -> None:
+    console.fakes.is_fresh = False
+    answer = console.post(path, fields, session)
+    assert answer.status == 403
+    assert "Confirm that it is you" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (f"{ACCOUNT}/suspend", {}),
+        ("/operator/keys/key_0000000000000001/revoke", {}),
+        ("/operator/users/user_2/disable", {}),
+        ("/operator/users/user_2/operator", {"is_operator": "no"}),
+    ],
+)
+def test_what_removes_access_never_asks_again(
+    console: ConsoleHarness, session: str, path: str, fields: dict[str, str]
+) -> None:
+    console.fakes.is_fresh = False
+    assert console.post(path, fields, session).status == 303
+
+
+def test_a_suspended_account_is_resumed(console: ConsoleHarness, session: str) -> None:
+    path = "/operator/accounts/acct_0000000000000004"
+    assert f"{path}/resume" in console.get(path, session).text
+    assert console.post(f"{path}/resume", session=session).status == 303
+    assert not console.fakes.operator.accounts["acct_0000000000000004"].HasField("suspend_time")
+
+
+def test_an_operator_sets_what_an_account_may_use_and_spend(console: ConsoleHarness, session: str) -> None:
+    assert console.post(f"{ACCOUNT}/classes", {"allowed": ["mezzo"]}, session).status == 303
+    assert list(console.fakes.requests[-1].allowed_classes.class_ids) == ["mezzo"]
+    assert console.post(f"{ACCOUNT}/classes", {"allowed": []}, session).status == 400
+    answer = console.post(f"{ACCOUNT}/spend-limits", {"day": "5", "month": "", "total": ""}, session)
+    assert answer.headers["location"] == f"{ACCOUNT}/spend-limits"
+    assert console.fakes.spends[""].limits.day_nanos == 5 * DOLLAR
+    noted = console.fakes.operator.recorded[0]
+    assert (noted.action, noted.account_id) == (pb.OPERATOR_ACTION_SET_SPEND_LIMITS, ACCOUNT.rpartition("/")[2])
+    assert "0 % spent" in console.get(f"{ACCOUNT}/spend-limits", session).text
+    assert console.post(f"{ACCOUNT}/spend-limits", {"day": "x", "month": "", "total": ""}, session).status == 400

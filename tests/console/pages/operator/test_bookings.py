@@ -1,0 +1,77 @@
+"""Credit that operators book."""
+
+import re
+
+import pytest
+
+from protos.auth.v1 import users_pb2 as pb
+from tests.console.fakes.operator_services import DOLLAR
+from tests.console.fakes.services import not_answering
+from tests.console.harness import ConsoleHarness
+
+ACCOUNT = "/operator/accounts/acct_0000000000000001"
+
+
+CREDIT = {"kind": "grant", "amount": "5.00", "amount_again": "5.00", "reason": "", "operation_id": "0af3"}
+
+
+def test_a_form_that_is_sent_twice_books_once(console: ConsoleHarness, session: str) -> None:
+    before = console.fakes.operator.balances["acct_0000000000000001"]
+    for _ in range(2):
+        assert console.post(f"{ACCOUNT}/credit", CREDIT, session).status == 303
+    assert console.fakes.operator.balances["acct_0000000000000001"] == before + 5 * DOLLAR
+    noted = console.fakes.operator.recorded[0]
+    assert (noted.action, noted.object_id) == (pb.OPERATOR_ACTION_GRANT_CREDIT, "user_1-0af3")
+
+
+def test_each_visit_has_a_booking_of_its_own(console: ConsoleHarness, session: str) -> None:
+    ids = [re.findall(r'name="operation_id" value="(\w+)"', console.get(ACCOUNT, session).text) for _ in range(2)]
+    assert len(ids[0]) == 1
+    assert ids[0] != ids[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"amount_again": "50.00"}, "The two amounts differ"),
+        # Whoever writes decimals with a comma does not grant a hundred times as much.
+        ({"amount": "5,00", "amount_again": "5,00"}, "such as 5.00"),
+        ({"amount": "-5", "amount_again": "-5"}, "A grant is more than zero"),
+        ({"kind": "adjustment"}, "needs a reason"),
+        ({"kind": "other"}, "Choose a grant or an adjustment"),
+        ({"amount": "1000001", "amount_again": "1000001"}, "At most a million dollars"),
+    ],
+)
+def test_a_booking_with_a_mistake_is_not_made(
+    console: ConsoleHarness, session: str, changed: dict[str, str], problem: str
+) -> None:
+    answer = console.post(f"{ACCOUNT}/credit", CREDIT | changed, session)
+    assert answer.status == 400
+    assert problem in answer.text
+    assert console.fakes.operator.bookings == {}
+    assert console.fakes.operator.recorded == []
+
+
+def test_a_booking_whose_outcome_is_unknown_is_sent_again_under_the_same_id(
+    console: ConsoleHarness, session: str
+) -> None:
+    console.fakes.fail = {"CreditAdminService.GrantCredits": not_answering()}
+    answer = console.post(f"{ACCOUNT}/credit", CREDIT, session)
+    assert answer.status == 503
+    assert "It is not known whether this was booked" in answer.text
+    assert 'name="operation_id" value="0af3"' in answer.text
+    assert 'name="amount" type="text" value="5.00"' in answer.text
+
+
+def test_a_booking_asks_again_who_it_is_and_is_then_made_and_noted_once(console: ConsoleHarness, session: str) -> None:
+    console.fakes.is_fresh = False
+    asked = console.post(f"{ACCOUNT}/credit", CREDIT, session)
+    assert asked.status == 403
+    assert console.fakes.operator.recorded == []
+    match = re.search(r'name="pending" value="([^"]*)"', asked.text)
+    assert match
+    pending = match[1].replace("&#34;", '"').replace("&quot;", '"')
+    fields = {"pending": pending, "kind": "recovery", "code": "recovery-1"}
+    assert console.post("/confirm", fields, session).status == 303
+    assert console.fakes.operator.bookings == {"0af3": 5 * DOLLAR}
+    assert len(console.fakes.operator.recorded) == 1

@@ -1,0 +1,96 @@
+"""Files that are written while they are read."""
+
+import csv
+import http.client
+import io
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from console.web.csv_files import text_cell
+from services.metering.wire.reports import to_usage_query
+from services.metering.wire.statements import to_entries_query, to_requests_query
+from tests.console.fakes.services import not_answering
+from tests.console.harness import ConsoleHarness
+
+ODD_VALUES = (
+    "a b",
+    "x" * 65,
+    "\u00e9",
+    "key_1,key_2",
+    "../..",
+    "mine ",
+    "0",
+    "2026-13-45",
+    "%00",
+    "2199-12-31",
+    "2020-01-01",
+    "",
+)
+
+
+def _checking(check: Callable[[Any], Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def checked(request: Any) -> Any:
+        first_page = type(request)()
+        first_page.CopyFrom(request)
+        if hasattr(request, "page_token"):
+            first_page.ClearField("page_token")
+        check(first_page)
+        return answer(request)
+
+    return checked
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\tx", "\rx"])
+def test_a_text_that_a_table_would_execute_is_quoted(text: str) -> None:
+    assert text_cell(text) == f"'{text}"
+    assert text_cell(f"a{text}") == f"a{text}"
+
+
+@pytest.mark.parametrize("path", ["/usage.csv", "/requests.csv", "/credit.csv"])
+def test_a_file_is_one_to_save(console: ConsoleHarness, path: str) -> None:
+    console.fakes.fill()
+    answer = console.get(path, console.fakes.sign_in())
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert re.fullmatch(r'attachment; filename="legato-[a-z0-9-]+\.csv"', answer.headers["content-disposition"])
+    assert answer.headers["cache-control"] == "no-store"
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert len(rows) > 60
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("/usage.csv", ("keys", "by", "period", "from", "to", "was")),
+        ("/requests.csv", ("keys", "class", "from", "to", "page")),
+        ("/credit.csv", ("from", "to", "page", "month")),
+    ],
+)
+def test_no_file_breaks_off_on_an_odd_value(
+    console: ConsoleHarness, path: str, names: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.fakes.fill()
+    # What metering would refuse, it refuses here.
+    for method, check in (
+        ("ListUsage", to_usage_query),
+        ("ListRequests", to_requests_query),
+        ("ListLedgerEntries", to_entries_query),
+    ):
+        monkeypatch.setattr(console.fakes, method, _checking(check, getattr(console.fakes, method)), raising=False)
+    cookie = console.fakes.sign_in()
+    queries = [{name: value} for name in names for value in ODD_VALUES]
+    queries += [{"period": "custom", "from": "2026-02-02", "to": "2026-01-01"}]
+    for query in queries:
+        assert console.get(f"{path}?{urlencode(query)}", cookie).status == 200, query
+
+
+def test_a_file_that_cannot_be_finished_is_cut_off_and_not_taken_for_whole(console: ConsoleHarness) -> None:
+    console.fakes.fill()
+    console.fakes.fail = {"StatementService.ListLedgerEntries": not_answering()}
+    with pytest.raises(http.client.HTTPException):
+        console.get("/credit.csv", console.fakes.sign_in())
+    assert '"page.file_cut_off"' in console.log_stream.getvalue()
