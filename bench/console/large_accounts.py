@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from services.chassis.database.database import Database
 from services.metering.account_audits import AccountAudits
-from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_entries
+from services.metering.store.key_totals import KeyTotals
 from services.metering.usage_reports import UsageReportQuery, list_usage
 from services.rules.model_classes import CLASSES
 

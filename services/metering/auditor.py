@@ -13,7 +13,7 @@ from services.chassis.process import memory
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry, gauge
 from services.chassis.timing.deadlines import Clock
-from services.metering.retention.closed_months import find_chain_violations
+from services.metering.closed_months import find_chain_violations
 from services.metering.store import checks, owed_checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.store.entry_sums import screen_entries

@@ -31,8 +31,8 @@ from services.metering.ledger.records import (
     Sweep,
     Void,
 )
-from services.metering.locked_accounts import AccountLocked, LockedAccounts
-from services.metering.store.books import Outcome, reach, write_operations
+from services.metering.locked_accounts import LockedAccounts
+from services.metering.store.batches import AccountLocked, Outcome, reach, write_operations
 
 ReplyT = TypeVar("ReplyT")
 

@@ -9,19 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from services.chassis.database.database import LockTimeout
-
 ItemT = TypeVar("ItemT")
 
 # Accounts without waiting operations stay known, so that the next operation does not delay others again.
 KNOWN_MOST: Final = 10_000
-
-
-class AccountLocked(LockTimeout):
-    """The account stayed locked and nothing was written: callers may retry."""
-
-    def __init__(self) -> None:
-        super().__init__("The account is locked right now. Please retry.")
 
 
 class LockedAccounts(Generic[ItemT]):

@@ -10,12 +10,13 @@ from services.chassis.telemetry.metrics import show_exchanges
 from services.metering.auditor import Auditor
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
-from services.metering.limits import Limiter, LocalLimiter, UnpaidPrompts
+from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
 from services.metering.retention.passes import Retention
 from services.metering.servicers.account_changes import ChangeOutboxServicer
-from services.metering.servicers.metering import CreditAdminServicer, MeteringServicer
+from services.metering.servicers.credit_admin import CreditAdminServicer
+from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.notices import NoticeOutboxServicer, NoticeThresholdServicer
 from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
@@ -23,6 +24,7 @@ from services.metering.servicers.statements import StatementServicer
 from services.metering.settings import MeteringSettings
 from services.metering.spend_recount import recount_at_start
 from services.metering.sweeper import Sweeper
+from services.metering.unpaid_prompts import UnpaidPrompts
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 

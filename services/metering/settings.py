@@ -21,7 +21,8 @@ from services.chassis.settings import (
 )
 from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.notices import NoticeRules
-from services.metering.limits import LARGEST_BURST, RateLimits, UnpaidLimit, token_rate
+from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
+from services.metering.unpaid_prompts import UnpaidLimit
 from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.residency import DataStore, keep_in_canada
 

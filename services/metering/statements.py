@@ -12,8 +12,8 @@ import msgspec
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger.local_days import LocalDays, find_local_days
 from services.metering.ledger.records import HOUR_US
-from services.metering.local_days import LocalDays, find_local_days
 from services.metering.store import ledger_days
 from services.metering.store import statements as store
 from services.metering.store.ledger_days import DaySums

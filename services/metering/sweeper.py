@@ -14,7 +14,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import Sweep, Swept
-from services.metering.store.books import forget_claims
+from services.metering.store.batches import forget_claims
 from services.metering.store.reports import Overdue, find_overdue, is_any_overdue
 
 SWEEP_MOST: Final = 256

@@ -6,10 +6,10 @@ import msgspec
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering.key_totals import KeyTotals
+from services.metering.ledger.local_days import LocalDays, find_local_days
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.local_days import LocalDays, find_local_days
+from services.metering.store.key_totals import KeyTotals
 from services.metering.store.usage import read_usage
 
 # Fits into one response, with room to spare.

@@ -28,7 +28,7 @@ from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.statements import StatementServicer
-from services.metering.store import books
+from services.metering.store import batches
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
 from tests.console.fakes.keys import ACCOUNT_ID
@@ -57,7 +57,7 @@ async def fill(database: Database, prices: Any, log: Log, patch: pytest.MonkeyPa
     """Books requests of some keys and classes on many days, late charges and adjustments among them."""
     writer, chance = Writer(database, prices, -1.0, log), random.Random(7)
     clock = {"now_us": time.time_ns() // 1000 - DAYS * DAY_US}
-    patch.setattr(books, "now_us_query", lambda connection: f"SELECT {clock['now_us']}")
+    patch.setattr(batches, "now_us_query", lambda connection: f"SELECT {clock['now_us']}")
     await ask(writer, grant(10_000_000, account=ACCOUNT_ID))
     for number in range(1, 130):
         clock["now_us"] += chance.randrange(1, 14 * HOUR_US // 2)

@@ -21,13 +21,14 @@ from services.metering.batch import Writer
 from services.metering.ledger.prices import Price, read_prices
 from services.metering.ledger.records import Grant
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
-from services.metering.limits import LocalLimiter, RateLimits, UnpaidPrompts, token_rate
+from services.metering.limits import LocalLimiter, RateLimits, token_rate
 from services.metering.service import MIGRATIONS
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.settings import MeteringSettings
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import holds
+from services.metering.unpaid_prompts import UnpaidPrompts
 from tests.support.fakes import FakeClock
 from tests.support.servers.migrated import migrated_sqlite
 

@@ -1,18 +1,18 @@
-"""Defines the rules of one request's credit (held, extended, settled, voided, swept) and the context of a rule."""
+"""Defines the rules of one request's credit: held, extended, settled, voided, swept."""
 
-from typing import Final, Generic
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.money import format_usd
-from services.metering.ledger.prices import Price, Prices, Usage
+from services.metering.ledger.claims import refuse_repeat
+from services.metering.ledger.months import next_month_us
+from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     DAY_US,
     HOUR_US,
     AccountBalance,
-    AnswerT,
     Basis,
     Checkpoint,
     Checkpointed,
@@ -22,9 +22,7 @@ from services.metering.ledger.records import (
     Extend,
     Extended,
     Hold,
-    IdempotencyClaim,
     Kind,
-    OwedChange,
     Reserve,
     Reserved,
     Settle,
@@ -34,45 +32,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
-from services.metering.ledger.spend import NO_LIMITS, SpendRoom, next_month_us
-
-
-class RuleContext(msgspec.Struct, frozen=True):
-    """The state that an operation is applied to."""
-
-    account: AccountBalance
-    hold: Hold | None
-    # The earlier grant or adjustment with the same id.
-    booked: Entry | None
-    prices: Prices
-    now_us: int
-    # How long a hold lives before it is swept.
-    life_us: int
-    # The claim on a Reserve's Idempotency-Key, and the hold of the request that owns it.
-    claim: Claim | None = None
-    claimant: Hold | None = None
-    # The key's live holds; counted only if the Reserve has a limit.
-    live_holds: int = 0
-    # What the spend limits of the account and of the request's key leave.
-    room: SpendRoom = NO_LIMITS
-    # What a RestorePayment reverses, and how much of it the customer was found to owe.
-    returned: Entry | None = None
-    returned_owed_nanos: int = 0
-
-
-class Effect(msgspec.Struct, Generic[AnswerT], frozen=True):
-    """The answer and the changes; None: unchanged."""
-
-    answer: AnswerT
-    account: AccountBalance | None = None
-    hold: Hold | None = None
-    entry: Entry | None = None
-    claim: Claim | None = None
-    # The entry that takes what is owed from the credit that the operation has made free; and what that, or `entry`,
-    # adds to what is owed.
-    repayment: Entry | None = None
-    owed: OwedChange | None = None
-
+from services.metering.ledger.rule_context import Effect, RuleContext
 
 # Reasons of losses: neither the hold nor free credit covered it; a spend limit kept free credit from covering it; or
 # its delivery is unconfirmed.
@@ -128,30 +88,6 @@ def booking(
         basis=basis,
         end=end,
         reason=BEYOND_CREDIT if loss_nanos else None,
-    )
-
-
-# Decides whether a request may use its Idempotency-Key: pure rules, like the ledger's.
-#
-# A key belongs to the request that reserved credit under it. Only a request that was voided, with nothing delivered,
-# frees it before it expires: one that was swept may still be charged.
-
-CLAIM_LIFE_US: Final = 24 * HOUR_US
-
-
-def refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold | None, now_us: int) -> None:
-    """Raises if the key is in use; `claimant` is its owner's hold."""
-    if found is None or found.claimed_at_us < now_us - CLAIM_LIFE_US:
-        return
-    if claimant is not None and claimant.state == "void":
-        return
-    if found.body_digest != asked.body_digest:
-        message = "This Idempotency-Key was used for another request. Use a new key for each request."
-        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
-    raise LegatoError(
-        Reason.REQUEST_REPEATED,
-        f"A request with this Idempotency-Key is running or has ended: {found.request_id}.",
-        original_request_id=found.request_id,
     )
 
 

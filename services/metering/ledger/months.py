@@ -1,11 +1,28 @@
-"""Calendar months in UTC, which are closed, archived and pruned, and the policy for that."""
+"""Days and calendar months in UTC: months are closed, archived and pruned, by a policy."""
 
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from services.metering.ledger.records import DAY_US
-from services.metering.ledger.spend import month_start_us, next_month_us
+
+
+def day_start_us(now_us: int) -> int:
+    return now_us - now_us % DAY_US
+
+
+def next_day_us(now_us: int) -> int:
+    return day_start_us(now_us) + DAY_US
+
+
+def month_start_us(now_us: int) -> int:
+    moment = datetime.fromtimestamp(now_us // 1_000_000, UTC)
+    return round(datetime(moment.year, moment.month, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def next_month_us(now_us: int) -> int:
+    # 32 days after its first, the next month has begun.
+    return month_start_us(month_start_us(now_us) + 32 * DAY_US)
 
 
 class CalendarMonth(NamedTuple):

@@ -11,7 +11,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.holds import Effect, RuleContext
 from services.metering.ledger.records import (
     AccountBalance,
     AnswerT,
@@ -23,6 +22,7 @@ from services.metering.ledger.records import (
     RestorePayment,
     ReturnPayment,
 )
+from services.metering.ledger.rule_context import Effect, RuleContext
 
 REPAID: Final = "Owed for a refund or dispute"
 # No id of a caller has a dot: no other adjustment has the id of a repayment.

@@ -6,7 +6,6 @@ the request's first charge, which may be over.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -14,7 +13,8 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.changes import AttributedOperation
-from services.metering.ledger.records import DAY_US, Entry, Hold, SpendLimitReached
+from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
+from services.metering.ledger.records import Entry, Hold, SpendLimitReached
 
 Period = Literal["day", "month", "total"]
 
@@ -378,21 +378,3 @@ class SpendBook:
         self.spends[own_id] = Spend(own_id, account_id, operation.key_id, shared_spend_id=replaced.spend_id)
         self.changed_ids.add(own_id)
         return replace(replaced, key_id=operation.key_id)
-
-
-def day_start_us(now_us: int) -> int:
-    return now_us - now_us % DAY_US
-
-
-def next_day_us(now_us: int) -> int:
-    return day_start_us(now_us) + DAY_US
-
-
-def month_start_us(now_us: int) -> int:
-    moment = datetime.fromtimestamp(now_us // 1_000_000, UTC)
-    return round(datetime(moment.year, moment.month, 1, tzinfo=UTC).timestamp()) * 1_000_000
-
-
-def next_month_us(now_us: int) -> int:
-    # 32 days after its first, the next month has begun.
-    return month_start_us(month_start_us(now_us) + 32 * DAY_US)

@@ -18,6 +18,7 @@ from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import LOGGED_MOST, find_violations
+from services.metering.closed_months import entry_violations
 from services.metering.ledger.closings import (
     AccountClosing,
     AccountsDigest,
@@ -30,7 +31,6 @@ from services.metering.ledger.closings import (
 from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWriter, read_archive
-from services.metering.retention.closed_months import entry_violations
 from services.metering.store.checks import few_pages
 from services.metering.store.retention import closings as closing_store
 from services.metering.store.retention import partitions, pruning

@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
-from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
@@ -18,17 +17,15 @@ from services.chassis.rpc.access_check import require_key
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
-from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.credit_history import list_credits
-from services.metering.key_totals import KeyTotals
-from services.metering.ledger.records import AccountBalance, AnswerT, Reserve, Reserved
-from services.metering.limits import Limiter, RateAllowance, RateLimits, UnpaidPrompts
-from services.metering.retention.closed_months import audit_months, list_closings
+from services.metering.ledger.records import AnswerT, Reserve, Reserved
+from services.metering.limits import Limiter, RateAllowance, RateLimits
 from services.metering.servicers.spend_limits import from_spend, list_spends_now
+from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
+from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import list_top_keys, list_usage
-from services.metering.wire import credits, operations, reports
+from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -81,8 +78,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         await self._exchange.drain(delay_s)
         await self._exchange.close()
 
-    # Futures, not coroutines: on the exchange an operation needs no separate task.
-
+    # Futures, not coroutines, here and below: on the exchange an operation needs no separate task.
     def admit(self, request: pb.AdmitRequest) -> "asyncio.Future[pb.AdmitResponse]":
         return self._limiter.charge(operations.to_admission(request, self._default_limits), operations.from_allowance)
 
@@ -197,7 +193,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         account_id = checked_id(request.account_id, "account_id")
         if request.key_id:
             require_key(request.key_id)
-        [account] = await _read_balances(self._database, [account_id])
+        [account] = await self._database.read_briefly(partial(read_balances, account_ids=[account_id]))
         response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos,
@@ -230,53 +226,3 @@ def _refusal_of_admitted(error: LegatoError, allowance: RateAllowance) -> Legato
         original_request_id=error.original_request_id,
         figures={**error.figures, **asdict(allowance)},
     )
-
-
-class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
-    def __init__(self, database: Database, writer: Writer) -> None:
-        self._database = database
-        self._writer = writer
-
-    async def GrantCredits(self, request: pb.GrantCreditsRequest, context: Context) -> pb.GrantCreditsResponse:
-        request.operation_id = _by_operator(request.operation_id)
-        balance = await self._writer.submit(operations.to_grant(request), operations.from_account)
-        return pb.GrantCreditsResponse(balance=balance)
-
-    async def AdjustCredits(self, request: pb.AdjustCreditsRequest, context: Context) -> pb.AdjustCreditsResponse:
-        request.operation_id = _by_operator(request.operation_id)
-        balance = await self._writer.submit(operations.to_adjust(request), operations.from_account)
-        return pb.AdjustCreditsResponse(balance=balance)
-
-    async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
-        account_ids = [checked_id(account_id, "account_ids") for account_id in request.account_ids]
-        accounts = await _read_balances(self._database, account_ids)
-        return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
-
-    async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
-        query = credits.to_credit_query(request)
-        return credits.from_credit_page(await list_credits(self._database, *query))
-
-    async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
-        month = reports.to_month(request.month) if request.month else None
-        violations = await audit(self._database)
-        if month is not None or request.all_months:
-            violations += await audit_months(self._database, month)
-        return pb.AuditResponse(violations=violations)
-
-    async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
-        closed = await list_closings(self._database)
-        return pb.ListClosingsResponse(
-            closings=[reports.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
-        )
-
-
-def _by_operator(operation_id: str) -> str:
-    """Returns the id with the operator who books, so that the ledger itself tells who it was; of a caller without an
-    access token, such as the command line, the id as it is."""
-    access = current_access.get()
-    return operation_id if access is None else f"{access.user_id}-{operation_id}"
-
-
-async def _read_balances(database: Database, account_ids: list[str]) -> list[AccountBalance]:
-    read = database.read_briefly if len(account_ids) == 1 else database.read
-    return await read(lambda connection: read_balances(connection, account_ids))

@@ -14,15 +14,8 @@ from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.ledger.spend import (
-    WHOLE_ACCOUNT,
-    InheritSpendLimits,
-    SetSpendLimits,
-    Spend,
-    SpendLimits,
-    next_day_us,
-    next_month_us,
-)
+from services.metering.ledger.months import next_day_us, next_month_us
+from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, Spend, SpendLimits
 from services.metering.servicers.account_changes import current_user
 from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends

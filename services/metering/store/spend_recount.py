@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from services.chassis.database.clock import read_now_us
-from services.metering.ledger.spend import WHOLE_ACCOUNT, Spend, day_start_us, month_start_us, spend_id
+from services.metering.ledger.months import day_start_us, month_start_us
+from services.metering.ledger.spend import WHOLE_ACCOUNT, Spend, spend_id
 from services.metering.store.expressions import IS_LIVE, total
 from services.metering.store.sets import Lookup
 from services.metering.store.spends import UPDATE_SPENDS, changed_row, read_spends_of

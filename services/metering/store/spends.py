@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from msgspec.structs import astuple, replace
 
 from services.metering.ledger.holds import charged_hour_us
+from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
 from services.metering.ledger.spend import (
     WHOLE_ACCOUNT,
@@ -14,10 +15,6 @@ from services.metering.ledger.spend import (
     PastPeriod,
     SetSpendLimits,
     Spend,
-    day_start_us,
-    month_start_us,
-    next_day_us,
-    next_month_us,
     past_periods,
     spend_id,
 )

@@ -29,7 +29,7 @@ from services.metering.ledger.spend import Spend, SpendBook, SpendRoom
 from services.metering.retention import passes
 from services.metering.retention.passes import Retention
 from services.metering.servicers import payments as booking_servicer
-from services.metering.store import books as store_books
+from services.metering.store import batches
 from services.metering.store.retention import pruning
 from services.metering.store.retention.closings import EntryRange
 from services.router.answers.grants import TokenAllowance
@@ -299,7 +299,7 @@ BUGS: Final = dict(
         _bug("old journal pages after a reboot", (JournalFile, "_prepare", _believe_old_pages)),
         _bug("settle beyond a spend limit", (SpendRoom, "of_free", lambda _: lambda self, free_nanos: free_nanos)),
         _bug("limit that counts what was released", (Spend, "after", _release_nothing)),
-        _bug("counter that prevents a settlement", (store_books, "replace", lambda _: lambda spend, **changes: spend)),
+        _bug("counter that prevents a settlement", (batches, "replace", lambda _: lambda spend, **changes: spend)),
         _bug("payment booked under a new id", (booking_servicer, "to_bookings", _book_under_a_new_id)),
         _bug("credit that pays nothing owed", (owed, "collect", _collect_nothing)),
         _bug("ids of pruned credits forgotten", (pruning, "keep_credits", lambda _: lambda *rows: None)),

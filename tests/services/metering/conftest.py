@@ -16,12 +16,11 @@ from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.prices import Prices
-from services.metering.limits import LocalLimiter, RateLimits, UnpaidLimit, UnpaidPrompts
-from services.metering.servicers.metering import (
-    CreditAdminServicer,
-    MeteringServicer,
-)
+from services.metering.limits import LocalLimiter, RateLimits
+from services.metering.servicers.credit_admin import CreditAdminServicer
+from services.metering.servicers.metering import MeteringServicer
 from services.metering.store.prices import adopt_prices
+from services.metering.unpaid_prompts import UnpaidLimit, UnpaidPrompts
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.services.metering.servicers.messages import Ask
 from tests.support.fakes import FakeClock

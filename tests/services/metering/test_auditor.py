@@ -16,7 +16,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.metering.auditor import LOGGED_MOST, Auditor, audit, find_violations_of
 from services.metering.batch import Writer
-from services.metering.ledger.books import LARGEST_BALANCE_NANOS
+from services.metering.ledger.credits import LARGEST_BALANCE_NANOS
 from services.metering.ledger.prices import LARGEST_PRICE_NANOS, Price, Prices, Usage
 from services.metering.store.prices import adopt_prices
 from services.metering.store.retention.partitions import list_partitions

@@ -18,7 +18,7 @@ from services.metering.batch import Writer
 from services.metering.credit_history import BEGINNING, CreditEntry, list_credits
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Operation
-from services.metering.store import books
+from services.metering.store import batches
 from services.metering.store.credits import CreditPosition, read_credits
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import ledger
@@ -38,7 +38,7 @@ class Calendar:
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     calendar = Calendar()
-    monkeypatch.setattr(books, "now_us_query", lambda connection: f"SELECT {calendar.now_us}")
+    monkeypatch.setattr(batches, "now_us_query", lambda connection: f"SELECT {calendar.now_us}")
     return calendar
 
 

@@ -25,7 +25,7 @@ from services.metering.statements import (
     list_prices,
     list_requests,
 )
-from services.metering.store import books
+from services.metering.store import batches
 from services.metering.store.credits import read_charges_by_day, read_credits
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
@@ -60,7 +60,7 @@ class Calendar:
 @pytest.fixture
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     calendar = Calendar()
-    monkeypatch.setattr(books, "now_us_query", lambda connection: f"SELECT {calendar.now_us}")
+    monkeypatch.setattr(batches, "now_us_query", lambda connection: f"SELECT {calendar.now_us}")
     return calendar
 
 

@@ -6,9 +6,9 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.batch import Writer
-from services.metering.key_totals import KeyTotals
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle
+from services.metering.store.key_totals import KeyTotals
 from services.metering.store.tables import usage_hours
 from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.months import CalendarMonth
-from services.metering.store.books import ADD_TO_COUNTERS
+from services.metering.store.batches import ADD_TO_COUNTERS
 from services.metering.store.expressions import total
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (

@@ -11,12 +11,11 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.metering.auditor import audit
+from services.metering.closed_months import audit_months, entry_violations, list_closings
 from services.metering.ledger.closings import Closing
-from services.metering.ledger.months import RetentionPolicy, months_before
+from services.metering.ledger.months import RetentionPolicy, month_start_us, months_before
 from services.metering.ledger.records import DAY_US
-from services.metering.ledger.spend import month_start_us
 from services.metering.retention.archive import ArchiveWrong, archive_file, read_archive
-from services.metering.retention.closed_months import audit_months, entry_violations, list_closings
 from services.metering.store.retention.closings import LEDGER_COLUMNS, read_closings, read_retention
 from services.metering.store.tables import holds, ledger, usage_hours
 

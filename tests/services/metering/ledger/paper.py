@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.books import BatchState, LiveKey
+from services.metering.ledger.batch_state import BatchState, LiveKey
 from services.metering.ledger.holds import charged_hour_us
+from services.metering.ledger.months import day_start_us, month_start_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     HOUR_US,
@@ -19,16 +20,7 @@ from services.metering.ledger.records import (
     OwedChange,
     Settle,
 )
-from services.metering.ledger.spend import (
-    WHOLE_ACCOUNT,
-    PastPeriod,
-    SetSpendLimits,
-    Spend,
-    day_start_us,
-    month_start_us,
-    past_periods,
-    spend_id,
-)
+from services.metering.ledger.spend import WHOLE_ACCOUNT, PastPeriod, SetSpendLimits, Spend, past_periods, spend_id
 from tests.services.metering.samples import ACCOUNT, KEY, PRICES, grant, request_id
 
 LIFE_US = 1_000

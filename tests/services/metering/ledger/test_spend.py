@@ -9,18 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger.months import month_start_us, next_day_us, next_month_us
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Checkpoint, Operation, Settle, SpendLimitReached
-from services.metering.ledger.spend import (
-    WHOLE_ACCOUNT,
-    InheritSpendLimits,
-    SetSpendLimits,
-    SpendLimits,
-    month_start_us,
-    next_day_us,
-    next_month_us,
-    spend_id,
-)
+from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits, spend_id
 from tests.services.metering.ledger.paper import LIFE_US, Ledger
 from tests.services.metering.samples import (
     ACCOUNT,

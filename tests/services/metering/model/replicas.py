@@ -18,10 +18,10 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.months import RetentionPolicy
+from services.metering.ledger.months import RetentionPolicy, next_month_us
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
-from services.metering.ledger.spend import Spend, next_month_us
+from services.metering.ledger.spend import Spend
 from services.metering.retention.passes import Retention
 from services.metering.store.prices import adopt_prices
 from services.metering.store.retention.partitions import create_partitions_ahead

@@ -23,10 +23,9 @@ import pytest
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from services.metering.ledger import books as ledger
 from services.metering.ledger import owed
-from services.metering.ledger.books import BatchState
-from services.metering.ledger.holds import Effect, RuleContext
+from services.metering.ledger import rules as ledger
+from services.metering.ledger.batch_state import BatchState
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AccountBalance,
@@ -44,6 +43,7 @@ from services.metering.ledger.records import (
     Void,
     Voided,
 )
+from services.metering.ledger.rule_context import Effect, RuleContext
 from services.metering.ledger.spend import (
     Allowance,
     InheritSpendLimits,
@@ -53,7 +53,7 @@ from services.metering.ledger.spend import (
     SpendRoom,
     spend_id,
 )
-from services.metering.store import books
+from services.metering.store import batches
 from services.metering.store.sets import Lookup, Write, insert_rows, select_all, update_rows
 from services.metering.store.tables import accounts, holds
 
@@ -214,7 +214,7 @@ OWED: Final[dict[str, Patch]] = {
 
 def past_days_without_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A late charge that counts yesterday meets only the limits of today."""
-    monkeypatch.setattr(books, "read_past_spends", lambda *asked: {})
+    monkeypatch.setattr(batches, "read_past_spends", lambda *asked: {})
 
 
 def days_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,21 +262,21 @@ LIMITS: Final[dict[str, Patch]] = {
 
 def claim_and_effect_in_two_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hold's new state is committed before what it stands for is booked."""
-    put = books._put
+    put = batches._put
 
     def commit_before_entries(connection: sa.Connection, writes: Sequence[Write]) -> None:
         for write in writes:
-            if write[0] is books._INSERT_ENTRIES:
+            if write[0] is batches._INSERT_ENTRIES:
                 connection.exec_driver_sql("COMMIT")
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             put(connection, [write])
 
-    monkeypatch.setattr(books, "_put", commit_before_entries)
+    monkeypatch.setattr(batches, "_put", commit_before_entries)
 
 
 def reserve_as_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
     """INSERT .. ON CONFLICT DO NOTHING, with the account's UPDATE beside it."""
-    read, put = books._read, books._put
+    read, put = batches._read, batches._put
     put_if_new = insert_rows(holds, Hold.__struct_fields__, "ON CONFLICT DO NOTHING")
 
     def read_no_hold(
@@ -291,22 +291,22 @@ def reserve_as_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ignore_conflicts(connection: sa.Connection, writes: Sequence[Write]) -> None:
         for statement, rows in writes:
-            if statement is not books._INSERT_HOLDS:
+            if statement is not batches._INSERT_HOLDS:
                 put(connection, [(statement, rows)])
             else:
                 put_if_new.run(connection, rows)
 
-    monkeypatch.setattr(books, "_read", read_no_hold)
-    monkeypatch.setattr(books, "_put", ignore_conflicts)
+    monkeypatch.setattr(batches, "_read", read_no_hold)
+    monkeypatch.setattr(batches, "_put", ignore_conflicts)
 
 
 def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lock, and no update names what it was computed from."""
-    read = books._read
+    read = batches._read
     unlocked = Lookup(select_all(accounts), "account_id")
-    any_account = update_rows(accounts, "account_id", books._ACCOUNT_CHANGES, found=[])
-    any_hold = update_rows(holds, "request_id", books._HOLD_CHANGES, found=[])
-    put, meeting = books._put, Meeting()
+    any_account = update_rows(accounts, "account_id", batches._ACCOUNT_CHANGES, found=[])
+    any_hold = update_rows(holds, "request_id", batches._HOLD_CHANGES, found=[])
+    put, meeting = batches._put, Meeting()
 
     def put_what_was_found_aside(connection: sa.Connection, writes: Sequence[Write]) -> None:
         guards = {any_account: 2, any_hold: 1}
@@ -320,15 +320,15 @@ def read_then_write_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
         meeting.wait()
         return found
 
-    monkeypatch.setattr(books, "_LOCK_ACCOUNTS", unlocked)
-    monkeypatch.setattr(books, "_UPDATE_ACCOUNTS", any_account)
-    monkeypatch.setattr(books, "_UPDATE_HOLDS", any_hold)
-    monkeypatch.setattr(books, "_put", put_what_was_found_aside)
-    monkeypatch.setattr(books, "_read", read_and_wait)
+    monkeypatch.setattr(batches, "_LOCK_ACCOUNTS", unlocked)
+    monkeypatch.setattr(batches, "_UPDATE_ACCOUNTS", any_account)
+    monkeypatch.setattr(batches, "_UPDATE_HOLDS", any_hold)
+    monkeypatch.setattr(batches, "_put", put_what_was_found_aside)
+    monkeypatch.setattr(batches, "_read", read_and_wait)
 
 
 def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, meeting = books._read, Meeting()
+    read, meeting = batches._read, Meeting()
 
     def read_holds_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         ids = [operation.request_id for operation in operations if isinstance(operation, RequestOperation)]
@@ -339,11 +339,11 @@ def amount_from_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
             found.found_holds[hold.request_id] = found.holds[hold.request_id] = hold
         return found
 
-    monkeypatch.setattr(books, "_read", read_holds_first)
+    monkeypatch.setattr(batches, "_read", read_holds_first)
 
 
 def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, meeting = books._read, Meeting()
+    read, meeting = batches._read, Meeting()
 
     def lock_one_by_one(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         for number, operation in enumerate(operations):
@@ -355,7 +355,7 @@ def hold_locked_before_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
             connection.execute(sa.select(accounts).where(its_account).with_for_update())
         return read(connection, operations, *rest)
 
-    monkeypatch.setattr(books, "_read", lock_one_by_one)
+    monkeypatch.setattr(batches, "_read", lock_one_by_one)
 
 
 def live_holds_counted_without_the_batch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,15 +363,15 @@ def live_holds_counted_without_the_batch_itself(monkeypatch: pytest.MonkeyPatch)
 
 
 def live_holds_counted_before_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, count_live, meeting = books._read, books._count_live, Meeting()
+    read, count_live, meeting = batches._read, batches._count_live, Meeting()
 
     def count_first(connection: sa.Connection, operations: Sequence[Operation[Any]], *rest: Any) -> BatchState:
         counted = count_live(connection, operations)
         meeting.wait()
-        monkeypatch.setattr(books, "_count_live", lambda *asked: counted)
+        monkeypatch.setattr(batches, "_count_live", lambda *asked: counted)
         return read(connection, operations, *rest)
 
-    monkeypatch.setattr(books, "_read", count_first)
+    monkeypatch.setattr(batches, "_read", count_first)
 
 
 STORE: Final[dict[str, Patch]] = {
@@ -382,7 +382,7 @@ STORE: Final[dict[str, Patch]] = {
         live_holds_counted_without_the_batch_itself,
     )
 }
-# Each with what it is known by: wrong books, or a batch that was stopped by a deadlock and had to be tried again.
+# Each with what it is known by: wrong batches, or a batch that was stopped by a deadlock and had to be tried again.
 RACES: Final[dict[str, tuple[Patch, str]]] = {
     patch.__name__: (patch, sign)
     for patch, sign in (

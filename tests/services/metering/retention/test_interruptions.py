@@ -13,7 +13,7 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.retention.closed_months import list_closings
+from services.metering.closed_months import list_closings
 from services.metering.retention.passes import LeaseLost
 from services.metering.store.tables import holds, ledger, retention
 from tests.services.metering.retention.used_ledger import (

@@ -15,11 +15,11 @@ from services.chassis.telemetry.log import Log
 from services.metering.account_audits import AccountAudits
 from services.metering.auditor import audit
 from services.metering.batch import Writer
+from services.metering.closed_months import audit_months, list_closings
 from services.metering.credit_history import BEGINNING, list_credits
 from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.retention.archive import ArchiveWrong, read_archive
-from services.metering.retention.closed_months import audit_months, list_closings
 from services.metering.statements import (
     StatementQuery,
     find_request,

@@ -6,8 +6,8 @@ from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit, find_violations_of
 from services.metering.batch import Writer
+from services.metering.closed_months import audit_months
 from services.metering.ledger.months import RetentionPolicy
-from services.metering.retention.closed_months import audit_months
 from services.metering.retention.passes import Retention
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (

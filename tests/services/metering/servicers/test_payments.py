@@ -15,7 +15,7 @@ from services.metering.auditor import find_violations
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import Adjust, Entry, RestorePayment, ReturnPayment
 from services.metering.servicers.payments import to_bookings
-from services.metering.store.books import write_operations
+from services.metering.store.batches import write_operations
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import ledger
 from tests.services.metering.ledger.paper import Ledger

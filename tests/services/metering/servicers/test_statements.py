@@ -23,7 +23,7 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.servicers.metering import CreditAdminServicer
+from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.statements import StatementServicer
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, request_id, reserve, settle, void
 from tests.services.metering.test_auditor import unguard

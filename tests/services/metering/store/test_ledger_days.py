@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from services.chassis.database.database import Database
 from services.metering import statements
 from services.metering.batch import Writer
-from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.statements import DaysQuery, StatementQuery, list_days, list_requests
+from services.metering.store.key_totals import KeyTotals
 from services.metering.store.statements import RequestFilter
 from services.metering.store.tables import holds, ledger
 from services.metering.usage_reports import UsageReportQuery, list_usage

@@ -3,13 +3,12 @@
 import pytest
 
 from services.chassis.database.database import Database
-from services.metering import key_totals
 from services.metering.batch import Writer
-from services.metering.key_totals import KeyTotals
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.statements import DaysQuery, list_days
-from services.metering.store import ledger_days, usage
+from services.metering.store import key_totals, ledger_days, usage
 from services.metering.store import statements as store
+from services.metering.store.key_totals import KeyTotals
 from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty

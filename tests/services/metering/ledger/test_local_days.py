@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from services.chassis.errors import LegatoError
+from services.metering.ledger.local_days import UTC_DAYS, find_local_days
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.local_days import UTC_DAYS, find_local_days
 
 
 def us(*when: int) -> int:

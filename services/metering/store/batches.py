@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from msgspec.structs import asdict, astuple, replace
 
 from services.chassis.database.clock import now_us_query, read_now_us
+from services.chassis.database.database import LockTimeout
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
-from services.metering.ledger.books import BatchState, CounterKey, LiveKey
-from services.metering.ledger.holds import CLAIM_LIFE_US
+from services.metering.ledger.batch_state import BatchState, CounterKey, LiveKey
+from services.metering.ledger.claims import CLAIM_LIFE_US
 from services.metering.ledger.notices import (
     NO_NOTICES,
     AccountNotice,
@@ -37,8 +38,7 @@ from services.metering.ledger.records import (
     Reserve,
     RestorePayment,
 )
-from services.metering.ledger.spend import SetSpendLimits, SpendBook, SpendLimitRefusal
-from services.metering.locked_accounts import AccountLocked
+from services.metering.ledger.spend import PastPeriod, SetSpendLimits, Spend, SpendBook, SpendLimitRefusal
 from services.metering.store.changes import add_changes
 from services.metering.store.notices import ADD_NOTICES
 from services.metering.store.prices import read_version
@@ -135,6 +135,13 @@ ADD_TO_COUNTERS: Final = insert_rows(
     "ON CONFLICT (account_id, hour_us, key_id, class_id) DO UPDATE SET "
     + ", ".join(f"{name} = found.{name} + excluded.{name}" for name in COUNTED),
 )
+
+
+class AccountLocked(LockTimeout):
+    """The account stayed locked and nothing was written: callers may retry."""
+
+    def __init__(self) -> None:
+        super().__init__("The account is locked right now. Please retry.")
 
 
 class ConcurrentChange(Exception):
@@ -239,18 +246,31 @@ def _read(connection: sa.Connection, operations: Sequence[Operation[Any]], price
             # Reserved by a replica with another price file.
             prices.add(hold.price_version, read_version(connection, hold.price_version))
     live_holds = _count_live(connection, operations) if wanted.counts_live else None
-    found = found_accounts, found_holds, found_credits, found_claims, prices, now_us, life_us, live_holds
     owed: list[OwedChange] = []
     if wanted.restored_ids:
         owed = [OwedChange(*row) for row in _READ_OWED_CHANGES.run(connection, wanted.restored_ids)]
-    if not wanted.sets_limits and not any(account.has_spend_limits for account in found_accounts):
-        return BatchState(*found, owed_changes=owed)
-    spends = read_spends(connection, operations, found_accounts, found_holds)
-    new_spends = read_new_spends(connection, operations, spends, now_us)
-    past_spends = None
-    if spends or new_spends:
-        past_spends = read_past_spends(connection, operations, found_holds, spends, now_us)
-    return BatchState(*found, spends, new_spends, past_spends, owed)
+    spends: list[Spend] = []
+    new_spends: list[Spend] = []
+    past_spends: dict[PastPeriod, int] = {}
+    if wanted.sets_limits or any(account.has_spend_limits for account in found_accounts):
+        spends = read_spends(connection, operations, found_accounts, found_holds)
+        new_spends = read_new_spends(connection, operations, spends, now_us)
+        if spends or new_spends:
+            past_spends = read_past_spends(connection, operations, found_holds, spends, now_us)
+    return BatchState(
+        accounts=found_accounts,
+        holds=found_holds,
+        credits=found_credits,
+        claims=found_claims,
+        prices=prices,
+        now_us=now_us,
+        life_us=life_us,
+        live_holds=live_holds,
+        spends=spends,
+        new_spends=new_spends,
+        past_spends=past_spends,
+        owed_changes=owed,
+    )
 
 
 def _read_credits(connection: sa.Connection, wanted: _Wanted, accounts: Iterable[AccountBalance]) -> list[Entry]:

@@ -1,25 +1,21 @@
 """The rows of the ledger that one batch reads and writes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger import holds, owed
 from services.metering.ledger.changes import AccountChange
-from services.metering.ledger.holds import Effect, RuleContext, charged_hour_us
+from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     CHARGES,
     AccountBalance,
     Adjust,
     AnswerT,
-    Checkpoint,
     Claim,
     CreditOperation,
     Entry,
-    Extend,
     Grant,
     Hold,
     Kind,
@@ -29,76 +25,10 @@ from services.metering.ledger.records import (
     Reserve,
     RestorePayment,
     ReturnPayment,
-    Settle,
-    Sweep,
-    Void,
 )
+from services.metering.ledger.rule_context import Effect, RuleContext
+from services.metering.ledger.rules import apply
 from services.metering.ledger.spend import NO_LIMITS, PastPeriod, SetSpendLimits, Spend, SpendBook
-
-# Far above any account, and far below the limit of the database's integers.
-LARGEST_BALANCE_NANOS: Final = 10**18
-
-
-def grant(operation: Grant, context: RuleContext) -> Effect[AccountBalance]:
-    return _credit("grant", operation, operation.reason, context)
-
-
-def adjust(operation: Adjust, context: RuleContext) -> Effect[AccountBalance]:
-    return _credit("adjustment", operation, operation.reason, context)
-
-
-def _credit(kind: Kind, operation: CreditOperation, reason: str | None, context: RuleContext) -> Effect[AccountBalance]:
-    account, booked, amount_nanos = context.account, context.booked, operation.amount_nanos
-    if booked is not None:
-        if (booked.account_id, booked.customer_nanos) != (operation.account_id, amount_nanos):
-            raise LegatoError(Reason.REQUEST_INVALID, f"This id was already used for another {kind}.")
-        return Effect(account)
-    if account.free_nanos + amount_nanos < 0:
-        message = "The account's available balance, without holds, is less than that."
-        raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_nanos")
-    if account.balance_nanos + amount_nanos > LARGEST_BALANCE_NANOS:
-        raise LegatoError(
-            Reason.REQUEST_INVALID, "The account's balance would exceed the maximum.", param="amount_nanos"
-        )
-    account = replace(account, balance_nanos=account.balance_nanos + amount_nanos)
-    entry = Entry(
-        kind=kind,
-        request_id=operation.operation_id,
-        account_id=operation.account_id,
-        customer_nanos=amount_nanos,
-        external_nanos=-amount_nanos,
-        recorded_at_us=context.now_us,
-        reason=reason,
-    )
-    return Effect(account, account, None, entry)
-
-
-# Defines the rules of credit: given an account, a hold and an operation, the answer and the changes.
-#
-# The rules are pure: no clock, no database, no required order of calls. Any operation may come twice, late, out of
-# order or contradict an earlier one, and has a definite answer. A refusal is raised, and changes nothing.
-
-
-def apply(operation: Operation[AnswerT], context: RuleContext) -> Effect[AnswerT]:
-    if context.hold is not None and context.hold.account_id != operation.account_id:
-        raise LegatoError(Reason.REQUEST_INVALID, "The request belongs to another account.", param="account_id")
-    effect: Effect[AnswerT] = _RULES[type(operation)](operation, context)
-    return owed.collect(operation, effect, context) if context.account.owed_nanos else effect
-
-
-_RULES: Final[dict[type[Any], Callable[[Any, RuleContext], Effect[Any]]]] = {
-    Reserve: holds.reserve,
-    Extend: holds.extend,
-    Checkpoint: holds.checkpoint,
-    Settle: holds.settle,
-    Void: holds.void,
-    Sweep: holds.sweep,
-    Grant: grant,
-    Adjust: adjust,
-    ReturnPayment: owed.return_payment,
-    RestorePayment: owed.restore_payment,
-}
-
 
 # Grants and adjustments have no hold; their own entry makes them idempotent.
 CREDIT_KINDS: Final[dict[type[CreditOperation], Kind]] = {
@@ -225,8 +155,20 @@ class BatchState:
             key_id = hold.key_id
             hour_us = None if hold.counted_hour_us is None else charged_hour_us(hold, self.now_us)
         room = self.spend_book.room(account.account_id, key_id, hour_us) if account.has_spend_limits else NO_LIMITS
-        found = account, hold, booked, self._prices, self.now_us, self._life_us
-        return RuleContext(*found, claim, claimant, live_holds, room, returned, returned_owed_nanos)
+        return RuleContext(
+            account=account,
+            hold=hold,
+            booked=booked,
+            prices=self._prices,
+            now_us=self.now_us,
+            life_us=self._life_us,
+            claim=claim,
+            claimant=claimant,
+            live_holds=live_holds,
+            room=room,
+            returned=returned,
+            returned_owed_nanos=returned_owed_nanos,
+        )
 
     def _count_live(self, before: Hold | None, after: Hold) -> None:
         lived, lives = before is not None and before.state == "held", after.state == "held"

@@ -9,11 +9,10 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering import key_totals
 from services.metering.batch import Writer
-from services.metering.key_totals import KeyTotals, TopKeys
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.store import usage
+from services.metering.store import key_totals, usage
+from services.metering.store.key_totals import KeyTotals, TopKeys
 from services.metering.store.tables import retention, usage_hours
 from services.metering.store.usage import KeySums
 from services.metering.usage_reports import UsageReportQuery, list_top_keys

@@ -1,0 +1,65 @@
+"""Implements CreditAdminService: what operators book, and what they read of all accounts."""
+
+from functools import partial
+from typing import Any
+
+import grpc.aio
+
+from protos.metering.v1 import metering_pb2 as pb
+from protos.metering.v1 import metering_pb2_grpc
+from services.chassis.access_tokens import current_access
+from services.chassis.database.database import Database
+from services.metering.auditor import audit
+from services.metering.batch import Writer
+from services.metering.closed_months import audit_months, list_closings
+from services.metering.credit_history import list_credits
+from services.metering.store.reports import read_balances
+from services.metering.wire import credits, operations, reports
+from services.metering.wire.operations import checked_id
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def GrantCredits(self, request: pb.GrantCreditsRequest, context: Context) -> pb.GrantCreditsResponse:
+        request.operation_id = _by_operator(request.operation_id)
+        balance = await self._writer.submit(operations.to_grant(request), operations.from_account)
+        return pb.GrantCreditsResponse(balance=balance)
+
+    async def AdjustCredits(self, request: pb.AdjustCreditsRequest, context: Context) -> pb.AdjustCreditsResponse:
+        request.operation_id = _by_operator(request.operation_id)
+        balance = await self._writer.submit(operations.to_adjust(request), operations.from_account)
+        return pb.AdjustCreditsResponse(balance=balance)
+
+    async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
+        account_ids = [checked_id(account_id, "account_ids") for account_id in request.account_ids]
+        accounts = await self._database.read(partial(read_balances, account_ids=account_ids))
+        return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
+
+    async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
+        query = credits.to_credit_query(request)
+        return credits.from_credit_page(await list_credits(self._database, *query))
+
+    async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
+        month = reports.to_month(request.month) if request.month else None
+        violations = await audit(self._database)
+        if month is not None or request.all_months:
+            violations += await audit_months(self._database, month)
+        return pb.AuditResponse(violations=violations)
+
+    async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
+        closed = await list_closings(self._database)
+        return pb.ListClosingsResponse(
+            closings=[reports.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
+        )
+
+
+def _by_operator(operation_id: str) -> str:
+    """Returns the id with the operator who books, so that the ledger itself tells who it was; of a caller without an
+    access token, such as the command line, the id as it is."""
+    access = current_access.get()
+    return operation_id if access is None else f"{access.user_id}-{operation_id}"
