@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.campaigns.faults import campaign
-from tests.campaigns.faults.bugs import BUGS
+from tests.campaigns.faults.bugs import BUGS, MISFORTUNES
 from tests.campaigns.faults.directed import SCENARIOS
 from tests.campaigns.faults.documents import PASSAGES, run_kills
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS
-from tests.campaigns.faults.trials import TRIALS, play, try_directed, try_out
+from tests.campaigns.faults.trials import TRIALS, try_directed, try_out
 from tests.support.servers.postgres import Postgres
 
 # Those that show at once.
@@ -52,14 +52,12 @@ async def test_seeded_mistakes_are_seen(forks: Forks) -> None:
             assert not result.false_alarm
 
 
-async def test_processes_with_a_seeded_mistake_serve(forks: Forks) -> None:
-    """One that no longer fits the code would keep them from starting, and show nothing."""
+def test_every_seeded_mistake_fits_the_code() -> None:
+    """One that does not would keep its process from starting, and show nothing."""
     for trial in TRIALS:
-        if trial.has_months:
-            with BUGS[trial.bug].applied():
-                continue
-        changes = (*trial.misfortunes, trial.bug)
-        assert await play(forks, trial, changes, rounds=0, timeout_s=1, dice=random.Random()) == ""
+        for name in (*trial.misfortunes, trial.bug):
+            with (BUGS | MISFORTUNES)[name].applied():
+                pass
 
 
 @pytest.mark.parametrize("bug", SCENARIOS)
