@@ -15,7 +15,7 @@ import msgspec
 from bench.children import TOKENS_A_CHUNK, printed_address, program
 from bench.report import Progress
 from tests.support.servers.child import start_child
-from tests.support.service import wait_until
+from tests.support.waiting import wait_until
 
 # Typical lengths of a short question and its system prompt.
 _INSTRUCTION: Final = "You are a helpful assistant."

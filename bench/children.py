@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from bench.report import Progress
 from tests.support.servers.child import start_child
-from tests.support.service import wait_until
+from tests.support.waiting import wait_until
 
 ROOT: Final = Path(__file__).parents[1]
 

@@ -21,7 +21,6 @@ import sqlalchemy
 from services.chassis.database import database
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from tests.cli.service import Up
 from tests.support.accepted_late import accept_unless_closed
 from tests.support.fakes import FakeClock
 from tests.support.servers.child import start_child
@@ -30,6 +29,7 @@ from tests.support.servers.postgres import Postgres
 from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
 from tests.support.shared_dialects import SharedDialects
+from tests.support.up import Up
 
 # A busy machine takes longer over an example than the 200 ms of the default. `make properties`
 # tries many more, and others each time.

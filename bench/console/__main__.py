@@ -14,9 +14,9 @@ from playwright.sync_api import sync_playwright
 
 from bench.console.pages import PageFigures, look_at
 from bench.console.processes import cpu_ms_of_views, memory_mib, revocation_ms
-from tests.cli.service import Up
 from tests.console.browser.conftest import launch
 from tests.e2e.running.test_console import Visitor
+from tests.support.up import Up
 
 PATHS: Final = ("/", "/keys", "/keys/new", "/security", "/settings")
 VIEWS: Final = 40

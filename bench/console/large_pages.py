@@ -18,9 +18,9 @@ from typing import Final
 
 from bench.console.large_accounts import KEYS, charge, fill, key_id, numbers
 from services.chassis.database.database import Database, open_database
-from tests.cli.service import Up
 from tests.e2e.running.test_console import Visitor
 from tests.support.servers.postgres import Postgres
+from tests.support.up import Up
 
 PATHS: Final = {
     "Overview": "/",

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.cli.service import Up
 from tests.e2e.running.test_console import Visitor, new_key
+from tests.support.up import Up
 
 TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 KIB_IN_MIB: Final = 1024

@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 from bench.processors import Watch
 from bench.report import Progress, Row, percentile
 from tests.e2e.raw_http import OpenChat
-from tests.support.service import ROUTES, Service, UpstreamThread, wait_for_requests, wait_until
+from tests.support.service import ROUTES, Service, UpstreamThread, wait_for_requests
 from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiReply, GeminiUpstream
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
+from tests.support.waiting import wait_until
 
 MEASUREMENT: Final = "cancellation"
 PROMISED_MS: Final = 250.0

@@ -9,8 +9,9 @@ from typing import Any, Final
 from bench.processors import Watch
 from bench.report import Progress, Row
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.support.service import Service, UpstreamThread, wait_until
+from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
+from tests.support.waiting import wait_until
 
 MEASUREMENT: Final = "slow readers"
 PROMISED_KB: Final = 512.0

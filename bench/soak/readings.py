@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.operations import lines_of
-from tests.support.service import WAIT_TIMEOUT_S, Service
+from tests.support.service import Service
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 SUPERVISOR: Final = "supervisor"
 

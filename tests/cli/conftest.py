@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.supervision.data_folder import sockets_folder
-from tests.cli.service import Up
+from tests.support.up import Up
 
 
 @pytest.fixture(scope="package")

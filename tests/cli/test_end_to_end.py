@@ -7,7 +7,8 @@ from datetime import datetime
 
 import pytest
 
-from tests.cli.service import LEGATO, Up
+from tests.support.service import LEGATO
+from tests.support.up import Up
 
 
 @pytest.fixture

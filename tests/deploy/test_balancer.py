@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from tests.support.servers.debian import find_program
 from tests.support.servers.ports import free_port
-from tests.support.service import wait_until
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 BALANCER = (ROOT / "deploy" / "compose" / "balancer.cfg").read_text()

@@ -20,8 +20,9 @@ from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
 from protos.metering.v1.metering_pb2 import AuditRequest
 from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
-from tests.support.service import ROUTES, WAIT_TIMEOUT_S, make_data_folder, wait_until
+from tests.support.service import ROUTES, make_data_folder
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 EDGES = ("edge-1", "edge-2", "edge-3")
 CREDIT_NANOS = 5 * 10**9

@@ -9,7 +9,8 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service import WAIT_TIMEOUT_S, Service
+from tests.support.service import Service
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 PROCESSES = ("edge", "auth", "router", "metering")
 

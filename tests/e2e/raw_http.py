@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.support.service import WAIT_TIMEOUT_S
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 CHAT = "/v1/chat/completions"
 ERROR_KEYS = {"message", "type", "param", "code"}

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.router.prompts.tokens import count
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
+from tests.support.waiting import wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "billing.md"
 # In a cell of its own: there is none.

@@ -26,7 +26,8 @@ from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
-from tests.support.service import ROUTES, WAIT_TIMEOUT_S, UpstreamThread, wait_until
+from tests.support.service import ROUTES, UpstreamThread
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internal-callers.md"

@@ -15,12 +15,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from click.testing import CliRunner
 
@@ -40,14 +39,10 @@ from tests.support.books import read_entries, read_holds
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import migrated_sqlite
 from tests.support.upstreams.openai import Recorded, Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
-Found = TypeVar("Found")
-
-# Far longer than anything takes on an idle machine: a busy one must not fail a test.
-WAIT_TIMEOUT_S = 120.0
 # Of millions of bookings.
 AUDIT_TIMEOUT_S = 900.0
-POLL_S = 0.02
 
 # A busy machine is late; only tests of what an edge, a router and `up` do then want them to mind.
 NEVER_SATURATED = {
@@ -80,16 +75,6 @@ models = ["wide"]
 [classes.fortissimo]
 models = ["wide"]
 """
-
-
-def wait_until(condition: Callable[[], Found], timeout_s: float = WAIT_TIMEOUT_S) -> Found:
-    """Returns what `condition` gives, once truthy."""
-    give_up_at_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > give_up_at_s:
-            raise AssertionError(f"waited {timeout_s:.0f} s in vain")
-        time.sleep(POLL_S)
-    return found
 
 
 def make_data_folder(data: Path) -> Path:

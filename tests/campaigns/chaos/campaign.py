@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from tests.campaigns.chaos.clients import Clients, Outcome
 from tests.campaigns.chaos.failing_upstream import FAULTS, FIRST, GONE, SPARE, FailingUpstream
-from tests.support.service import WAIT_TIMEOUT_S, Service
+from tests.support.service import Service
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 MODEL = """
 [providers.{name}]

@@ -22,7 +22,7 @@ from tests.campaigns.faults.harnesses.harness import FaultHarness
 from tests.campaigns.faults.harnesses.parts import WHOLE
 from tests.campaigns.faults.harnesses.reaper import Reaper, looks
 from tests.campaigns.faults.points import Point
-from tests.support.service import WAIT_TIMEOUT_S
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 # Enough for any cast, each with more than all its rounds cost.
 CUSTOMERS: Final = 8

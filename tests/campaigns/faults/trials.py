@@ -14,7 +14,7 @@ from tests.campaigns.faults.harnesses.parts import Part
 from tests.campaigns.faults.harnesses.zygote import Forks
 from tests.campaigns.faults.points import POINTS, Point
 from tests.campaigns.faults.round import CREDIT_NANOS, Stage
-from tests.support.service import WAIT_TIMEOUT_S
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 MOST_ROUNDS: Final = 40
 # Without the mistake the same must be silent for so many rounds.

@@ -14,8 +14,9 @@ import openai
 from tests.campaigns.fuzz.hostile_visits import HostileVisits
 from tests.campaigns.fuzz.requests import HostileRequest, RequestMaker
 from tests.e2e.operations import LISTENING, value_of
-from tests.support.service import Service, UpstreamThread, wait_until
+from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply
+from tests.support.waiting import wait_until
 from tests.support.watched_process import WAIT_TIMEOUT_S, WatchedProcess
 
 LARGEST_BYTES: Final = 1024 * 1024

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
-from tests.support.service import WAIT_TIMEOUT_S, Service, UpstreamThread
+from tests.support.service import Service, UpstreamThread
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
 CHECKS = (

@@ -10,7 +10,8 @@ from protos.auth.v1 import notices_pb2 as pb
 from services.auth.notices.service import WEBHOOKS_MOST
 from services.auth.notices.webhook_client import TIMEOUT_S
 from tests.services.auth.notices.receiver import Receiver
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
+from tests.support.waiting import wait_until
 
 SILENT_ACCOUNTS: Final = 2
 NOTICES: Final = 8

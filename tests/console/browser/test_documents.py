@@ -9,11 +9,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from services.chassis.errors import LegatoError, Reason
-from tests.cli.service import Up
 from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.harness import ConsoleHarness
 from tests.support.pdfs import make_pdf
+from tests.support.up import Up
 
 expect.set_options(timeout=PATIENCE_MS)
 QUESTION = "How long is the warranty of the Zephyr?"

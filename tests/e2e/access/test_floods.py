@@ -13,8 +13,9 @@ import pytest
 from edge.wire.body_reader import LARGEST_BODY_BYTES
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask, post_chat
-from tests.support.service import WAIT_TIMEOUT_S, Service
+from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 FLOODING = 24
 SILENT = 1000

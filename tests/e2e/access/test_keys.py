@@ -11,8 +11,9 @@ import pytest
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import metrics_of
 from tests.e2e.raw_http import Answer, ask, post_chat
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import wait_until
 
 REFUSAL = {"message": "The API key is not valid.", "type": "authentication_error"}
 

@@ -14,8 +14,8 @@ from tests.e2e.fleet import Edge, Fleet, MadeKey
 from tests.e2e.raw_http import Answer, OpenChat, ask, post_chat
 from tests.support.servers.postgres import Postgres
 from tests.support.servers.valkey import Valkey
-from tests.support.service import wait_until
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 # One request a minute: no time passes while a test runs.
 BURST = 40

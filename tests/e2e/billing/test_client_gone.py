@@ -5,8 +5,9 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat
-from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 CREDIT_NANOS = 5 * 10**9
 

@@ -11,8 +11,9 @@ from services.chassis.money import parse_usd
 from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE, WHOLE_CHAT
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
 from tests.e2e.rules import NONE, Rule, check_books, read_rules, usage_to_charge
-from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
+from tests.support.waiting import wait_until
 
 RULES = read_rules("What happened")
 

@@ -10,8 +10,8 @@ from tests.e2e.chats import CHAT, RAIN, USAGE, WHOLE_CHAT
 from tests.e2e.harness import CREDIT_NANOS, RULES, ServiceHarness
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import INPUT_NANOS, OUTPUT_NANOS, Charged, check_books
-from tests.support.service import wait_until
 from tests.support.upstreams.openai import Reply
+from tests.support.waiting import wait_until
 
 SILENT = Reply(stall_after=1)
 HALF = Reply(contents=RAIN, stall_after=3)

@@ -9,8 +9,9 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import Answer, OpenChat, post_chat
-from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 CREDIT_NANOS = 5 * 10**9
 COST_NANOS = 11 * 100 + 7 * 210

@@ -15,8 +15,9 @@ from services.router.prompts.tokens import count
 from tests.e2e.chats import CHAT, QUESTION, RAIN, USAGE
 from tests.e2e.harness import CREDIT_NANOS, ServiceHarness
 from tests.e2e.raw_http import OpenChat, ask, post_chat
-from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import TOO_LONG, Reply, Upstream
+from tests.support.waiting import wait_until
 
 CHAT_NANOS = 11 * 100 + 7 * 210
 COMPLAINT = "The server is overloaded, please ask its operator about your plan. " * 40

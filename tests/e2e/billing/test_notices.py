@@ -15,8 +15,9 @@ from protos.metering.v1.notices_pb2 import SetLowBalanceRequest
 from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, SpendLimits
 from tests.e2e.chats import WHOLE_CHAT
 from tests.services.auth.notices.receiver import Receiver
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 PAGE = Path(__file__).parents[3] / "docs" / "notices.md"
 CREDITS_NANOS = 5 * 10**9

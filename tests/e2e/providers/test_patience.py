@@ -10,8 +10,9 @@ from services.chassis.money import parse_usd
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.e2e.rules import check_books, read_rules
-from tests.support.service import Service, wait_for_requests, wait_until
+from tests.support.service import Service, wait_for_requests
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 RULES = read_rules("What happened")
 # More than the network between takes without anybody reading.

@@ -8,8 +8,9 @@ from cli.connection import call_service
 from protos.router.v1.router_pb2 import ReloadRoutesRequest
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.support.service import Service, UpstreamThread, wait_until
+from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 CREDIT_NANOS = 5 * 10**9
 

@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.cli.service import Up
 from tests.support.service import make_data_folder
+from tests.support.up import Up
 
 SESSION = "__Host-legato"
 EMAIL = "grace.hopper@navy.example"

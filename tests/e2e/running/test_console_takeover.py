@@ -37,7 +37,8 @@ from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from tests.support.certificates import Authority
 from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
-from tests.support.service import ROUTES, WAIT_TIMEOUT_S, wait_until
+from tests.support.service import ROUTES
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 SERVICES: Final = ("auth", "router", "metering", "payments")
 CREDIT_NANOS: Final = 5 * 10**9

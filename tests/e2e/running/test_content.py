@@ -11,8 +11,9 @@ from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, look_at
 from tests.e2e.raw_http import CHAT, Answer, OpenChat, ask, post_chat, send_bytes
 from tests.support.servers.collector import Collector
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 
 class Canaries:

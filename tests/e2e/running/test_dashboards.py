@@ -28,8 +28,9 @@ from tests.e2e.raw_http import post_chat
 from tests.support.certificates import Authority
 from tests.support.fakes import FakeClock
 from tests.support.servers.debian import find_program
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"

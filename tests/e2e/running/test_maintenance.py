@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 from tests.e2e.chats import CHAT
 from tests.e2e.raw_http import Answer, OpenChat, ask, post_chat
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 MESSAGE = "Nous revenons à midi."
 OFF = {"maintenance": "off", "message": None, "retry_after_s": None, "started_at": None}

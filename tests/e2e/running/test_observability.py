@@ -11,8 +11,9 @@ from tests.e2e.chats import QUESTION, USAGE
 from tests.e2e.operations import PROCESSES, lines_of, look_at, value_of
 from tests.e2e.raw_http import post_chat
 from tests.support.servers.collector import Collector
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 SERVER, CLIENT = 2, 3
 SETTLE = "legato.metering.v1.MeteringService/Settle"

@@ -4,9 +4,10 @@ import json
 import re
 from pathlib import Path
 
-from tests.cli.service import Up
 from tests.e2e.running.test_console import Visitor
-from tests.support.service import make_data_folder, wait_until
+from tests.support.service import make_data_folder
+from tests.support.up import Up
+from tests.support.waiting import wait_until
 
 PAGES = ["/operator", "/operator/accounts", "/operator/users", "/operator/keys", "/operator/routes", "/operator/ledger"]
 

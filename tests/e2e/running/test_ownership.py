@@ -37,12 +37,12 @@ from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import rule_of
 from services.chassis.rpc.channel import from_rpc_error
-from tests.cli.service import Up
 from tests.e2e.running.test_console import SESSION
 from tests.e2e.running.test_operator_console import PatientVisitor
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer
 from tests.support.service import make_data_folder
+from tests.support.up import Up
 
 # Fields of requests and of forms, with the kind of thing that each names.
 OWNED = {

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.service import Up
 from tests.e2e.running.test_operator_console import PatientVisitor
 from tests.support.outside.stripe_server import (
     CARD_NUMBER,
@@ -19,7 +18,9 @@ from tests.support.outside.stripe_server import (
     deliver,
     sign,
 )
-from tests.support.service import make_data_folder, wait_until
+from tests.support.service import make_data_folder
+from tests.support.up import Up
+from tests.support.waiting import wait_until
 
 # The account of `--welcome` begins with five dollars.
 FIRST_NANOS = 5 * 10**9

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 
-from tests.cli.service import Up
 from tests.support.servers.chromium import find_chromium
-from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, make_data_folder, wait_until
+from tests.support.service import NEVER_SATURATED, ROUTES, UpstreamThread, make_data_folder
+from tests.support.up import Up
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)

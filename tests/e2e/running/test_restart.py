@@ -11,8 +11,9 @@ import pytest
 
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, ask, post_chat
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 SHORT_DRAIN = {"LEGATO_DRAIN_S": "3"}
 

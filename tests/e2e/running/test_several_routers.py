@@ -7,8 +7,9 @@ from cli.connection import call_service
 from protos.router.v1.router_pb2 import ListTargetsRequest
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
-from tests.support.service import Service, wait_until
+from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 CHAT = {"model": "mezzo", "messages": QUESTION}
 # However four chats meet the edges, one edge has two of them, and divides them between the routers.

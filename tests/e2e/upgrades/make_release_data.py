@@ -26,8 +26,9 @@ from typing import Any
 
 from tests.e2e.upgrades.release_data import GROUNDING, SECRETS, SERVICES
 from tests.support.servers.postgres import Postgres
-from tests.support.service import ROUTES, UpstreamThread, wait_until
+from tests.support.service import ROUTES, UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
+from tests.support.waiting import wait_until
 
 PIECES = 3
 # What the version of the server and of pg_dump decide, and the next line would change.

@@ -6,9 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ import pytest
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
+from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 
 ROOT = Path(__file__).parents[3]
-WAIT_TIMEOUT_S = 60.0
 
 
 def start(data: Path, **settings: str) -> "subprocess.Popen[str]":
@@ -177,10 +176,3 @@ def metrics_at(address: str) -> str:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=WAIT_TIMEOUT_S) as response:
         text: str = response.read().decode()
         return text
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)

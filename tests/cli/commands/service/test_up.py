@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.service import LEGATO, ONE_OF_EACH, ROUTES, Up, pids_that_live, until
+from tests.support.service import LEGATO
+from tests.support.up import ONE_OF_EACH, ROUTES, Up, pids_that_live
+from tests.support.waiting import wait_until
 
 NAMES = ["auth", "edge-1", "metering", "router"]
 
@@ -60,7 +62,7 @@ def test_processes_that_are_killed_come_back_and_after_up_itself_the_next_start_
     account_id = up.json("accounts", "create", "Ada", "--credits", "5.00")["account_id"]
     for name in ("edge-1", "auth"):
         os.kill(first[name]["pid"], signal.SIGKILL)
-    until(lambda: {one["health"] for one in up.processes().values()} == {"serving"})
+    wait_until(lambda: {one["health"] for one in up.processes().values()} == {"serving"})
     now = up.processes()
     assert [now[name]["restarts"] for name in NAMES] == [1, 1, 0, 0]
     assert now["edge-1"]["pid"] != first["edge-1"]["pid"]
@@ -89,7 +91,7 @@ def test_processes_that_are_killed_come_back_and_after_up_itself_the_next_start_
 def test_it_goes_on_though_its_output_is_not_read_until_its_terminal_is_closed(up: Up, data: Path) -> None:
     assert up.process.stdout is not None
     up.process.stdout.close()
-    until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
+    wait_until(lambda: up.legato("status").exit_code == 0 and "".join(up.stderr).count(" is ready ") == len(NAMES))
     assert up.json("accounts", "create", "Ada")["name"] == "Ada"
     processes = up.processes()
     assert {one["health"] for one in processes.values()} == {"serving"}
@@ -112,7 +114,7 @@ def test_it_starts_where_nothing_is_open(data: Path) -> None:
     process = subprocess.Popen(["/bin/sh", "-c", command], env=environ)
     try:
         started = (data / "logs" / "edge-1.log", '"event":"edge.started"')
-        until(lambda: started[0].exists() and started[1] in started[0].read_text())
+        wait_until(lambda: started[0].exists() and started[1] in started[0].read_text())
         process.terminate()
         assert process.wait(60) == 0
     finally:

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,6 +9,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.subset import ClientPosition, Subset, ring
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
+from tests.support.waiting import until
 
 
 class Replica:
@@ -186,12 +187,6 @@ async def chosen(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cho
     assert replicas.least_loaded() in replicas.made
     yield replicas
     await replicas.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_client_connects_to_its_subset_alone(chosen: Chosen) -> None:

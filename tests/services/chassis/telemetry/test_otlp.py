@@ -12,7 +12,7 @@ from services.chassis.telemetry.otlp import exporting
 from services.chassis.telemetry.tracing import Tracer
 from tests.support.fakes import FakeClock
 from tests.support.servers.collector import Collector
-from tests.support.service import wait_until
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

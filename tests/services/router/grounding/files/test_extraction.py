@@ -17,7 +17,7 @@ from services.router.grounding.files.reading import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.records import Document, DocumentKind
 from tests.support.pdfs import make_pdf, make_pdf_bomb
-from tests.support.service import wait_until
+from tests.support.waiting import wait_until
 
 
 def extraction(**limits: float) -> Extraction:

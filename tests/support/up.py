@@ -4,17 +4,15 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from cli.main import legato
-
-LEGATO = Path(sys.executable).with_name("legato")
+from tests.support.service import LEGATO
 
 # Leads nowhere: what is tested here asks no model.
 ROUTES = """
@@ -115,12 +113,3 @@ def _is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return False
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
-    wake = threading.Event()
-    for _ in range(int(timeout_s / 0.1)):
-        if condition():
-            return
-        wake.wait(0.1)
-    raise AssertionError("it did not come true")
