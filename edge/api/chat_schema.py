@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
-from edge.wire.request_fields import CalledFunction
+from edge.wire.request_fields import CalledFunction, ForcedTool, StreamOptions
 
 
 class TextPart(fields.TextPart, gc=False):
@@ -73,28 +73,8 @@ class ToolDefinition(fields.ToolDefinition):
     function: FunctionDefinition
 
 
-class JsonSchema(fields.JsonSchema):
-    """The schema that an answer follows."""
-
-
 class ResponseFormat(fields.ResponseFormatField):
     """The form of the answer. `json_schema` is needed for the type of that name."""
-
-    json_schema: JsonSchema | None = None
-
-
-class StreamOptions(fields.StreamOptions):
-    """Accepted and ignored: a stream always ends with its usage."""
-
-
-class NamedFunction(fields.NamedFunction):
-    """One of the functions in `tools`."""
-
-
-class ForcedTool(fields.ForcedTool):
-    """The function that the model has to call."""
-
-    function: NamedFunction
 
 
 IF_TAKEN = "Where the model takes it; otherwise `x-legato-ignored` names it."

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from fastapi import APIRouter, Path, Query
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -27,8 +26,7 @@ LATEST_S: Final = 253_402_300_799
 router = APIRouter(prefix="/v1/usage", tags=["Usage"])
 
 
-@dataclass(frozen=True, slots=True)
-class Width:
+class Width(NamedTuple):
     seconds: int
     bucket: "pb.UsageBucket.ValueType"
     # The most buckets of a page, which is also the default.
@@ -63,19 +61,13 @@ class UsageQuery(BaseModel):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class UsagePeriod:
-    """The buckets that a query asks for."""
+class UsagePeriod(NamedTuple):
+    """The buckets that a query asks for: where its page begins and ends, and the end of all pages."""
 
     width: Width
-    # The page's first bucket, and the end of all of them.
     start_s: int
+    page_end_s: int
     end_s: int
-    limit: int
-
-    @property
-    def page_end_s(self) -> int:
-        return min(self.end_s, self.start_s + self.limit * self.width.seconds)
 
 
 def period_of(query: UsageQuery, now_s: int) -> UsagePeriod:
@@ -93,7 +85,7 @@ def period_of(query: UsageQuery, now_s: int) -> UsagePeriod:
     page_s = first_s if query.page is None else int(query.page)
     if page_s % width.seconds or not first_s <= page_s <= last_s:
         raise _invalid("page must be the next_page of a response to the same query.", "page")
-    return UsagePeriod(width=width, start_s=page_s, end_s=last_s, limit=limit)
+    return UsagePeriod(width, page_s, min(last_s, page_s + limit * width.seconds), last_s)
 
 
 def _invalid(message: str, param: str) -> LegatoError:

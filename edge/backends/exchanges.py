@@ -1,7 +1,7 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
 import asyncio
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from edge.backends.auth import NAME as AUTH
 from edge.backends.auth import AuthReplica, Principal
@@ -28,13 +28,37 @@ MOST_BULK_OPENINGS = 2
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
 
-class _Replica:
+StubT = TypeVar("StubT")
+
+
+class _Replica(Generic[StubT]):
     """One process of a service, and the exchange with it."""
 
-    def __init__(self, connection: ChannelHolder[Any], exchange: ExchangeClient) -> None:
+    def __init__(
+        self,
+        service: str,
+        connection: ChannelHolder[StubT],
+        request_type: type[Any],
+        log: Log,
+        message_items: Histogram | None,
+        in_flight: CallsInFlight | None,
+        *,
+        has_packed: bool = False,
+    ) -> None:
         self._connection = connection
-        self._exchange = exchange
-        exchange.start()
+        self._exchange = ExchangeClient(
+            service, self._open_exchange, request_type, log, message_items, in_flight, has_packed=has_packed
+        )
+        self._exchange.start()
+
+    @property
+    def stub(self) -> StubT:
+        return self._connection.stub
+
+    def _open_exchange(self) -> Any:
+        # The stub is looked up each time, for the newest certificate.
+        stub: Any = self.stub
+        return stub.Exchange()
 
     @property
     def usable(self) -> bool:
@@ -53,7 +77,7 @@ class _Replica:
         await self._connection.close()
 
 
-class RouterReplica(_Replica):
+class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
     def __init__(
         self,
         address: str,
@@ -65,31 +89,14 @@ class RouterReplica(_Replica):
         def connect() -> ChannelHolder["router_pb2_grpc.RouterServiceAsyncStub"]:
             return ChannelHolder(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
 
-        self._shared, self._bulk = connect(), connect()
+        self._bulk = connect()
         self._bulk_calls = 0
         # Until it is sent, each takes twice its size besides.
         self._bulk_openings = asyncio.Semaphore(MOST_BULK_OPENINGS)
         self._in_flight = in_flight = in_flight or CallsInFlight()
         super().__init__(
-            self._shared,
-            ExchangeClient(
-                "The router",
-                self._open_exchange,
-                router_pb2.ExchangeRequest,
-                log,
-                message_items,
-                in_flight,
-                has_packed=True,
-            ),
+            "The router", connect(), router_pb2.ExchangeRequest, log, message_items, in_flight, has_packed=True
         )
-
-    @property
-    def stub(self) -> "router_pb2_grpc.RouterServiceAsyncStub":
-        return self._shared.stub
-
-    def _open_exchange(self) -> Any:
-        # The stub is looked up each time, for the newest certificate.
-        return self.stub.Exchange()
 
     def chat(self, request: ChatRequest, consumer: Consumer) -> ChatCall:
         """Opens a chat, whose responses `consumer` is offered first; the request is not kept once it is sent."""
@@ -121,7 +128,7 @@ class RouterReplica(_Replica):
         await self._bulk.close()
 
 
-class MeteringReplica(_Replica):
+class MeteringReplica(_Replica["metering_pb2_grpc.MeteringServiceAsyncStub"]):
     def __init__(
         self,
         address: str,
@@ -130,23 +137,11 @@ class MeteringReplica(_Replica):
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
     ) -> None:
-        self._shared: ChannelHolder[metering_pb2_grpc.MeteringServiceAsyncStub] = ChannelHolder(
+        connection: ChannelHolder[metering_pb2_grpc.MeteringServiceAsyncStub] = ChannelHolder(
             address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
         )
-        super().__init__(
-            self._shared,
-            ExchangeClient(
-                "Metering", self._open_exchange, metering_pb2.ExchangeRequest, log, message_items, in_flight
-            ),
-        )
+        super().__init__("Metering", connection, metering_pb2.ExchangeRequest, log, message_items, in_flight)
         self.call = self._exchange.call
-
-    @property
-    def stub(self) -> "metering_pb2_grpc.MeteringServiceAsyncStub":
-        return self._shared.stub
-
-    def _open_exchange(self) -> Any:
-        return self.stub.Exchange()
 
 
 class Backends:

@@ -55,19 +55,17 @@ class Metering:
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
         """Takes one request and some tokens from the key's rate limits; raises RATE_LIMITED. Tokens are an estimate,
         which the admission corrects later. A request for no tokens is not held to the token limit."""
-        request = admit_request(principal, tokens)
-        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
-        self._last_rates.note(principal.key_id, rate)
-        return Admission(request, rate, self._correct)
+        admission = self.prepare_admission(principal, tokens)
+        await self.admit_pending(admission)
+        return admission
 
     def prepare_admission(self, principal: Principal, tokens: int) -> Admission:
         """Returns a pending admission, to be asked for together with the hold: that spares a client one round trip."""
         return Admission(admit_request(principal, tokens), None, self._correct)
 
     async def admit_pending(self, admission: Admission) -> None:
-        """Asks for an admission whose request was refused before there was a hold; raises RATE_LIMITED."""
-        asked = admission.asked
-        self._confirm(admission, await self._call("Admit", asked, pb.AdmitResponse, asked.account_id))
+        """Asks for an admission without a hold; raises RATE_LIMITED."""
+        admission.confirm(await self._ask_limits(admission.asked))
 
     def admit_later(self, admission: Admission) -> None:
         """Does the same in the background, for a client that has left."""
@@ -80,18 +78,18 @@ class Metering:
             return
         await self._send_correction(admission.withdraw())
         request = admit_request(principal, tokens)
-        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
-        self._last_rates.note(principal.key_id, rate)
-        admission.renew(request, rate)
+        admission.renew(request, await self._ask_limits(request))
 
     async def rates(self, principal: Principal) -> Headers:
         """Returns the key's rate headers and takes nothing from its limits."""
         if (headers := self.last_rates(principal)) is not None:
             return headers
-        request = admit_request(principal, only_looks=True)
-        rate = await self._call("Admit", request, pb.AdmitResponse, principal.account_id)
-        self._last_rates.note(principal.key_id, rate)
-        return rate_headers(rate)
+        return rate_headers(await self._ask_limits(admit_request(principal, only_looks=True)))
+
+    async def _ask_limits(self, request: pb.AdmitRequest) -> pb.AdmitResponse:
+        rate = await self._call("Admit", request, pb.AdmitResponse)
+        self._last_rates.note(request.key_id, rate)
+        return rate
 
     def last_rates(self, principal: Principal) -> Headers | None:
         """Returns the rate headers if they are cached, without a call."""
@@ -104,7 +102,7 @@ class Metering:
         """Holds credit. `on_repeat` is called before a retry after a lost answer. A pending admission is asked for with
         it, and no longer pending afterwards; it still is after RATE_LIMITED, or if the answer was lost."""
         if admission is None or not admission.is_pending:
-            return self._call("Reserve", request, pb.ReserveResponse, request.account_id, on_repeat)
+            return self._call("Reserve", request, pb.ReserveResponse, on_repeat)
         return self._with_retries(request.account_id, partial(self._reserve_with, admission, request), on_repeat)
 
     async def _reserve_with(
@@ -134,14 +132,14 @@ class Metering:
         admission.confirm(rate)
 
     def extend(self, request: pb.ExtendRequest) -> Awaitable[pb.ExtendResponse]:
-        return self._call("Extend", request, pb.ExtendResponse, request.account_id)
+        return self._call("Extend", request, pb.ExtendResponse)
 
     async def checkpoint(self, slots: Iterable[Slot]) -> None:
         """Reports what running requests have delivered. Raises if a replica failed, after all were called."""
         by_replica: defaultdict[MeteringReplica, list[Slot]] = defaultdict(list)
         for slot in slots:
             by_replica[self._replicas.for_account(slot.account_id)].append(slot)
-        tellings = [_send_checkpoints(replica, _deliveries(its_slots)) for replica, its_slots in by_replica.items()]
+        tellings = [_send_checkpoints(replica, its_slots) for replica, its_slots in by_replica.items()]
         for outcome in await asyncio.gather(*tellings, return_exceptions=True):
             if outcome is not None:
                 raise outcome
@@ -205,15 +203,13 @@ class Metering:
     def _call(
         self,
         method: str,
-        request: Message,
+        request: pb.AdmitRequest | pb.ReserveRequest | pb.ExtendRequest,
         response_type: type[ResponseT],
-        account_id: str,
         on_repeat: Callable[[], None] = lambda: None,
     ) -> Awaitable[ResponseT]:
         """Calls by the exchange."""
-        return self._with_retries(
-            account_id, methodcaller("call", method, request, response_type, ASK_TIMEOUT_S), on_repeat
-        )
+        ask = methodcaller("call", method, request, response_type, ASK_TIMEOUT_S)
+        return self._with_retries(request.account_id, ask, on_repeat)
 
     def _read(
         self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
@@ -245,18 +241,11 @@ class Metering:
             await asyncio.sleep(ASK_AGAIN_AFTER_S)
 
 
-async def _send_checkpoints(replica: MeteringReplica, requests: Iterable[pb.CheckpointRequest]) -> None:
-    """Sends checkpoints one after the other: metering takes few at once, and other calls need room too."""
-    for request in requests:
-        await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)
-
-
-def _deliveries(slots: Sequence[Slot]) -> list[pb.CheckpointRequest]:
-    """Returns the current totals in batches: metering refuses too many at once."""
-    requests = []
+async def _send_checkpoints(replica: MeteringReplica, slots: Sequence[Slot]) -> None:
+    """Sends the current totals in batches, since metering refuses too many at once, and one batch after the other:
+    metering takes few at once, and other calls need room too."""
     for first in range(0, len(slots), DELIVERIES_AT_ONCE):
         request = pb.CheckpointRequest()
         for slot in slots[first : first + DELIVERIES_AT_ONCE]:
             request.deliveries.add(request_id=slot.request_id, account_id=slot.account_id, delivered=slot.usage)
-        requests.append(request)
-    return requests
+        await replica.call("Checkpoint", request, pb.CheckpointResponse, ASK_TIMEOUT_S)

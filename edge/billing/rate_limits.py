@@ -118,34 +118,28 @@ class LastRates:
 def _refilled(rate: pb.AdmitResponse, elapsed_ms: int) -> pb.AdmitResponse:
     # The time to refill says how much a full bucket holds: a request limit is never overdrawn.
     refilled_ms = min(elapsed_ms, rate.reset_requests_ms)
-    refilled = pb.AdmitResponse(
-        limit_requests=rate.limit_requests,
-        remaining_requests=rate.remaining_requests + refilled_ms * rate.limit_requests // MINUTE_MS,
-        reset_requests_ms=rate.reset_requests_ms - refilled_ms,
-    )
-    if rate.limit_tokens:
-        _put_tokens(refilled, rate.limit_tokens, rate.reset_tokens_ms - elapsed_ms)
-    return refilled
+    return _changed(rate, refilled_ms * rate.limit_requests // MINUTE_MS, refilled_ms, elapsed_ms)
 
 
 def _given_back(rate: pb.AdmitResponse, requests: int, tokens: int) -> pb.AdmitResponse:
     """Adds what was given back; negative tokens were taken."""
-    given_back = pb.AdmitResponse(
+    tokens_ms = tokens * MINUTE_MS // rate.limit_tokens if rate.limit_tokens else 0
+    return _changed(rate, requests, requests * MINUTE_MS // rate.limit_requests, tokens_ms)
+
+
+def _changed(rate: pb.AdmitResponse, more_requests: int, requests_ms: int, tokens_ms: int) -> pb.AdmitResponse:
+    """Adds requests, and subtracts times until both limits are full again."""
+    changed = pb.AdmitResponse(
         limit_requests=rate.limit_requests,
-        remaining_requests=rate.remaining_requests + requests,
-        reset_requests_ms=max(0, rate.reset_requests_ms - requests * MINUTE_MS // rate.limit_requests),
+        remaining_requests=rate.remaining_requests + more_requests,
+        reset_requests_ms=max(0, rate.reset_requests_ms - requests_ms),
     )
-    if rate.limit_tokens:
-        reset_ms = rate.reset_tokens_ms - tokens * MINUTE_MS // rate.limit_tokens
-        _put_tokens(given_back, rate.limit_tokens, reset_ms)
-    return given_back
-
-
-def _put_tokens(rate: pb.AdmitResponse, limit_tokens: int, reset_ms: int) -> None:
-    """Sets the token limit's fields. It may be overdrawn, but holds a minute's worth, so its reset gives the rest."""
-    rate.limit_tokens = limit_tokens
-    rate.reset_tokens_ms = max(0, reset_ms)
-    rate.remaining_tokens = max(0, limit_tokens - -(-rate.reset_tokens_ms * limit_tokens // MINUTE_MS))
+    if limit_tokens := rate.limit_tokens:
+        # A token limit may be overdrawn, but holds a minute's worth, so its reset gives the rest.
+        changed.limit_tokens = limit_tokens
+        changed.reset_tokens_ms = max(0, rate.reset_tokens_ms - tokens_ms)
+        changed.remaining_tokens = max(0, limit_tokens - -(-changed.reset_tokens_ms * limit_tokens // MINUTE_MS))
+    return changed
 
 
 def admit_request(principal: Principal, tokens: int = 0, *, only_looks: bool = False) -> pb.AdmitRequest:

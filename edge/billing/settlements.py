@@ -1,6 +1,7 @@
 """Settles slots of the journal: reports each to metering until it is acknowledged, and then frees it."""
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,17 @@ AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 REFUSED_AGAIN_AFTER_S = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A pending settlement; `ended` when it was acknowledged or put off."""
+
+    slot: Slot
+    # The failpoint between the acknowledgement and the end.
+    acknowledged: str
+    began_s: float
+    ended: "asyncio.Future[None]"
+
+
 class Settlements:
     def __init__(self, replicas: Replicas[MeteringReplica], clock: Clock, log: Log) -> None:
         self._replicas = replicas
@@ -34,7 +46,7 @@ class Settlements:
         self.times_s = Histogram(STEP_BOUNDS_S)
 
     def begin(self, slot: Slot, acknowledged: str = "edge.settled") -> None:
-        """Reports the slot, and then frees it. `acknowledged` is the failpoint in between."""
+        """Reports the slot, and then frees it."""
         loop = asyncio.get_running_loop()
         settlement = Settlement(slot, acknowledged, self._clock.elapsed_s(), loop.create_future())
         self.under_way[slot.request_id] = settlement
@@ -45,7 +57,7 @@ class Settlements:
         """Futures of all pending settlements."""
         return [settlement.ended for settlement in self.under_way.values()]
 
-    def _send_at_once(self, settlement: "Settlement") -> None:
+    def _send_at_once(self, settlement: Settlement) -> None:
         """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
         failpoints.hit("edge.settling" if settlement.slot.basis else "edge.voiding")
         try:
@@ -55,7 +67,7 @@ class Settlements:
         else:
             answer.add_done_callback(partial(self._on_answer, settlement))
 
-    def _on_answer(self, settlement: "Settlement", answer: "asyncio.Future[Any]") -> None:
+    def _on_answer(self, settlement: Settlement, answer: "asyncio.Future[Any]") -> None:
         if answer.cancelled():
             # The process shuts down. An unacknowledged settlement stays in its slot.
             return
@@ -70,7 +82,7 @@ class Settlements:
         failpoints.hit("edge.freed")
         self._end(settlement)
 
-    def _send_later(self, settlement: "Settlement", error: BaseException) -> None:
+    def _send_later(self, settlement: Settlement, error: BaseException) -> None:
         if not isinstance(error, LegatoError) or error.reason is not Reason.UNAVAILABLE:
             self._put_off(settlement, error)
             return
@@ -98,28 +110,16 @@ class Settlements:
         method, request, response_type = resolution(slot)
         return self._replicas.for_account(slot.account_id).call(method, request, response_type, ANSWER_TIMEOUT_S)
 
-    def _put_off(self, settlement: "Settlement", error: BaseException) -> None:
+    def _put_off(self, settlement: Settlement, error: BaseException) -> None:
         """Logs a settlement that metering refused, for an operator. It stays in its slot and is retried later."""
         slot = settlement.slot
         self._log.failure("settlement.refused", error, request_id=slot.request_id, account_id=slot.account_id)
         asyncio.get_running_loop().call_later(REFUSED_AGAIN_AFTER_S, self.begin, slot, settlement.acknowledged)
         self._end(settlement)
 
-    def _end(self, settlement: "Settlement") -> None:
+    def _end(self, settlement: Settlement) -> None:
         del self.under_way[settlement.slot.request_id]
         settlement.ended.set_result(None)
-
-
-class Settlement:
-    """A pending settlement; `ended` when it was acknowledged or put off."""
-
-    __slots__ = ("acknowledged", "began_s", "ended", "slot")
-
-    def __init__(self, slot: Slot, acknowledged: str, began_s: float, ended: "asyncio.Future[None]") -> None:
-        self.slot = slot
-        self.acknowledged = acknowledged
-        self.began_s = began_s
-        self.ended = ended
 
 
 def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type[Message]]:

@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Raw, Struct
 
 from edge.wire.request_fields import (
     NULL,
@@ -106,12 +106,12 @@ async def decode_chat(body: bytes) -> ChatBody:
     decoded, ignored = _decode_fields(body)
     if yielder.is_due(len(body)):
         await yielder.pause()
-    if decoded.metadata is not UNSET:
+    if decoded.metadata:
         _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
     await _check_messages(decoded.messages, yielder)
-    tools_json = b"" if decoded.tools is UNSET else _present(decoded.tools)
-    tool_choice_json = b"" if decoded.tool_choice is UNSET else _present(decoded.tool_choice)
+    tools_json = _present(decoded.tools) if decoded.tools else b""
+    tool_choice_json = _present(decoded.tool_choice) if decoded.tool_choice else b""
     tool_names = await _check_tools(tools_json, yielder) if tools_json else frozenset()
     if tool_choice_json:
         _check_tool_choice(tool_choice_json, tool_names)
@@ -138,7 +138,7 @@ def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:
     except (msgspec.DecodeError, RecursionError):
         decoded = _decode(_body_decoder, body, "")
         others = _unknown_names(body, decoded)
-    if others or decoded.prediction is not UNSET or decoded.web_search_options is not UNSET:
+    if others or decoded.prediction or decoded.web_search_options:
         others += [name for name in _IGNORED if _present(getattr(decoded, name))]
     return decoded, tuple(others)
 
@@ -176,13 +176,13 @@ def _refuse_what_is_not_offered(body: Body) -> None:
         raise _invalid("logprobs are not supported.", "logprobs")
     if body.top_logprobs:
         raise _invalid("logprobs are not supported.", "top_logprobs")
-    if body.functions is not UNSET or body.function_call is not UNSET:
+    if body.functions or body.function_call:
         for name, instead in (("functions", "tools"), ("function_call", "tools and tool_choice")):
             if _present(getattr(body, name)):
                 raise _invalid(f"{name} is not supported: use {instead}.", name)
-    if body.modalities is not UNSET:
+    if body.modalities:
         _check_field("modalities", _present(body.modalities), _modalities_decoder)
-    if body.audio is not UNSET and _present(body.audio):
+    if body.audio and _present(body.audio):
         raise _invalid("audio is not supported: answers are text.", "audio")
 
 
@@ -211,13 +211,12 @@ def _checked_limit(name: str, asked: float | None) -> int | None:
 def _parameters(body: Body, *, with_tools: bool) -> bytes:
     # Some models refuse an empty list of stops, which is the same as none.
     parameters = {name: value for name in _FORWARDED if (value := getattr(body, name)) is not None and value != []}
-    response_format = b"" if body.response_format is UNSET else _present(body.response_format)
-    if response_format:
+    if body.response_format and (response_format := _present(body.response_format)):
         wanted = _decode(_response_format_decoder, response_format, "response_format")
         if wanted.type == "json_schema" and wanted.json_schema is None:
             raise _invalid("response_format.json_schema is missing.", "response_format.json_schema")
         parameters["response_format"] = Raw(response_format)
-    if body.logit_bias is not UNSET and (logit_bias := _present(body.logit_bias)):
+    if body.logit_bias and (logit_bias := _present(body.logit_bias)):
         _check_field("logit_bias", logit_bias, _logit_bias_decoder)
         parameters["logit_bias"] = Raw(logit_bias)
     if with_tools and body.parallel_tool_calls is not None:
@@ -225,12 +224,9 @@ def _parameters(body: Body, *, with_tools: bool) -> bytes:
     return msgspec.json.encode(parameters) if parameters else b""
 
 
-def _present(value: Raw | UnsetType) -> bytes:
+def _present(value: Raw) -> bytes:
     """Returns a field's bytes; empty if it is absent or null."""
-    if isinstance(value, UnsetType):
-        return b""
-    given = bytes(value)
-    return b"" if given == b"null" else given
+    return b"" if value == NULL else bytes(value)
 
 
 class _Elements:
@@ -249,8 +245,8 @@ class _Elements:
             )
 
 
-async def _check_messages(messages: Raw | UnsetType, yielder: Yielder) -> None:
-    if isinstance(messages, UnsetType) or messages == NULL:
+async def _check_messages(messages: Raw, yielder: Yielder) -> None:
+    if not messages or messages == NULL:
         raise _invalid("messages is missing.", "messages")
     raw_messages = _decode(_list_decoder, messages, "messages")
     if not raw_messages:

@@ -75,15 +75,10 @@ def error_event(error: LegatoError) -> bytes:
 
 
 def _delta(call: router.ToolCallDelta) -> dict[str, Any]:
-    function: dict[str, str] = {"arguments": call.arguments}
     if not call.id:
-        return {"index": call.index, "function": function}
-    return {
-        "index": call.index,
-        "id": call.id,
-        "type": "function",
-        "function": {"name": call.name, "arguments": call.arguments},
-    }
+        return {"index": call.index, "function": {"arguments": call.arguments}}
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"index": call.index, "id": call.id, "type": "function", "function": function}
 
 
 def _annotation(citation: router.Citation) -> dict[str, Any]:
@@ -101,7 +96,8 @@ class Folded:
         self._class_id = class_id
         self._contents: list[str] = []
         self._refusals: list[str] = []
-        self._calls: dict[int, dict[str, Any]] = {}
+        # Ids and names of tool calls, and their arguments in pieces, by index.
+        self._calls: dict[int, tuple[str, str]] = {}
         self._arguments: dict[int, list[str]] = {}
         self._annotations: list[dict[str, Any]] = []
 
@@ -112,7 +108,7 @@ class Folded:
         (self._refusals if response.refusal else self._contents).extend(response.contents)
         for delta in response.tool_calls:
             if delta.id:
-                self._calls[delta.index] = {"id": delta.id, "type": "function", "name": delta.name}
+                self._calls[delta.index] = delta.id, delta.name
             self._arguments.setdefault(delta.index, []).append(delta.arguments)
 
     def completion(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
@@ -122,7 +118,14 @@ class Folded:
         if refusal or self._calls:
             message["content"] = content or None
         if self._calls:
-            message["tool_calls"] = list(self._tool_calls())
+            message["tool_calls"] = [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": name, "arguments": "".join(self._arguments[index])},
+                }
+                for index, (call_id, name) in sorted(self._calls.items())
+            ]
         if self._annotations:
             message["annotations"] = self._annotations
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
@@ -136,12 +139,3 @@ class Folded:
                 "usage": usage_object(usage, cut_by),
             }
         )
-
-    def _tool_calls(self) -> Iterable[dict[str, Any]]:
-        for index, call in sorted(self._calls.items()):
-            arguments = "".join(self._arguments[index])
-            yield {
-                "id": call["id"],
-                "type": call["type"],
-                "function": {"name": call["name"], "arguments": arguments},
-            }

@@ -5,9 +5,10 @@ Messages, tools and other large fields are kept as bytes at first, and validated
 
 from typing import Annotated, Final, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Raw, Struct
 
 NULL: Final = Raw(b"null")
+ABSENT: Final = Raw()
 
 
 class UnreadObject(Struct, gc=False):
@@ -87,15 +88,21 @@ class ToolDefinition(Struct):
 
 
 class NamedFunction(Struct):
+    """One of the functions in `tools`."""
+
     name: str
 
 
 class ForcedTool(Struct):
+    """The function that the model has to call."""
+
     type: Literal["function"]
     function: NamedFunction
 
 
 class JsonSchema(Struct):
+    """The schema that an answer follows."""
+
     name: str | None = None
     description: str | None = None
     schema: UnreadObject | None = None
@@ -108,6 +115,8 @@ class ResponseFormatField(Struct):
 
 
 class StreamOptions(Struct):
+    """Accepted and ignored: a stream always ends with its usage."""
+
     include_usage: bool | None = None
 
 
@@ -119,7 +128,7 @@ _Word = Annotated[str, Meta(pattern="^[a-z]{1,16}$")]
 class Body(Struct):
     """The fields we know; all others are not passed on, and named to the client. Null is the same as absent."""
 
-    messages: Raw | UnsetType = UNSET
+    messages: Raw = ABSENT
     model: str | None = None
     stream: bool | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -132,28 +141,28 @@ class Body(Struct):
     frequency_penalty: _Penalty | None = None
     reasoning_effort: _Word | None = None
     verbosity: _Word | None = None
-    logit_bias: Raw | UnsetType = UNSET
-    response_format: Raw | UnsetType = UNSET
-    tools: Raw | UnsetType = UNSET
-    tool_choice: Raw | UnsetType = UNSET
+    logit_bias: Raw = ABSENT
+    response_format: Raw = ABSENT
+    tools: Raw = ABSENT
+    tool_choice: Raw = ABSENT
     parallel_tool_calls: bool | None = None
     n: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
-    metadata: Raw | UnsetType = UNSET
-    functions: Raw | UnsetType = UNSET
-    function_call: Raw | UnsetType = UNSET
-    modalities: Raw | UnsetType = UNSET
-    audio: Raw | UnsetType = UNSET
-    prediction: Raw | UnsetType = UNSET
-    web_search_options: Raw | UnsetType = UNSET
-    store: Raw | UnsetType = UNSET
-    service_tier: Raw | UnsetType = UNSET
-    prompt_cache_key: Raw | UnsetType = UNSET
-    prompt_cache_retention: Raw | UnsetType = UNSET
-    safety_identifier: Raw | UnsetType = UNSET
+    metadata: Raw = ABSENT
+    functions: Raw = ABSENT
+    function_call: Raw = ABSENT
+    modalities: Raw = ABSENT
+    audio: Raw = ABSENT
+    prediction: Raw = ABSENT
+    web_search_options: Raw = ABSENT
+    store: Raw = ABSENT
+    service_tier: Raw = ABSENT
+    prompt_cache_key: Raw = ABSENT
+    prompt_cache_retention: Raw = ABSENT
+    safety_identifier: Raw = ABSENT
 
 
 class BodyOfKnownFields(Body, forbid_unknown_fields=True):
