@@ -18,7 +18,7 @@ from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
 from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from protos.auth.v1.users_pb2_grpc import UserAdminServiceStub
+from protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
@@ -75,6 +75,7 @@ class _Stub(Generic[StubT]):
 
 class ServiceStubs:
     accounts = _Stub(AccountAdminServiceStub, AUTH)
+    audit = _Stub(AuditServiceStub, AUTH)
     keys = _Stub(KeyAdminServiceStub, AUTH)
     maintenance = _Stub(MaintenanceAdminServiceStub, AUTH)
     notices = _Stub(NoticeServiceStub, AUTH)

@@ -11,7 +11,13 @@ import grpc.aio
 from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
 from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
 from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from protos.auth.v1.users_pb2_grpc import AccountServiceStub, SignInServiceStub, UserAdminServiceStub, UserServiceStub
+from protos.auth.v1.users_pb2_grpc import (
+    AccountServiceStub,
+    AuditServiceStub,
+    SignInServiceStub,
+    UserAdminServiceStub,
+    UserServiceStub,
+)
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
@@ -36,7 +42,7 @@ UPLOAD_TIMEOUT_S: Final = 900.0
 ACCESS_TOKEN_METADATA: Final = "legato-access-token-bin"  # noqa: S105
 # Methods that change nothing, by their names: where one replica gives no answer, another is asked. Any other method is
 # called once: a change whose answer is lost may have been carried out.
-READS: Final = re.compile(r"(Get|List|Resolve|Identify|Preview)\w+|AuditAccount|CreateKeyAccessToken")
+READS: Final = re.compile(r"(Get|List|Resolve|Preview)\w+|AuditAccount|CreateKeyAccessToken")
 # Methods that take no access token: they prove in their requests who calls.
 WITHOUT_TOKEN: Final = re.compile(r".*\.(SignInService|SignInMethodService)/\w+|.*/ReceiveEvent")
 
@@ -163,6 +169,7 @@ class AuthCalls(ServiceCalls):
     account_admin = Stub(AccountAdminServiceStub)
     key_admin = Stub(KeyAdminServiceStub)
     user_admin = Stub(UserAdminServiceStub)
+    audit = Stub(AuditServiceStub)
 
 
 class MeteringCalls(ServiceCalls):

@@ -10,7 +10,7 @@ from typing import Final
 
 from console.services import if_available
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1 import auth_pb2
 from services.chassis.errors import LegatoError, Reason
 
 # A longer list is none to choose from, and makes the page heavy; an address can have any key.
@@ -23,7 +23,7 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class KeyNames:
-    by_id: dict[str, pb.AccountKey] = field(default_factory=dict)
+    by_id: dict[str, auth_pb2.Key] = field(default_factory=dict)
     # The newest, to choose from, and whether there are more.
     offered: tuple[str, ...] = ()
     has_more: bool = False
@@ -32,7 +32,7 @@ class KeyNames:
 
     def name(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
-        return (found.key.name if found else "") or key_id
+        return (found.name if found else "") or key_id
 
     def maker(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
@@ -69,33 +69,33 @@ def chosen_keys(visit: Visit) -> str:
 async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
     """Reads the names of these keys, and of the newest; without auth's answer, reports have ids instead."""
     wanted = [each for each in dict.fromkeys(key_ids) if each not in ("", "mine")][:NAMED_AT_ONCE]
-    request = pb.AccountServiceListKeysRequest(
+    request = auth_pb2.ListKeysRequest(
         account_id=visit.who.account_id,
         page_size=OPTIONS_MOST,
         with_playground=True,
         newest_first=True,
         also_key_ids=wanted,
     )
-    listed = await if_available(visit.auth.accounts.ListKeys(request))
+    listed = await if_available(visit.auth.key_admin.ListKeys(request))
     if listed is None:
         return KeyNames(is_missing=True)
-    by_id = {each.key.key_id: each for each in (*listed.keys, *listed.also_keys)}
-    offered = tuple(each.key.key_id for each in listed.keys)
+    by_id = {each.key_id: each for each in (*listed.keys, *listed.also_keys)}
+    offered = tuple(each.key_id for each in listed.keys)
     return KeyNames(by_id, offered, bool(listed.next_page_token))
 
 
 async def read_own_keys(visit: Visit) -> OwnKeys:
-    request = pb.AccountServiceListKeysRequest(
+    request = auth_pb2.ListKeysRequest(
         account_id=visit.who.account_id,
         page_size=OWN_MOST,
         with_playground=True,
         newest_first=True,
         only_own=True,
     )
-    listed = await if_available(visit.auth.accounts.ListKeys(request))
+    listed = await if_available(visit.auth.key_admin.ListKeys(request))
     if listed is None:
         return OwnKeys(KeyNames(is_missing=True), is_partial=True)
-    by_id = {each.key.key_id: each for each in listed.keys}
+    by_id = {each.key_id: each for each in listed.keys}
     return OwnKeys(KeyNames(by_id, tuple(by_id)[:OPTIONS_MOST], has_more=True), bool(listed.next_page_token))
 
 
@@ -110,9 +110,9 @@ async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -
 
 async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
     """Reads the name of one key."""
-    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    request = auth_pb2.GetKeyRequest(account_id=visit.who.account_id, key_id=key_id)
     try:
-        found = await visit.auth.accounts.IdentifyKey(request)
+        found = await visit.auth.key_admin.GetKey(request)
     except LegatoError as error:
         if error.reason not in (Reason.UNAVAILABLE, Reason.NOT_FOUND, Reason.REQUEST_INVALID):
             raise

@@ -8,7 +8,7 @@ from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
 from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
-from protos.auth.v1.users_pb2 import CreateKeyAccessTokenRequest
+from protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
 from protos.metering.v1 import spend_limits_pb2 as pb
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
@@ -152,5 +152,5 @@ async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
 async def _metadata_for(visit: Visit, key_id: str) -> TokenMetadata:
     """Returns an access token by which metering knows that the key is the account's."""
     request = CreateKeyAccessTokenRequest(account_id=visit.who.account_id, key_id=key_id)
-    made = await visit.auth.accounts.CreateKeyAccessToken(request)
+    made = await visit.auth.key_admin.CreateKeyAccessToken(request)
     return token_metadata(made.access_token)

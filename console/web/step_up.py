@@ -52,19 +52,27 @@ async def add_first_passkey(visit: Visit) -> Response:
     return await _page(visit, visit.form.get("pending"), done="passkey-added")
 
 
+def passkey_proof(visit: Visit) -> pb.Proof:
+    challenge, credential = visit.form.get("challenge"), visit.form.get("credential")
+    return pb.Proof(passkey=pb.PasskeyProof(challenge_id=challenge, credential_json=credential))
+
+
+def password_proof(visit: Visit) -> pb.Proof:
+    email, password, code = (visit.form.get(name) for name in ("email", "password", "code"))
+    return pb.Proof(password=pb.PasswordProof(email=email, password=password, totp_code=code))
+
+
 async def confirm(visit: Visit) -> tuple[str, str, Form] | Response:
     """Returns the method, path and form of the request to go on with, or a page that asks again."""
-    request = pb.StepUpRequest(session_token=visit.who.session_token, client=visit.client)
     if visit.form.get("credential"):
-        request.passkey.challenge_id = visit.form.get("challenge")
-        request.passkey.credential_json = visit.form.get("credential")
+        proof = passkey_proof(visit)
     elif visit.form.get("kind") == "password":
-        request.password.password = visit.form.get("password")
-        request.password.totp_code = visit.form.get("code")
+        proof = password_proof(visit)
     elif visit.form.get("kind") == "recovery":
-        request.recovery_code = visit.form.get("code")
+        proof = pb.Proof(recovery_code=visit.form.get("code"))
     else:
-        request.sign_in_link_code = typed_code(visit)
+        proof = pb.Proof(sign_in_link_code=typed_code(visit))
+    request = pb.StepUpRequest(session_token=visit.who.session_token, proof=proof, client=visit.client)
     try:
         answer = await visit.auth.sign_in.StepUp(request)
     except LegatoError as error:

@@ -231,8 +231,8 @@ class Visit:
         """Returns the account; auth has just told it with the session, other than an auth of an earlier release."""
         if self.who.resolved.HasField("account"):
             return self.who.resolved.account
-        request = pb.AccountServiceGetAccountRequest(account_id=self.who.account_id)
-        return (await self.auth.accounts.GetAccount(request)).account
+        request = auth_pb2.GetAccountRequest(account_id=self.who.account_id)
+        return (await self.auth.account_admin.GetAccount(request)).account
 
     async def optional(self, answer: Awaitable[AnswerT], name: str) -> AnswerT | None:
         """Returns an answer without which a page is incomplete, but there all the same; None if there is none."""

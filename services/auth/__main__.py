@@ -29,7 +29,7 @@ async def main() -> None:
         auth = AuthService(database, peppers, clock, process.log, console=settings.console, outbox=outbox)
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
-        retention = AuditRetention(database, auth.audit, clock, process.log, kept_days=kept_days)
+        retention = AuditRetention(database, auth.parts.audit, clock, process.log, kept_days=kept_days)
         show_auth(auth, retention, process.registry)
         await auth.note_peppers()
         await auth.encrypt_emails()

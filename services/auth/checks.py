@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -103,11 +103,12 @@ def require_classes_within(of_key: ClassAllowance, of_account: ClassAllowance) -
         raise refusal("allowed_classes", f"The account may not use {', '.join(beyond)}, so its keys may not either.")
 
 
-def limit(param: str, given: int) -> int | None:
-    """Validates a limit; 0 removes it: a key then inherits from its account, an account from the service."""
-    if not 0 <= given <= LARGEST_LIMITS[param]:
-        raise refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
-    return given or None
+def limits(given: Mapping[str, int]) -> dict[str, int | None]:
+    """Validates limits; 0 removes one: a key then inherits from its account, an account from the service."""
+    for param, limit in given.items():
+        if not 0 <= limit <= LARGEST_LIMITS[param]:
+            raise refusal(param, f"This limit must be from 0 to {LARGEST_LIMITS[param]:,}.")
+    return {param: limit or None for param, limit in given.items()}
 
 
 def scopes(given: Iterable[Scope | None]) -> tuple[Scope, ...]:

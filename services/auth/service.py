@@ -4,13 +4,11 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.auth.accounts.accounts import AccountAdmin
+from services.auth.accounts.accounts import Accounts
 from services.auth.accounts.members import Members
-from services.auth.audit.log import AuditLog
-from services.auth.changes import Sleep
-from services.auth.keys.account_keys import AccountKeys
-from services.auth.keys.key_admin import KeyAdmin
-from services.auth.keys.last_uses import KeyUses
+from services.auth.encryption import TextCipher, parse_encryption_key
+from services.auth.keys.keys import Keys
+from services.auth.keys.last_uses import LastUses
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.keys.verifier import Verifier
 from services.auth.keys.watch import Watches
@@ -23,16 +21,19 @@ from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.service import Notices
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
+from services.auth.parts import Parts, Sleep
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import NO_LIMITS, KeyLimits
 from services.auth.records.keys import Changes
-from services.auth.records.times import to_micros
-from services.auth.servicers.accounts import AccountServicer
-from services.auth.servicers.auth import AccountAdminServicer, AuthServicer, KeyAdminServicer
+from services.auth.servicers.accounts import AccountAdminServicer, AccountServicer
+from services.auth.servicers.audit import AuditServicer
+from services.auth.servicers.auth import AuthServicer
 from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
+from services.auth.servicers.keys import KeyAdminServicer
 from services.auth.servicers.maintenance import MaintenanceAdminServicer
 from services.auth.servicers.notices import NoticeServicer
-from services.auth.servicers.users import SignInServicer, UserAdminServicer, UserServicer
+from services.auth.servicers.sign_in import SignInServicer
+from services.auth.servicers.users import UserAdminServicer, UserServicer
 from services.auth.sign_in.oidc import OidcClient, OidcIssuer
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.own_user import OwnUser
@@ -40,16 +41,14 @@ from services.auth.sign_in.passkeys import Passkeys
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
 from services.auth.sign_in.totp import parse_cipher
-from services.auth.store import Connection
 from services.auth.store.encrypted import encrypt_anew, use_cipher
-from services.auth.store.encryption import EmailCipher, parse_encryption_key
 from services.auth.store.epochs import changes_since, find_contradicted, note_peppers, unchanged_since
-from services.auth.store.notice_tables import notices, webhooks
-from services.auth.store.user_tables import invitations, users
+from services.auth.store.tables import metadata
+from services.auth.users.audit_events import AuditEvents
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions
 from services.auth.users.smtp import MailSender
-from services.auth.users.users import UserAdmin
+from services.auth.users.users import Users
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import AccessCheck
@@ -58,14 +57,6 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-
-_ENCRYPTED = (
-    (users, "email"),
-    (invitations, "email"),
-    (webhooks, "url"),
-    (webhooks, "secret"),
-    (notices, "body"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,56 +101,44 @@ class AuthService:
         self._database = database
         self._peppers = peppers
         self._log = log
-        self._cipher = EmailCipher(parse_encryption_key(console.encryption_key), peppers.derive("email addresses"))
+        self._cipher = TextCipher(parse_encryption_key(console.encryption_key), peppers.derive("email addresses"))
         use_cipher(database, self._cipher)
+        self.parts = parts = Parts(database, peppers, clock, log, sleep)
         self.verifier = Verifier(database, peppers, clock, log)
-        self.key_uses = KeyUses(database, clock, log)
-        self.audit = audit = AuditLog(peppers, clock)
-        accounts = AccountAdmin(database, audit, clock, log, sleep)
+        self.last_uses = LastUses(parts)
+        self.users = users = Users(parts)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
-        self.sessions = sessions = Sessions(database, peppers, clock, audit, signer)
-        self.playground = PlaygroundTokens(database, peppers, sessions, audit)
+        self.sessions = sessions = Sessions(parts, signer)
+        self.playground = PlaygroundTokens(parts)
         origins = parse_origins(console.origins)
         passkeys = Passkeys(origins)
-        sender, origin = console.mail_sender, origins[0] if origins else ""
-        self.mail = mail = Mail(database, peppers, audit, sessions.now_us, log, sender, origin)
+        self.mail = mail = Mail(parts, console.mail_sender, origins[0] if origins else "")
         self.webhook_client = webhook_client = console.webhook_client or WebhookClient()
         recorder = NoticeRecorder(is_mail_offered=mail.is_offered)
-        owners_notices = Notices(database, recorder, webhook_client, audit, sessions.now_us)
-        self.notice_delivery = delivery = NoticeDelivery(database, webhook_client, mail, sessions.now_us, log)
-        self.notice_loop = NoticeLoop(database, recorder, delivery, outbox, audit, sessions.now_us, log)
-        self.key_networks = KeyNetworks(database, peppers, recorder, clock, log)
-        self.watches = Watches(read_changes, self.key_uses.note, clock, log, note_networks=self.key_networks.note)
-        self.users = users = UserAdmin(database, peppers, clock, audit)
-        self.sign_in = sign_in = SignIn(database, peppers, sessions, passkeys, audit, mail, log)
-        cipher = parse_cipher(console.encryption_key)
-        passwords = PasswordSignIn(database, sessions, sign_in, audit, mail, cipher)
+        self.notice_delivery = delivery = NoticeDelivery(parts, webhook_client, mail)
+        self.notice_loop = NoticeLoop(parts, recorder, delivery, outbox)
+        self.key_networks = KeyNetworks(parts, recorder)
+        self.watches = Watches(read_changes, self.last_uses.note, clock, log, note_networks=self.key_networks.note)
+        self.sign_in = sign_in = SignIn(parts, sessions, passkeys, mail)
+        passwords = PasswordSignIn(parts, sessions, sign_in, mail, parse_cipher(console.encryption_key))
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
-        oidc = OidcSignIn(database, peppers, sessions, sign_in, audit, mail, issuer, origins)
-        keys = AccountKeys(database, peppers, clock, audit, console.service_limits, sleep)
+        oidc = OidcSignIn(parts, sessions, sign_in, mail, issuer, origins)
         self.servicers = [
             AuthServicer(self.verifier, self.watches),
-            AccountAdminServicer(accounts),
-            KeyAdminServicer(KeyAdmin(database, peppers, audit, clock, log, sleep), clock),
-            MaintenanceAdminServicer(MaintenanceAdmin(database, audit, clock, log, sleep)),
+            AccountAdminServicer(Accounts(parts)),
+            KeyAdminServicer(Keys(parts, console.service_limits), sessions),
+            MaintenanceAdminServicer(MaintenanceAdmin(parts)),
             SignInServicer(sign_in, passwords, sessions),
-            UserServicer(OwnUser(database, peppers, sessions, passkeys, audit, mail), users),
-            UserAdminServicer(users),
             SignInMethodServicer(sign_in, passwords, oidc),
+            UserServicer(OwnUser(parts, passkeys, mail)),
+            UserAdminServicer(users),
+            AuditServicer(AuditEvents(parts)),
             CredentialServicer(sign_in, passwords, oidc),
-            NoticeServicer(owners_notices),
-            AccountServicer(
-                accounts,
-                keys,
-                Members(database, peppers, clock, audit, mail, sleep),
-                users,
-                self.playground,
-                sessions,
-                clock,
-            ),
+            NoticeServicer(Notices(parts, recorder, webhook_client)),
+            AccountServicer(Members(parts, mail), self.playground),
         ]
         verifier = AccessTokenVerifier(console.public_keys, signer)
-        self.access = AccessCheck(verifier, lambda: to_micros(clock.now()), sessions.confirm)
+        self.access = AccessCheck(verifier, sessions.now_us, sessions.confirm)
 
     async def note_peppers(self) -> None:
         """Records the peppers, before anything is served. If they differ from those of the replica that started last,
@@ -178,16 +157,12 @@ class AuthService:
 
     async def close(self) -> None:
         """Writes what was noted of keys' uses, and closes what sends notices."""
-        await self.key_uses.written()
+        await self.last_uses.written()
         await self.key_networks.written()
         self.webhook_client.close()
         await self.mail.close()
 
     async def encrypt_emails(self) -> None:
         """Encrypts addresses that are in plain text or under an earlier key, before anything is served."""
-
-        def encrypt(connection: Connection) -> int:
-            return sum(encrypt_anew(connection, table, self._cipher, column) for table, column in _ENCRYPTED)
-
-        if await self._database.write(encrypt):
+        if await self._database.write(lambda connection: encrypt_anew(connection, metadata, self._cipher)):
             self._log.info("emails.encrypted")

@@ -125,7 +125,7 @@ class AuthHarness:
 
     async def key(self, key: pb.Key) -> pb.Key:
         """The key as listed."""
-        await self.auth.key_uses.written()
+        await self.auth.last_uses.written()
         listed = (await self._keys.ListKeys(pb.ListKeysRequest(account_id=key.account_id))).keys
         [found] = [one for one in listed if one.key_id == key.key_id]
         return found

@@ -81,10 +81,8 @@ def set_operator(invocation: Invocation, user_id: str, undo: bool) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
 def audit_log(invocation: Invocation, account_id: str, user_id: str, action: str, limit: int) -> None:
     """List what users and operators did, the newest first."""
-    request = pb.UserAdminServiceListAuditEventsRequest(
-        page_size=limit, account_id=account_id, user_id=user_id, action=action
-    )
-    events = call_service(invocation.services.users.ListAuditEvents, request).events
+    request = pb.ListAuditEventsRequest(page_size=limit, account_id=account_id, user_id=user_id, action=action)
+    events = call_service(invocation.services.audit.ListAuditEvents, request).events
     invocation.show_list([describe_event(event) for event in events], EVENT_COLUMNS)
 
 

@@ -51,7 +51,7 @@ def audit(
         click.echo("\n".join(violations) or "The ledger is consistent.")
         if closings:
             click.echo(f"Closed months: {len(closings)}, the last {closings[-1].month}: {closings[-1].closing_hash}")
-    log = call_service(services.users.VerifyAuditEvents, VerifyAuditEventsRequest(), timeout_s=TIMEOUT_S)
+    log = call_service(services.audit.VerifyAuditEvents, VerifyAuditEventsRequest(), timeout_s=TIMEOUT_S)
     broken = [f"audit log: the chain is broken at event {event_no}" for event_no in log.broken_event_nos]
     if not invocation.json:
         click.echo("\n".join(broken) or f"The audit log is intact: {log.events:,} events.")

@@ -22,7 +22,6 @@ from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.errors import LegatoError
 
@@ -53,7 +52,7 @@ class KeysChoice:
 async def show(visit: Visit) -> Response:
     query = visit.request.query_params
     choice = KeysChoice(query.get("q", "").strip()[:LONGEST_NAME], query.get("show") == "active")
-    request = pb.AccountServiceListKeysRequest(
+    request = auth_pb2.ListKeysRequest(
         account_id=visit.who.account_id,
         page_size=PAGE_SIZE,
         page_token=query.get("page", ""),
@@ -61,11 +60,11 @@ async def show(visit: Visit) -> Response:
         only_active=choice.only_active,
         newest_first=True,
     )
-    listed = await visit.auth.accounts.ListKeys(request)
-    key_ids = [each.key.key_id for each in listed.keys]
+    listed = await visit.auth.key_admin.ListKeys(request)
+    key_ids = [each.key_id for each in listed.keys]
     spends, costs = await asyncio.gather(_spends(visit, key_ids), usage.usage_by_key(visit, key_ids))
-    active = [each for each in listed.keys if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
-    past = [each for each in listed.keys if each.key.state != auth_pb2.KEY_STATE_ACTIVE]
+    active = [each for each in listed.keys if each.state == auth_pb2.KEY_STATE_ACTIVE]
+    past = [each for each in listed.keys if each.state != auth_pb2.KEY_STATE_ACTIVE]
     return visit.render(
         "keys.html",
         active=active,
@@ -123,7 +122,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show_new, "name")
 async def create(visit: Visit) -> Response:
     new = NewKey.read(visit.form, classes_of_account(await visit.read_account()))
-    request = pb.AccountServiceCreateKeyRequest(
+    request = auth_pb2.CreateKeyRequest(
         account_id=visit.who.account_id,
         name=new.name,
         scopes=new.scopes,
@@ -132,23 +131,23 @@ async def create(visit: Visit) -> Response:
         allowed_classes=new.allowed,
         **{name: limit for name, limit in new.limits.items() if limit},
     )
-    return await _show_made(visit, await visit.auth.accounts.CreateKey(request))
+    return await _show_made(visit, await visit.auth.key_admin.CreateKey(request))
 
 
-async def _show_made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
-    path = f"/keys/{made.key.key.key_id}"
+async def _show_made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
+    path = f"/keys/{made.key.key_id}"
     if not made.api_key:
         # The form was sent before.
         return visit.redirect(path, "shown-before")
     return await MADE.lead_to(f"{path}/made", visit, made)
 
 
-async def _made(visit: Visit, made: pb.AccountServiceCreateKeyResponse) -> Response:
+async def _made(visit: Visit, made: auth_pb2.CreateKeyResponse) -> Response:
     examples = snippets(visit.console.api_url, made.api_key)
     return visit.render("key_made.html", has_secret=True, made=made, snippets=examples)
 
 
-MADE: Final = ShownOnce(pb.AccountServiceCreateKeyResponse, _made)
+MADE: Final = ShownOnce(auth_pb2.CreateKeyResponse, _made)
 
 
 async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -159,19 +158,19 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         pair = (found, identified.replaced_by)
     elif identified.HasField("replaced"):
         pair = (identified.replaced, found)
-    costs = await usage.usage_by_key(visit, [each.key.key_id for each in pair or (found,)])
+    costs = await usage.usage_by_key(visit, [each.key_id for each in pair or (found,)])
     return visit.render(
         "key.html",
         refusal=refusal,
         found=found,
         usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
         costs=costs,
-        limits=[limit_in_effect(name, found.key, account) for name in LIMITS],
+        limits=[limit_in_effect(name, found, account) for name in LIMITS],
         offered=classes_of_account(account),
-        classes=classes_of_key(found.key, account),
-        classes_words=classes_in_words(found.key, account),
+        classes=classes_of_key(found, account),
+        classes_words=classes_in_words(found, account),
         pair=pair,
-        idle=_idle(visit, pair[0].key) if pair else "",
+        idle=_idle(visit, pair[0]) if pair else "",
         form_id=new_form_id(),
     )
 
@@ -180,8 +179,8 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def rename(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         name = rules.require_name()
-    request = pb.RenameKeyRequest(account_id=visit.who.account_id, key_id=key_id_of(visit), name=name)
-    await visit.auth.accounts.RenameKey(request)
+    request = auth_pb2.RenameKeyRequest(account_id=visit.who.account_id, key_id=key_id_of(visit), name=name)
+    await visit.auth.key_admin.RenameKey(request)
     return visit.redirect(_path(visit), "key-renamed")
 
 
@@ -189,7 +188,7 @@ async def rename(visit: Visit) -> Response:
 async def set_limits(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         limits: dict[str, Any] = limits_in(rules)
-    await _update(visit, pb.AccountServiceUpdateKeyRequest(**limits))
+    await _update(visit, auth_pb2.UpdateKeyRequest(**limits))
     return visit.redirect(_path(visit), "key-limits")
 
 
@@ -198,13 +197,13 @@ async def set_classes(visit: Visit) -> Response:
     offered = classes_of_account(await visit.read_account())
     with Rules(visit.form) as rules:
         allowed = classes_in(rules, offered)
-    await _update(visit, pb.AccountServiceUpdateKeyRequest(allowed_classes=allowed, allow_all_classes=allowed is None))
+    await _update(visit, auth_pb2.UpdateKeyRequest(allowed_classes=allowed, allow_all_classes=allowed is None))
     return visit.redirect(_path(visit), "key-classes")
 
 
-async def _update(visit: Visit, request: pb.AccountServiceUpdateKeyRequest) -> None:
+async def _update(visit: Visit, request: auth_pb2.UpdateKeyRequest) -> None:
     request.account_id, request.key_id = visit.who.account_id, key_id_of(visit)
-    await visit.auth.accounts.UpdateKey(request)
+    await visit.auth.key_admin.UpdateKey(request)
 
 
 @shows_again(show_one, reasons=())
@@ -213,21 +212,21 @@ async def rotate(visit: Visit) -> Response:
     be set, the new key is revoked."""
     if await spend_limits.read_spends(visit, visit.who.account_id, [key_id_of(visit)]) is None:
         raise _not_rotated()
-    request = pb.RotateKeyRequest(
+    request = auth_pb2.RotateKeyRequest(
         account_id=visit.who.account_id,
         key_id=key_id_of(visit),
         expires_after_days=_days(visit.form.get("expires")),
         form_id=visit.form.get("form_id"),
     )
-    made = await visit.auth.accounts.RotateKey(request)
+    made = await visit.auth.key_admin.RotateKey(request)
     if made.api_key:
         try:
-            await spend_limits.inherit(visit, made.key.key.key_id, key_id_of(visit))
+            await spend_limits.inherit(visit, made.key.key_id, key_id_of(visit))
         except LegatoError as error:
-            visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key.key_id, reason=error.reason)
-            await _revoke(visit, made.key.key.key_id)
+            visit.console.log.warning("key.limits_not_inherited", key_id=made.key.key_id, reason=error.reason)
+            await _revoke(visit, made.key.key_id)
             raise _not_rotated() from None
-    return await _show_made(visit, pb.AccountServiceCreateKeyResponse(key=made.key, api_key=made.api_key))
+    return await _show_made(visit, auth_pb2.CreateKeyResponse(key=made.key, api_key=made.api_key))
 
 
 async def revoke(visit: Visit) -> Response:
@@ -236,8 +235,8 @@ async def revoke(visit: Visit) -> Response:
 
 
 async def _revoke(visit: Visit, key_id: str) -> None:
-    request = pb.AccountServiceRevokeKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    await visit.auth.accounts.RevokeKey(request)
+    request = auth_pb2.RevokeKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    await visit.auth.key_admin.RevokeKey(request)
 
 
 def _not_rotated() -> Refusal:
@@ -258,12 +257,10 @@ async def identify(visit: Visit) -> Response:
     return visit.redirect(f"/keys/{await require_known(visit, _find, not_found)}")
 
 
-async def keys_in_use(visit: Visit) -> list[pb.AccountKey] | None:
+async def keys_in_use(visit: Visit) -> list[auth_pb2.Key] | None:
     """Returns the oldest keys in use, for a summary; None if auth does not answer in time."""
-    request = pb.AccountServiceListKeysRequest(
-        account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True
-    )
-    listed = await if_available(visit.auth.accounts.ListKeys(request))
+    request = auth_pb2.ListKeysRequest(account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True)
+    listed = await if_available(visit.auth.key_admin.ListKeys(request))
     return None if listed is None else list(listed.keys)
 
 
@@ -278,9 +275,9 @@ async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
     return await spend_limits.read_spends(visit, visit.who.account_id, key_ids) or {}
 
 
-async def _find(visit: Visit, key_id: str) -> pb.IdentifyKeyResponse:
-    request = pb.IdentifyKeyRequest(account_id=visit.who.account_id, key_id=key_id)
-    return await visit.auth.accounts.IdentifyKey(request)
+async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
+    request = auth_pb2.GetKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    return await visit.auth.key_admin.GetKey(request)
 
 
 def _idle(visit: Visit, key: auth_pb2.Key) -> str:

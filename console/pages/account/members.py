@@ -10,6 +10,7 @@ from console.pages.account.settings import shows_refusals
 from console.web.forms import Refusal
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
@@ -53,12 +54,12 @@ async def change_role(visit: Visit) -> Response:
 async def show_removal(visit: Visit) -> Response:
     """Lists the keys that a member made, before they are removed."""
     user_id, account_id = visit.path_value("user_id"), visit.who.account_id
-    listing = pb.AccountServiceListKeysRequest(
+    listing = auth_pb2.ListKeysRequest(
         account_id=account_id, created_by=user_id, only_active=True, newest_first=True, page_size=KEYS_SHOWN
     )
     members, listed = await asyncio.gather(
         visit.auth.accounts.ListMembers(pb.ListMembersRequest(account_id=account_id)),
-        visit.auth.accounts.ListKeys(listing),
+        visit.auth.key_admin.ListKeys(listing),
     )
     member = next((each for each in members.members if each.user.user_id == user_id), None)
     is_self = user_id == visit.who.user.user_id
@@ -68,7 +69,7 @@ async def show_removal(visit: Visit) -> Response:
         "member_removal.html",
         member=member,
         is_self=is_self,
-        keys=[each.key for each in listed.keys],
+        keys=listed.keys,
         has_more=bool(listed.next_page_token),
     )
 

@@ -15,7 +15,6 @@ from console.pages.account import keys
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 
 EXPIRES_SOON: Final = timedelta(days=14)
@@ -31,7 +30,7 @@ class Attention:
     words: str
 
 
-async def show(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = None) -> Response:
+async def show(visit: Visit, made: auth_pb2.CreateKeyResponse | None = None) -> Response:
     who = visit.who
     if not who.account_id and who.user.is_operator and visit.console.serves_operators:
         return visit.redirect("/operator")
@@ -56,17 +55,17 @@ async def show(visit: Visit, made: pb.AccountServiceCreateKeyResponse | None = N
     )
 
 
-FIRST_KEY: Final = ShownOnce(pb.AccountServiceCreateKeyResponse, show)
+FIRST_KEY: Final = ShownOnce(auth_pb2.CreateKeyResponse, show)
 
 
 async def create_key(visit: Visit) -> Response:
     """Creates a key from the guide, and shows the guide with the key in it."""
-    request = pb.AccountServiceCreateKeyRequest(
+    request = auth_pb2.CreateKeyRequest(
         account_id=visit.who.account_id, name="First key", form_id=visit.form.get("form_id")
     )
-    made = await visit.auth.accounts.CreateKey(request)
+    made = await visit.auth.key_admin.CreateKey(request)
     if not made.api_key:
-        return visit.redirect(f"/keys/{made.key.key.key_id}", "shown-before")
+        return visit.redirect(f"/keys/{made.key.key_id}", "shown-before")
     return await FIRST_KEY.lead_to("/first-key", visit, made)
 
 
@@ -76,10 +75,9 @@ def _lasts(balance: metering_pb2.Balance | None, chart: CostChart | None, now: d
     return usage.lasts_until(balance.balance_nanos - balance.held_nanos - balance.owed_nanos, chart.day_totals, now)
 
 
-def needing_attention(listed: list[pb.AccountKey], now: datetime) -> list[Attention]:
+def needing_attention(listed: list[auth_pb2.Key], now: datetime) -> list[Attention]:
     found = []
-    for each in listed:
-        key = each.key
+    for key in listed:
         if key.state != auth_pb2.KEY_STATE_ACTIVE:
             continue
         last_used = time_of(key.last_use_time if key.HasField("last_use_time") else key.create_time)

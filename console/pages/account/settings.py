@@ -8,6 +8,7 @@ from console.account.allowed_classes import classes_in, classes_of_account, may_
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis.errors import Reason
@@ -40,21 +41,21 @@ shows_refusals = shows_again(show, reasons=(Reason.REQUEST_INVALID, Reason.NOT_F
 
 @shows_refusals
 async def set_class(visit: Visit) -> Response:
-    return await _update(visit, pb.AccountServiceUpdateAccountRequest(preferred_class=visit.form.get("class")))
+    return await _update(visit, auth_pb2.UpdateAccountRequest(preferred_class=visit.form.get("class")))
 
 
 @shows_refusals
 async def set_allowed_classes(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         allowed = classes_in(rules, CLASSES)
-    request = pb.AccountServiceUpdateAccountRequest(allowed_classes=allowed, allow_all_classes=allowed is None)
+    request = auth_pb2.UpdateAccountRequest(allowed_classes=allowed, allow_all_classes=allowed is None)
     return await _update(visit, request)
 
 
 @shows_refusals
 async def set_grounding(visit: Visit) -> Response:
     chosen = visit.form.all("grounding")
-    request = pb.AccountServiceUpdateAccountRequest(
+    request = auth_pb2.UpdateAccountRequest(
         search="search" in chosen, memory="memory" in chosen, attachments="attachments" in chosen
     )
     return await _update(visit, request)
@@ -62,22 +63,22 @@ async def set_grounding(visit: Visit) -> Response:
 
 @shows_refusals
 async def rename(visit: Visit) -> Response:
-    return await _update(visit, pb.AccountServiceUpdateAccountRequest(name=visit.form.get("name")))
+    return await _update(visit, auth_pb2.UpdateAccountRequest(name=visit.form.get("name")))
 
 
 async def show_events(visit: Visit) -> Response:
-    request = pb.AccountServiceListAuditEventsRequest(
+    request = pb.ListAuditEventsRequest(
         account_id=visit.who.account_id,
         page_size=EVENTS_ON_A_PAGE,
         page_token=visit.request.query_params.get("page", ""),
     )
-    events = await visit.auth.accounts.ListAuditEvents(request)
+    events = await visit.auth.audit.ListAuditEvents(request)
     return visit.render(
         "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=True, back="/settings"
     )
 
 
-async def _update(visit: Visit, request: pb.AccountServiceUpdateAccountRequest) -> Response:
+async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
     request.account_id = visit.who.account_id
-    await visit.auth.accounts.UpdateAccount(request)
+    await visit.auth.account_admin.UpdateAccount(request)
     return visit.redirect("/settings", "account-changed")

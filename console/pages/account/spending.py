@@ -51,7 +51,7 @@ async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
     return visit.render(
         "key_spend_limits.html",
         refusal=refusal,
-        key=names.by_id[key_id].key,
+        key=names.by_id[key_id],
         form=SpendForm.of(visit, spends, key_id, refusal),
         of_account=limited_meters((spends or {}).get(WHOLE_ACCOUNT)),
     )

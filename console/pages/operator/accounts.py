@@ -129,7 +129,7 @@ async def set_spending(visit: Visit) -> Response:
     noted = pb.RecordOperatorActionRequest(
         action=pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id=account_id, object_id=account_id
     )
-    await visit.auth.user_admin.RecordOperatorAction(noted)
+    await visit.auth.audit.RecordOperatorAction(noted)
     await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
     return visit.redirect(f"{path_of(visit)}/spend-limits", "spend-limits-set")
 

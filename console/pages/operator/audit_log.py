@@ -23,14 +23,14 @@ async def show(
 ) -> Response:
     query = visit.request.query_params
     filters = {name: query.get(name, "").strip()[:100] for name in FILTERS}
-    request = pb.UserAdminServiceListAuditEventsRequest(
+    request = pb.ListAuditEventsRequest(
         page_size=EVENTS_ON_A_PAGE,
         page_token=query.get("page", ""),
         account_id=filters["account"],
         user_id=filters["user"],
         action=filters["action"],
     )
-    listed = await visit.auth.user_admin.ListAuditEvents(request)
+    listed = await visit.auth.audit.ListAuditEvents(request)
     return visit.render(
         "operator_audit_log.html",
         503 if is_unknown else 200,
@@ -44,6 +44,6 @@ async def show(
 
 
 async def verify(visit: Visit) -> Response:
-    check = visit.auth.user_admin.VerifyAuditEvents(pb.VerifyAuditEventsRequest(), timeout=VERIFY_TIMEOUT_S)
+    check = visit.auth.audit.VerifyAuditEvents(pb.VerifyAuditEventsRequest(), timeout=VERIFY_TIMEOUT_S)
     verified = await if_available(check)
     return await show(visit, verified, is_unknown=verified is None)

@@ -67,7 +67,7 @@ async def book(visit: Visit) -> Response:
         object_id=f"{visit.who.user.user_id}-{booking.operation_id}",
     )
     try:
-        await visit.auth.user_admin.RecordOperatorAction(noted)
+        await visit.auth.audit.RecordOperatorAction(noted)
         await _book(visit, booking)
     except LegatoError as error:
         if error.reason is not Reason.UNAVAILABLE:

@@ -56,7 +56,7 @@ async def show(visit: Visit, audit_run: AuditRun | None = None) -> Response:
 
 async def run(visit: Visit) -> Response:
     noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
-    await visit.auth.user_admin.RecordOperatorAction(noted)
+    await visit.auth.audit.RecordOperatorAction(noted)
     began_s = visit.console.clock.elapsed_s()
     audit = visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
     found = await if_available(audit)

@@ -18,10 +18,11 @@ EVENTS_ON_A_PAGE = 100
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
+    own_events = pb.ListAuditEventsRequest(user_id=visit.who.user.user_id, page_size=EVENTS_SHOWN)
     credentials, sessions, events = await asyncio.gather(
         visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
         visit.auth.users.ListSessions(pb.ListSessionsRequest()),
-        visit.auth.users.ListMyAuditEvents(pb.ListMyAuditEventsRequest(page_size=EVENTS_SHOWN)),
+        visit.auth.audit.ListAuditEvents(own_events),
     )
     return visit.render(
         "security.html",
@@ -100,10 +101,11 @@ async def rename_user(visit: Visit) -> Response:
 
 async def show_events(visit: Visit) -> Response:
     """Shows everything that the user has done, a page at a time."""
-    request = pb.ListMyAuditEventsRequest(
-        page_size=EVENTS_ON_A_PAGE, page_token=visit.request.query_params.get("page", "")
+    page_token = visit.request.query_params.get("page", "")
+    request = pb.ListAuditEventsRequest(
+        user_id=visit.who.user.user_id, page_size=EVENTS_ON_A_PAGE, page_token=page_token
     )
-    events = await visit.auth.users.ListMyAuditEvents(request)
+    events = await visit.auth.audit.ListAuditEvents(request)
     return visit.render(
         "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=False, back="/security"
     )

@@ -7,10 +7,10 @@ from starlette.responses import JSONResponse, Response
 
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
-from console.web.step_up import SHOWN_HERE, typed_code
+from console.web.step_up import SHOWN_HERE, passkey_proof, password_proof, typed_code
 from console.web.visit import Visit, own_path
 from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import SendSignInLinkRequest, SignInWithPasswordRequest
+from protos.auth.v1.credentials_pb2 import SendSignInLinkRequest
 from services.chassis.errors import LegatoError
 
 
@@ -35,14 +35,12 @@ async def with_link(visit: Visit) -> Response:
     code = typed_code(visit)
     if visit.known is not None and visit.form.get("instead_of") != visit.known.user.user_id:
         return await show(visit, code=code)
-    answer = await visit.auth.sign_in.SignInWithLink(pb.SignInWithLinkRequest(code=code, client=visit.client))
-    return await _signed_in(visit, answer.signed_in)
+    return await _prove(visit, pb.Proof(sign_in_link_code=code))
 
 
 @shows_refusals
 async def with_recovery_code(visit: Visit) -> Response:
-    request = pb.SignInWithRecoveryCodeRequest(code=visit.form.get("code"), client=visit.client)
-    return await _signed_in(visit, (await visit.auth.sign_in.SignInWithRecoveryCode(request)).signed_in)
+    return await _prove(visit, pb.Proof(recovery_code=visit.form.get("code")))
 
 
 async def start_passkey(visit: Visit) -> Response:
@@ -54,21 +52,17 @@ async def start_passkey(visit: Visit) -> Response:
 
 @shows_refusals
 async def with_passkey(visit: Visit) -> Response:
-    request = pb.FinishPasskeySignInRequest(
-        challenge_id=visit.form.get("challenge"), credential_json=visit.form.get("credential"), client=visit.client
-    )
-    return await _signed_in(visit, (await visit.auth.sign_in.FinishPasskeySignIn(request)).signed_in)
+    return await _prove(visit, passkey_proof(visit))
 
 
 @shows_refusals
 async def with_password(visit: Visit) -> Response:
-    request = SignInWithPasswordRequest(
-        email=visit.form.get("email"),
-        password=visit.form.get("password"),
-        totp_code=visit.form.get("code"),
-        client=visit.client,
-    )
-    return await _signed_in(visit, (await visit.auth.methods.SignInWithPassword(request)).signed_in)
+    return await _prove(visit, password_proof(visit))
+
+
+async def _prove(visit: Visit, proof: pb.Proof) -> Response:
+    answer = await visit.auth.sign_in.SignIn(pb.SignInRequest(proof=proof, client=visit.client))
+    return await _signed_in(visit, answer.signed_in)
 
 
 @shows_refusals

@@ -599,11 +599,12 @@ class UpdateAccountRequest(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     preferred_class: _builtins.str
     """Absent: unchanged."""
     requests_per_minute: _builtins.int
-    """Absent: unchanged. 0: back to the service's own default."""
+    """Absent: unchanged. 0: back to the service's own default. For operators alone."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
     search: _builtins.bool
@@ -612,6 +613,8 @@ class UpdateAccountRequest(_message.Message):
     attachments: _builtins.bool
     allow_all_classes: _builtins.bool
     """Allows all classes again, those of later releases too."""
+    name: _builtins.str
+    """Absent: unchanged."""
     @_builtins.property
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
         """Absent: unchanged. At least one class."""
@@ -629,10 +632,11 @@ class UpdateAccountRequest(_message.Message):
         attachments: _builtins.bool | None = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         allow_all_classes: _builtins.bool = ...,
+        name: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_concurrent_requests", b"_concurrent_requests", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_requests_per_minute", b"_requests_per_minute", "_search", b"_search", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attachments: _TypeAlias = _typing.Literal["attachments"]  # noqa: Y015
     _WhichOneofArgType__attachments: _TypeAlias = _typing.Literal["_attachments", b"_attachments"]  # noqa: Y015
@@ -640,6 +644,8 @@ class UpdateAccountRequest(_message.Message):
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
     _WhichOneofReturnType__memory: _TypeAlias = _typing.Literal["memory"]  # noqa: Y015
     _WhichOneofArgType__memory: _TypeAlias = _typing.Literal["_memory", b"_memory"]  # noqa: Y015
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
     _WhichOneofReturnType__preferred_class: _TypeAlias = _typing.Literal["preferred_class"]  # noqa: Y015
     _WhichOneofArgType__preferred_class: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class"]  # noqa: Y015
     _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
@@ -654,6 +660,8 @@ class UpdateAccountRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__memory) -> _WhichOneofReturnType__memory | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_class) -> _WhichOneofReturnType__preferred_class | None: ...
     @_typing.overload
@@ -781,6 +789,11 @@ class Key(_message.Message):
     LAST_USE_TIME_FIELD_NUMBER: _builtins.int
     PEPPER_VERSION_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    CREATED_BY_NAME_FIELD_NUMBER: _builtins.int
+    REPLACES_KEY_ID_FIELD_NUMBER: _builtins.int
+    MAY_CHANGE_FIELD_NUMBER: _builtins.int
+    IS_PLAYGROUND_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     name: _builtins.str
@@ -791,6 +804,16 @@ class Key(_message.Message):
     concurrent_requests: _builtins.int
     pepper_version: _builtins.int
     """Of the pepper without which the key does not work."""
+    created_by: _builtins.str
+    """Empty: the command line."""
+    created_by_name: _builtins.str
+    """As of now. Empty: the command line, or no longer known."""
+    replaces_key_id: _builtins.str
+    """Empty: it replaces none."""
+    may_change: _builtins.bool
+    """The caller may rename, change, rotate and revoke it."""
+    is_playground: _builtins.bool
+    """What the requests of one member's playground are counted under."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -828,10 +851,15 @@ class Key(_message.Message):
         last_use_time: _timestamp_pb2.Timestamp | None = ...,
         pepper_version: _builtins.int = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        created_by: _builtins.str = ...,
+        created_by_name: _builtins.str = ...,
+        replaces_key_id: _builtins.str = ...,
+        may_change: _builtins.bool = ...,
+        is_playground: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "key_id", b"key_id", "last_use_time", b"last_use_time", "name", b"name", "pepper_version", b"pepper_version", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "created_by", b"created_by", "created_by_name", b"created_by_name", "expire_time", b"expire_time", "is_playground", b"is_playground", "key_id", b"key_id", "last_use_time", b"last_use_time", "may_change", b"may_change", "name", b"name", "pepper_version", b"pepper_version", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -857,10 +885,20 @@ class CreateKeyRequest(_message.Message):
     SCOPES_FIELD_NUMBER: _builtins.int
     EXPIRES_AFTER_DAYS_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
+    FORM_ID_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     name: _builtins.str
     expires_after_days: _builtins.int
     """30, 90 or 365. Absent: the key never expires."""
+    requests_per_minute: _builtins.int
+    """Absent: the account's. For members, not above the account's, nor above the service's."""
+    tokens_per_minute: _builtins.int
+    concurrent_requests: _builtins.int
+    form_id: _builtins.str
+    """Chosen by the caller, at most 100 letters and digits. A second call with it creates nothing. Empty: no such check."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -875,14 +913,31 @@ class CreateKeyRequest(_message.Message):
         scopes: _abc.Iterable[Global___Scope.ValueType] | None = ...,
         expires_after_days: _builtins.int | None = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        requests_per_minute: _builtins.int | None = ...,
+        tokens_per_minute: _builtins.int | None = ...,
+        concurrent_requests: _builtins.int | None = ...,
+        form_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "allowed_classes", b"allowed_classes", "expires_after_days", b"expires_after_days"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "expires_after_days", b"expires_after_days", "name", b"name", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
+    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
     _WhichOneofReturnType__expires_after_days: _TypeAlias = _typing.Literal["expires_after_days"]  # noqa: Y015
     _WhichOneofArgType__expires_after_days: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days"]  # noqa: Y015
+    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
+    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
+    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_after_days) -> _WhichOneofReturnType__expires_after_days | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
 
 Global___CreateKeyRequest: _TypeAlias = CreateKeyRequest  # noqa: Y015
 
@@ -893,7 +948,7 @@ class CreateKeyResponse(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     API_KEY_FIELD_NUMBER: _builtins.int
     api_key: _builtins.str
-    """Shown here and never again."""
+    """Shown here and never again. Empty: the form was sent before, and this is the key that it created."""
     @_builtins.property
     def key(self) -> Global___Key: ...
     def __init__(
@@ -911,25 +966,108 @@ class CreateKeyResponse(_message.Message):
 Global___CreateKeyResponse: _TypeAlias = CreateKeyResponse  # noqa: Y015
 
 @_typing.final
+class RotateKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    EXPIRES_AFTER_DAYS_FIELD_NUMBER: _builtins.int
+    FORM_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    expires_after_days: _builtins.int
+    """30, 90 or 365. Absent: the new key never expires."""
+    form_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        expires_after_days: _builtins.int | None = ...,
+        form_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "expires_after_days", b"expires_after_days"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "account_id", b"account_id", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expires_after_days: _TypeAlias = _typing.Literal["expires_after_days"]  # noqa: Y015
+    _WhichOneofArgType__expires_after_days: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_after_days) -> _WhichOneofReturnType__expires_after_days | None: ...
+
+Global___RotateKeyRequest: _TypeAlias = RotateKeyRequest  # noqa: Y015
+
+@_typing.final
+class RotateKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    API_KEY_FIELD_NUMBER: _builtins.int
+    api_key: _builtins.str
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+        api_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateKeyResponse: _TypeAlias = RotateKeyResponse  # noqa: Y015
+
+@_typing.final
 class ListKeysRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    WITH_PLAYGROUND_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    ONLY_ACTIVE_FIELD_NUMBER: _builtins.int
+    ONLY_OWN_FIELD_NUMBER: _builtins.int
+    NEWEST_FIRST_FIELD_NUMBER: _builtins.int
+    ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
+    with_playground: _builtins.bool
+    """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
+    search: _builtins.str
+    """Only keys whose name contains it, in capitals or not, or whose id begins with it."""
+    only_active: _builtins.bool
+    """Only keys that are neither revoked nor expired."""
+    only_own: _builtins.bool
+    """Only keys that the caller created."""
+    newest_first: _builtins.bool
+    created_by: _builtins.str
+    """Only keys that this user created. Empty: of all."""
+    @_builtins.property
+    def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Also names these keys of the account, at most 1,000, whatever page they are on."""
+
     def __init__(
         self,
         *,
         account_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        with_playground: _builtins.bool = ...,
+        search: _builtins.str = ...,
+        only_active: _builtins.bool = ...,
+        only_own: _builtins.bool = ...,
+        newest_first: _builtins.bool = ...,
+        also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
+        created_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -941,22 +1079,77 @@ class ListKeysResponse(_message.Message):
 
     KEYS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PREVIOUS_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ALSO_KEYS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    previous_page_token: _builtins.str
+    """Empty on the first page."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]: ...
+    @_builtins.property
+    def also_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]:
+        """Those of `also_key_ids` that the account has."""
+
     def __init__(
         self,
         *,
         keys: _abc.Iterable[Global___Key] | None = ...,
         next_page_token: _builtins.str = ...,
+        previous_page_token: _builtins.str = ...,
+        also_keys: _abc.Iterable[Global___Key] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["also_keys", b"also_keys", "keys", b"keys", "next_page_token", b"next_page_token", "previous_page_token", b"previous_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListKeysResponse: _TypeAlias = ListKeysResponse  # noqa: Y015
+
+@_typing.final
+class RenameKeyRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    name: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenameKeyRequest: _TypeAlias = RenameKeyRequest  # noqa: Y015
+
+@_typing.final
+class RenameKeyResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___Key: ...
+    def __init__(
+        self,
+        *,
+        key: Global___Key | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenameKeyResponse: _TypeAlias = RenameKeyResponse  # noqa: Y015
 
 @_typing.final
 class UpdateKeyRequest(_message.Message):
@@ -968,13 +1161,16 @@ class UpdateKeyRequest(_message.Message):
     CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
     ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     requests_per_minute: _builtins.int
-    """Absent: unchanged. 0: back to the account's."""
+    """Absent: unchanged. 0: back to the account's. For members, not above the account's, nor above the service's."""
     tokens_per_minute: _builtins.int
     concurrent_requests: _builtins.int
     allow_all_classes: _builtins.bool
     """Allows whatever the account may use."""
+    account_id: _builtins.str
+    """The account of the access token. Operators need none."""
     @_builtins.property
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
         """Absent: unchanged. At least one class, each of which the account may use."""
@@ -988,10 +1184,11 @@ class UpdateKeyRequest(_message.Message):
         concurrent_requests: _builtins.int | None = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
         allow_all_classes: _builtins.bool = ...,
+        account_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -1033,15 +1230,19 @@ class RevokeKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
+    account_id: _builtins.str
+    """As in UpdateKeyRequest."""
     def __init__(
         self,
         *,
         key_id: _builtins.str = ...,
+        account_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1072,15 +1273,19 @@ class GetKeyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
+    account_id: _builtins.str
+    """As in UpdateKeyRequest."""
     def __init__(
         self,
         *,
         key_id: _builtins.str = ...,
+        account_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1092,31 +1297,77 @@ class GetKeyResponse(_message.Message):
 
     KEY_FIELD_NUMBER: _builtins.int
     ACCOUNT_FIELD_NUMBER: _builtins.int
-    CREATED_BY_FIELD_NUMBER: _builtins.int
-    CREATED_BY_NAME_FIELD_NUMBER: _builtins.int
-    created_by: _builtins.str
-    """Empty: the command line."""
-    created_by_name: _builtins.str
-    """As of now. Empty: the command line, or no longer known."""
+    REPLACED_FIELD_NUMBER: _builtins.int
+    REPLACED_BY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def key(self) -> Global___Key: ...
     @_builtins.property
     def account(self) -> Global___Account: ...
+    @_builtins.property
+    def replaced(self) -> Global___Key:
+        """Absent if it replaces none."""
+
+    @_builtins.property
+    def replaced_by(self) -> Global___Key:
+        """The first key that was made to replace it; absent if there is none."""
+
     def __init__(
         self,
         *,
         key: Global___Key | None = ...,
         account: Global___Account | None = ...,
-        created_by: _builtins.str = ...,
-        created_by_name: _builtins.str = ...,
+        replaced: Global___Key | None = ...,
+        replaced_by: Global___Key | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "created_by", b"created_by", "created_by_name", b"created_by_name", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetKeyResponse: _TypeAlias = GetKeyResponse  # noqa: Y015
+
+@_typing.final
+class CreateKeyAccessTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    key_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyAccessTokenRequest: _TypeAlias = CreateKeyAccessTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreateKeyAccessTokenResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
+    access_token: _builtins.bytes
+    """A serialized legato.type.v1.AccessToken."""
+    def __init__(
+        self,
+        *,
+        access_token: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateKeyAccessTokenResponse: _TypeAlias = CreateKeyAccessTokenResponse  # noqa: Y015
 
 @_typing.final
 class CountKeysByPepperRequest(_message.Message):

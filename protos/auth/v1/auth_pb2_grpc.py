@@ -189,7 +189,7 @@ class AuthService:
 
 
 class AccountAdminServiceStub:
-    """For the account's owner, by way of the command line.
+    """For the command line and operators; with an access token for the account, members get it and owners update it.
     """
 
     def __init__(self, channel):
@@ -231,7 +231,7 @@ class AccountAdminServiceStub:
 
 
 class AccountAdminServiceServicer:
-    """For the account's owner, by way of the command line.
+    """For the command line and operators; with an access token for the account, members get it and owners update it.
     """
 
     def CreateAccount(self, request, context):
@@ -253,7 +253,7 @@ class AccountAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateAccount(self, request, context):
-        """Returns when the change holds on every edge.
+        """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -314,7 +314,7 @@ def add_AccountAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccountAdminService:
-    """For the account's owner, by way of the command line.
+    """For the command line and operators; with an access token for the account, members get it and owners update it.
     """
 
     @staticmethod
@@ -481,7 +481,9 @@ class AccountAdminService:
 
 
 class KeyAdminServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -494,10 +496,20 @@ class KeyAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyResponse.FromString,
                 _registered_method=True)
+        self.RotateKey = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/RotateKey',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyResponse.FromString,
+                _registered_method=True)
         self.ListKeys = channel.unary_unary(
                 '/legato.auth.v1.KeyAdminService/ListKeys',
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.FromString,
+                _registered_method=True)
+        self.RenameKey = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/RenameKey',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyResponse.FromString,
                 _registered_method=True)
         self.UpdateKey = channel.unary_unary(
                 '/legato.auth.v1.KeyAdminService/UpdateKey',
@@ -519,10 +531,17 @@ class KeyAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.FromString,
                 _registered_method=True)
+        self.CreateKeyAccessToken = channel.unary_unary(
+                '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
+                request_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
+                _registered_method=True)
 
 
 class KeyAdminServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
 
     def CreateKey(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -530,7 +549,21 @@ class KeyAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateKey(self, request, context):
+        """Creates a key like an existing one, which stays good until it is revoked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListKeys(self, request, context):
+        """Revoked and expired keys are listed too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenameKey(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -558,7 +591,14 @@ class KeyAdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetKey(self, request, context):
-        """Whose key it is, by its public part.
+        """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateKeyAccessToken(self, request, context):
+        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -572,10 +612,20 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyResponse.SerializeToString,
             ),
+            'RotateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateKey,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyResponse.SerializeToString,
+            ),
             'ListKeys': grpc.unary_unary_rpc_method_handler(
                     servicer.ListKeys,
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.SerializeToString,
+            ),
+            'RenameKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameKey,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyResponse.SerializeToString,
             ),
             'UpdateKey': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateKey,
@@ -597,6 +647,11 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.GetKeyResponse.SerializeToString,
             ),
+            'CreateKeyAccessToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateKeyAccessToken,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'legato.auth.v1.KeyAdminService', rpc_method_handlers)
@@ -606,7 +661,9 @@ def add_KeyAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class KeyAdminService:
-    """Missing associated documentation comment in .proto file."""
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
 
     @staticmethod
     def CreateKey(request,
@@ -636,6 +693,33 @@ class KeyAdminService:
             _registered_method=True)
 
     @staticmethod
+    def RotateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/RotateKey',
+            protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.RotateKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListKeys(request,
             target,
             options=(),
@@ -652,6 +736,33 @@ class KeyAdminService:
             '/legato.auth.v1.KeyAdminService/ListKeys',
             protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_auth__pb2.ListKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/RenameKey',
+            protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.RenameKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -770,9 +881,36 @@ class KeyAdminService:
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def CreateKeyAccessToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.KeyAdminService/CreateKeyAccessToken',
+            protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_auth__pb2.CreateKeyAccessTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class MaintenanceAdminServiceStub:
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
     """
 
     def __init__(self, channel):
@@ -799,7 +937,7 @@ class MaintenanceAdminServiceStub:
 
 
 class MaintenanceAdminServiceServicer:
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
     """
 
     def StartMaintenance(self, request, context):
@@ -848,7 +986,7 @@ def add_MaintenanceAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MaintenanceAdminService:
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge.
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge.
     """
 
     @staticmethod

@@ -79,7 +79,7 @@ class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_AuthServiceServicer_to_server(servicer: AuthServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class AccountAdminServiceStub:
-    """For the account's owner, by way of the command line."""
+    """For the command line and operators; with an access token for the account, members get it and owners update it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -89,27 +89,27 @@ class AccountAdminServiceStub:
     GetAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetAccountRequest, _auth_pb2.GetAccountResponse]
     ListAccounts: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]
     UpdateAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]
-    """Returns when the change holds on every edge."""
+    """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
     SuspendAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]
     """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
     ResumeAccount: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]
 
 @_typing.type_check_only
 class AccountAdminServiceAsyncStub(AccountAdminServiceStub):
-    """For the account's owner, by way of the command line."""
+    """For the command line and operators; with an access token for the account, members get it and owners update it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateAccountRequest, _auth_pb2.CreateAccountResponse]  # type: ignore[assignment]
     GetAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetAccountRequest, _auth_pb2.GetAccountResponse]  # type: ignore[assignment]
     ListAccounts: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListAccountsRequest, _auth_pb2.ListAccountsResponse]  # type: ignore[assignment]
     UpdateAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.UpdateAccountRequest, _auth_pb2.UpdateAccountResponse]  # type: ignore[assignment]
-    """Returns when the change holds on every edge."""
+    """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
     SuspendAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.SuspendAccountRequest, _auth_pb2.SuspendAccountResponse]  # type: ignore[assignment]
     """All keys of the account are refused until it is resumed. Both return when that holds on every edge."""
     ResumeAccount: _aio.UnaryUnaryMultiCallable[_auth_pb2.ResumeAccountRequest, _auth_pb2.ResumeAccountResponse]  # type: ignore[assignment]
 
 class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the account's owner, by way of the command line."""
+    """For the command line and operators; with an access token for the account, members get it and owners update it."""
 
     @_abc_1.abstractmethod
     def CreateAccount(
@@ -138,7 +138,7 @@ class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.UpdateAccountRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.UpdateAccountResponse, _abc.Awaitable[_auth_pb2.UpdateAccountResponse]]:
-        """Returns when the change holds on every edge."""
+        """Returns when the change holds on every edge. Owners change what is theirs to set, and not the limits."""
 
     @_abc_1.abstractmethod
     def SuspendAccount(
@@ -158,12 +158,20 @@ class AccountAdminServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_AccountAdminServiceServicer_to_server(servicer: AccountAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class KeyAdminServiceStub:
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
+
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> KeyAdminServiceAsyncStub: ...
     CreateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]
+    RotateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]
+    """Creates a key like an existing one, which stays good until it is revoked."""
     ListKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]
+    """Revoked and expired keys are listed too."""
+    RenameKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]
     UpdateKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.UpdateKeyRequest, _auth_pb2.UpdateKeyResponse]
     """Returns when the change holds on every edge."""
     RevokeKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]
@@ -171,13 +179,23 @@ class KeyAdminServiceStub:
     CountKeysByPepper: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _grpc.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]
-    """Whose key it is, by its public part."""
+    """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
+    CreateKeyAccessToken: _grpc.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]
+    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
 
 @_typing.type_check_only
 class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
+
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyRequest, _auth_pb2.CreateKeyResponse]  # type: ignore[assignment]
+    RotateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RotateKeyRequest, _auth_pb2.RotateKeyResponse]  # type: ignore[assignment]
+    """Creates a key like an existing one, which stays good until it is revoked."""
     ListKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListKeysRequest, _auth_pb2.ListKeysResponse]  # type: ignore[assignment]
+    """Revoked and expired keys are listed too."""
+    RenameKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RenameKeyRequest, _auth_pb2.RenameKeyResponse]  # type: ignore[assignment]
     UpdateKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.UpdateKeyRequest, _auth_pb2.UpdateKeyResponse]  # type: ignore[assignment]
     """Returns when the change holds on every edge."""
     RevokeKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.RevokeKeyRequest, _auth_pb2.RevokeKeyResponse]  # type: ignore[assignment]
@@ -185,9 +203,15 @@ class KeyAdminServiceAsyncStub(KeyAdminServiceStub):
     CountKeysByPepper: _aio.UnaryUnaryMultiCallable[_auth_pb2.CountKeysByPepperRequest, _auth_pb2.CountKeysByPepperResponse]  # type: ignore[assignment]
     """How many keys need which version of the pepper: see docs/keys.md."""
     GetKey: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetKeyRequest, _auth_pb2.GetKeyResponse]  # type: ignore[assignment]
-    """Whose key it is, by its public part."""
+    """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
+    CreateKeyAccessToken: _aio.UnaryUnaryMultiCallable[_auth_pb2.CreateKeyAccessTokenRequest, _auth_pb2.CreateKeyAccessTokenResponse]  # type: ignore[assignment]
+    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
 
 class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
+    """For the command line and operators, who may touch every key. With an access token for the account, owners touch its keys,
+    and members those that they created.
+    """
+
     @_abc_1.abstractmethod
     def CreateKey(
         self,
@@ -196,11 +220,27 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_auth_pb2.CreateKeyResponse, _abc.Awaitable[_auth_pb2.CreateKeyResponse]]: ...
 
     @_abc_1.abstractmethod
+    def RotateKey(
+        self,
+        request: _auth_pb2.RotateKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.RotateKeyResponse, _abc.Awaitable[_auth_pb2.RotateKeyResponse]]:
+        """Creates a key like an existing one, which stays good until it is revoked."""
+
+    @_abc_1.abstractmethod
     def ListKeys(
         self,
         request: _auth_pb2.ListKeysRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_auth_pb2.ListKeysResponse, _abc.Awaitable[_auth_pb2.ListKeysResponse]]: ...
+    ) -> _typing.Union[_auth_pb2.ListKeysResponse, _abc.Awaitable[_auth_pb2.ListKeysResponse]]:
+        """Revoked and expired keys are listed too."""
+
+    @_abc_1.abstractmethod
+    def RenameKey(
+        self,
+        request: _auth_pb2.RenameKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.RenameKeyResponse, _abc.Awaitable[_auth_pb2.RenameKeyResponse]]: ...
 
     @_abc_1.abstractmethod
     def UpdateKey(
@@ -232,12 +272,20 @@ class KeyAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.GetKeyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.GetKeyResponse, _abc.Awaitable[_auth_pb2.GetKeyResponse]]:
-        """Whose key it is, by its public part."""
+        """Whose key it is, by its public part. For members, NOT_FOUND unless it is one of the account's."""
+
+    @_abc_1.abstractmethod
+    def CreateKeyAccessToken(
+        self,
+        request: _auth_pb2.CreateKeyAccessTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.CreateKeyAccessTokenResponse, _abc.Awaitable[_auth_pb2.CreateKeyAccessTokenResponse]]:
+        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
 
 def add_KeyAdminServiceServicer_to_server(servicer: KeyAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class MaintenanceAdminServiceStub:
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -250,7 +298,7 @@ class MaintenanceAdminServiceStub:
 
 @_typing.type_check_only
 class MaintenanceAdminServiceAsyncStub(MaintenanceAdminServiceStub):
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.StartMaintenanceRequest, _auth_pb2.StartMaintenanceResponse]  # type: ignore[assignment]
@@ -259,7 +307,7 @@ class MaintenanceAdminServiceAsyncStub(MaintenanceAdminServiceStub):
     GetMaintenance: _aio.UnaryUnaryMultiCallable[_auth_pb2.GetMaintenanceRequest, _auth_pb2.GetMaintenanceResponse]  # type: ignore[assignment]
 
 class MaintenanceAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """While there is maintenance, edges let no new chats in. Whoever changes it gets an answer when that holds on every edge."""
+    """While there is maintenance, edges let no new chats in. A change is answered when it holds on every edge."""
 
     @_abc_1.abstractmethod
     def StartMaintenance(

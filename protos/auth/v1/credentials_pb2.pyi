@@ -63,56 +63,6 @@ class GetSignInMethodsResponse(_message.Message):
 Global___GetSignInMethodsResponse: _TypeAlias = GetSignInMethodsResponse  # noqa: Y015
 
 @_typing.final
-class SignInWithPasswordRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EMAIL_FIELD_NUMBER: _builtins.int
-    PASSWORD_FIELD_NUMBER: _builtins.int
-    TOTP_CODE_FIELD_NUMBER: _builtins.int
-    CLIENT_FIELD_NUMBER: _builtins.int
-    email: _builtins.str
-    password: _builtins.str
-    totp_code: _builtins.str
-    """Six digits of the authenticator app."""
-    @_builtins.property
-    def client(self) -> _users_pb2.Client: ...
-    def __init__(
-        self,
-        *,
-        email: _builtins.str = ...,
-        password: _builtins.str = ...,
-        totp_code: _builtins.str = ...,
-        client: _users_pb2.Client | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "email", b"email", "password", b"password", "totp_code", b"totp_code"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SignInWithPasswordRequest: _TypeAlias = SignInWithPasswordRequest  # noqa: Y015
-
-@_typing.final
-class SignInWithPasswordResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SIGNED_IN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def signed_in(self) -> _users_pb2.SignedIn: ...
-    def __init__(
-        self,
-        *,
-        signed_in: _users_pb2.SignedIn | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SignInWithPasswordResponse: _TypeAlias = SignInWithPasswordResponse  # noqa: Y015
-
-@_typing.final
 class SendSignInLinkRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -304,7 +254,7 @@ class GetCredentialsResponse(_message.Message):
     def methods(self) -> Global___GetSignInMethodsResponse: ...
     @_builtins.property
     def passkeys(self) -> _containers.RepeatedCompositeFieldContainer[_users_pb2.Passkey]:
-        """As in ListPasskeys."""
+        """The oldest first."""
 
     def __init__(
         self,

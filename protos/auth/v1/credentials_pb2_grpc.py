@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class SignInMethodServiceStub:
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
@@ -40,11 +40,6 @@ class SignInMethodServiceStub:
                 '/legato.auth.v1.SignInMethodService/GetSignInMethods',
                 request_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsResponse.FromString,
-                _registered_method=True)
-        self.SignInWithPassword = channel.unary_unary(
-                '/legato.auth.v1.SignInMethodService/SignInWithPassword',
-                request_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordResponse.FromString,
                 _registered_method=True)
         self.SendSignInLink = channel.unary_unary(
                 '/legato.auth.v1.SignInMethodService/SendSignInLink',
@@ -64,19 +59,12 @@ class SignInMethodServiceStub:
 
 
 class SignInMethodServiceServicer:
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
     def GetSignInMethods(self, request, context):
-        """Which of these ways there are here. The same for everybody.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SignInWithPassword(self, request, context):
-        """Takes as long, and fails the same, for an unknown user, a wrong password and a wrong code.
+        """Which of these ways there are here. The same for all users.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,11 +99,6 @@ def add_SignInMethodServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsResponse.SerializeToString,
             ),
-            'SignInWithPassword': grpc.unary_unary_rpc_method_handler(
-                    servicer.SignInWithPassword,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordResponse.SerializeToString,
-            ),
             'SendSignInLink': grpc.unary_unary_rpc_method_handler(
                     servicer.SendSignInLink,
                     request_deserializer=protos_dot_auth_dot_v1_dot_credentials__pb2.SendSignInLinkRequest.FromString,
@@ -140,7 +123,7 @@ def add_SignInMethodServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SignInMethodService:
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
@@ -161,33 +144,6 @@ class SignInMethodService:
             '/legato.auth.v1.SignInMethodService/GetSignInMethods',
             protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_credentials__pb2.GetSignInMethodsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SignInWithPassword(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.SignInMethodService/SignInWithPassword',
-            protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_credentials__pb2.SignInWithPasswordResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -343,7 +299,7 @@ class CredentialServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetPassword(self, request, context):
-        """A password signs nobody in without an authenticator app.
+        """A password signs no user in without an authenticator app.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

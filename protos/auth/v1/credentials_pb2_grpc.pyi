@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SignInMethodServiceStub:
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
@@ -36,9 +36,7 @@ class SignInMethodServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SignInMethodServiceAsyncStub: ...
     GetSignInMethods: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.GetSignInMethodsRequest, _credentials_pb2.GetSignInMethodsResponse]
-    """Which of these ways there are here. The same for everybody."""
-    SignInWithPassword: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SignInWithPasswordRequest, _credentials_pb2.SignInWithPasswordResponse]
-    """Takes as long, and fails the same, for an unknown user, a wrong password and a wrong code."""
+    """Which of these ways there are here. The same for all users."""
     SendSignInLink: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SendSignInLinkRequest, _credentials_pb2.SendSignInLinkResponse]
     """Sends a sign-in link by mail if a user has this address. The response is the same if none has."""
     StartOidcSignIn: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcSignInRequest, _credentials_pb2.StartOidcSignInResponse]
@@ -48,15 +46,13 @@ class SignInMethodServiceStub:
 
 @_typing.type_check_only
 class SignInMethodServiceAsyncStub(SignInMethodServiceStub):
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSignInMethods: _aio.UnaryUnaryMultiCallable[_credentials_pb2.GetSignInMethodsRequest, _credentials_pb2.GetSignInMethodsResponse]  # type: ignore[assignment]
-    """Which of these ways there are here. The same for everybody."""
-    SignInWithPassword: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SignInWithPasswordRequest, _credentials_pb2.SignInWithPasswordResponse]  # type: ignore[assignment]
-    """Takes as long, and fails the same, for an unknown user, a wrong password and a wrong code."""
+    """Which of these ways there are here. The same for all users."""
     SendSignInLink: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SendSignInLinkRequest, _credentials_pb2.SendSignInLinkResponse]  # type: ignore[assignment]
     """Sends a sign-in link by mail if a user has this address. The response is the same if none has."""
     StartOidcSignIn: _aio.UnaryUnaryMultiCallable[_credentials_pb2.StartOidcSignInRequest, _credentials_pb2.StartOidcSignInResponse]  # type: ignore[assignment]
@@ -65,7 +61,7 @@ class SignInMethodServiceAsyncStub(SignInMethodServiceStub):
     """Exchanges the code that the issuer sent the browser back with. A state works once."""
 
 class SignInMethodServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Signs users in by password, by the issuer of OpenID Connect, and by mail, for the console. As in SignInService, no call
+    """Signs users in by the issuer of OpenID Connect and by mail, for the console. As in SignInService, no call
     needs an access token, and all failures are one error.
     """
 
@@ -75,15 +71,7 @@ class SignInMethodServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _credentials_pb2.GetSignInMethodsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_credentials_pb2.GetSignInMethodsResponse, _abc.Awaitable[_credentials_pb2.GetSignInMethodsResponse]]:
-        """Which of these ways there are here. The same for everybody."""
-
-    @_abc_1.abstractmethod
-    def SignInWithPassword(
-        self,
-        request: _credentials_pb2.SignInWithPasswordRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_credentials_pb2.SignInWithPasswordResponse, _abc.Awaitable[_credentials_pb2.SignInWithPasswordResponse]]:
-        """Takes as long, and fails the same, for an unknown user, a wrong password and a wrong code."""
+        """Which of these ways there are here. The same for all users."""
 
     @_abc_1.abstractmethod
     def SendSignInLink(
@@ -120,7 +108,7 @@ class CredentialServiceStub:
     def __new__(cls, channel: _aio.Channel) -> CredentialServiceAsyncStub: ...
     GetCredentials: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.GetCredentialsRequest, _credentials_pb2.GetCredentialsResponse]
     SetPassword: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.SetPasswordRequest, _credentials_pb2.SetPasswordResponse]
-    """A password signs nobody in without an authenticator app."""
+    """A password signs no user in without an authenticator app."""
     RemovePassword: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.RemovePasswordRequest, _credentials_pb2.RemovePasswordResponse]
     """Removes the password and the authenticator app."""
     StartTotp: _grpc.UnaryUnaryMultiCallable[_credentials_pb2.StartTotpRequest, _credentials_pb2.StartTotpResponse]
@@ -140,7 +128,7 @@ class CredentialServiceAsyncStub(CredentialServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetCredentials: _aio.UnaryUnaryMultiCallable[_credentials_pb2.GetCredentialsRequest, _credentials_pb2.GetCredentialsResponse]  # type: ignore[assignment]
     SetPassword: _aio.UnaryUnaryMultiCallable[_credentials_pb2.SetPasswordRequest, _credentials_pb2.SetPasswordResponse]  # type: ignore[assignment]
-    """A password signs nobody in without an authenticator app."""
+    """A password signs no user in without an authenticator app."""
     RemovePassword: _aio.UnaryUnaryMultiCallable[_credentials_pb2.RemovePasswordRequest, _credentials_pb2.RemovePasswordResponse]  # type: ignore[assignment]
     """Removes the password and the authenticator app."""
     StartTotp: _aio.UnaryUnaryMultiCallable[_credentials_pb2.StartTotpRequest, _credentials_pb2.StartTotpResponse]  # type: ignore[assignment]
@@ -169,7 +157,7 @@ class CredentialServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _credentials_pb2.SetPasswordRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_credentials_pb2.SetPasswordResponse, _abc.Awaitable[_credentials_pb2.SetPasswordResponse]]:
-        """A password signs nobody in without an authenticator app."""
+        """A password signs no user in without an authenticator app."""
 
     @_abc_1.abstractmethod
     def RemovePassword(

@@ -11,7 +11,6 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.auth.v1 import auth_pb2 as _auth_pb2
 from protos.type.v1 import access_token_pb2 as _access_token_pb2
-from protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -314,7 +313,7 @@ class StartPasskeySignInResponse(_message.Message):
     CHALLENGE_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_JSON_FIELD_NUMBER: _builtins.int
     challenge_id: _builtins.str
-    """For FinishPasskeySignIn, within five minutes."""
+    """For a proof, within five minutes."""
     options_json: _builtins.str
     """What navigator.credentials.get() takes, as JSON (PublicKeyCredentialRequestOptionsJSON)."""
     def __init__(
@@ -332,78 +331,117 @@ class StartPasskeySignInResponse(_message.Message):
 Global___StartPasskeySignInResponse: _TypeAlias = StartPasskeySignInResponse  # noqa: Y015
 
 @_typing.final
-class FinishPasskeySignInRequest(_message.Message):
+class Proof(_message.Message):
+    """What a user proves with who they are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PASSKEY_FIELD_NUMBER: _builtins.int
+    RECOVERY_CODE_FIELD_NUMBER: _builtins.int
+    SIGN_IN_LINK_CODE_FIELD_NUMBER: _builtins.int
+    PASSWORD_FIELD_NUMBER: _builtins.int
+    recovery_code: _builtins.str
+    sign_in_link_code: _builtins.str
+    """Spaces, hyphens and case do not count."""
+    @_builtins.property
+    def passkey(self) -> Global___PasskeyProof: ...
+    @_builtins.property
+    def password(self) -> Global___PasswordProof: ...
+    def __init__(
+        self,
+        *,
+        passkey: Global___PasskeyProof | None = ...,
+        recovery_code: _builtins.str = ...,
+        sign_in_link_code: _builtins.str = ...,
+        password: Global___PasswordProof | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_proof: _TypeAlias = _typing.Literal["passkey", "recovery_code", "sign_in_link_code", "password"]  # noqa: Y015
+    _WhichOneofArgType_proof: _TypeAlias = _typing.Literal["proof", b"proof"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_proof) -> _WhichOneofReturnType_proof | None: ...
+
+Global___Proof: _TypeAlias = Proof  # noqa: Y015
+
+@_typing.final
+class PasskeyProof(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CHALLENGE_ID_FIELD_NUMBER: _builtins.int
     CREDENTIAL_JSON_FIELD_NUMBER: _builtins.int
-    CLIENT_FIELD_NUMBER: _builtins.int
     challenge_id: _builtins.str
+    """Of StartPasskeySignIn."""
     credential_json: _builtins.str
     """What navigator.credentials.get() returned, as JSON (PublicKeyCredential.toJSON)."""
-    @_builtins.property
-    def client(self) -> Global___Client: ...
     def __init__(
         self,
         *,
         challenge_id: _builtins.str = ...,
         credential_json: _builtins.str = ...,
-        client: Global___Client | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["challenge_id", b"challenge_id", "client", b"client", "credential_json", b"credential_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["challenge_id", b"challenge_id", "credential_json", b"credential_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FinishPasskeySignInRequest: _TypeAlias = FinishPasskeySignInRequest  # noqa: Y015
+Global___PasskeyProof: _TypeAlias = PasskeyProof  # noqa: Y015
 
 @_typing.final
-class FinishPasskeySignInResponse(_message.Message):
+class PasswordProof(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    SIGNED_IN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def signed_in(self) -> Global___SignedIn: ...
+    PASSWORD_FIELD_NUMBER: _builtins.int
+    TOTP_CODE_FIELD_NUMBER: _builtins.int
+    EMAIL_FIELD_NUMBER: _builtins.int
+    password: _builtins.str
+    totp_code: _builtins.str
+    """Six digits of the authenticator app."""
+    email: _builtins.str
+    """Whose password it is. Ignored by StepUp, where the session tells."""
     def __init__(
         self,
         *,
-        signed_in: Global___SignedIn | None = ...,
+        password: _builtins.str = ...,
+        totp_code: _builtins.str = ...,
+        email: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["email", b"email", "password", b"password", "totp_code", b"totp_code"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FinishPasskeySignInResponse: _TypeAlias = FinishPasskeySignInResponse  # noqa: Y015
+Global___PasswordProof: _TypeAlias = PasswordProof  # noqa: Y015
 
 @_typing.final
-class SignInWithLinkRequest(_message.Message):
+class SignInRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    CODE_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
-    code: _builtins.str
-    """Spaces, hyphens and case do not count."""
+    @_builtins.property
+    def proof(self) -> Global___Proof: ...
     @_builtins.property
     def client(self) -> Global___Client: ...
     def __init__(
         self,
         *,
-        code: _builtins.str = ...,
+        proof: Global___Proof | None = ...,
         client: Global___Client | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "proof", b"proof"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "code", b"code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "proof", b"proof"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SignInWithLinkRequest: _TypeAlias = SignInWithLinkRequest  # noqa: Y015
+Global___SignInRequest: _TypeAlias = SignInRequest  # noqa: Y015
 
 @_typing.final
-class SignInWithLinkResponse(_message.Message):
+class SignInResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SIGNED_IN_FIELD_NUMBER: _builtins.int
@@ -420,50 +458,7 @@ class SignInWithLinkResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SignInWithLinkResponse: _TypeAlias = SignInWithLinkResponse  # noqa: Y015
-
-@_typing.final
-class SignInWithRecoveryCodeRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CODE_FIELD_NUMBER: _builtins.int
-    CLIENT_FIELD_NUMBER: _builtins.int
-    code: _builtins.str
-    @_builtins.property
-    def client(self) -> Global___Client: ...
-    def __init__(
-        self,
-        *,
-        code: _builtins.str = ...,
-        client: Global___Client | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "code", b"code"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SignInWithRecoveryCodeRequest: _TypeAlias = SignInWithRecoveryCodeRequest  # noqa: Y015
-
-@_typing.final
-class SignInWithRecoveryCodeResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SIGNED_IN_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def signed_in(self) -> Global___SignedIn: ...
-    def __init__(
-        self,
-        *,
-        signed_in: Global___SignedIn | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["signed_in", b"signed_in"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SignInWithRecoveryCodeResponse: _TypeAlias = SignInWithRecoveryCodeResponse  # noqa: Y015
+Global___SignInResponse: _TypeAlias = SignInResponse  # noqa: Y015
 
 @_typing.final
 class GetInvitationRequest(_message.Message):
@@ -530,7 +525,7 @@ class AcceptInvitationRequest(_message.Message):
     name: _builtins.str
     """For a new user. Ignored with a session."""
     session_token: _builtins.str
-    """Empty: whoever accepts is a new user."""
+    """Empty: the invited is a new user."""
     @_builtins.property
     def client(self) -> Global___Client: ...
     def __init__(
@@ -660,85 +655,27 @@ class StepUpRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SESSION_TOKEN_FIELD_NUMBER: _builtins.int
-    PASSKEY_FIELD_NUMBER: _builtins.int
-    RECOVERY_CODE_FIELD_NUMBER: _builtins.int
-    SIGN_IN_LINK_CODE_FIELD_NUMBER: _builtins.int
-    PASSWORD_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
     session_token: _builtins.str
-    recovery_code: _builtins.str
-    sign_in_link_code: _builtins.str
     @_builtins.property
-    def passkey(self) -> Global___PasskeyProof:
-        """Of StartPasskeySignIn."""
-
-    @_builtins.property
-    def password(self) -> Global___PasswordProof: ...
+    def proof(self) -> Global___Proof: ...
     @_builtins.property
     def client(self) -> Global___Client: ...
     def __init__(
         self,
         *,
         session_token: _builtins.str = ...,
-        passkey: Global___PasskeyProof | None = ...,
-        recovery_code: _builtins.str = ...,
-        sign_in_link_code: _builtins.str = ...,
-        password: Global___PasswordProof | None = ...,
+        proof: Global___Proof | None = ...,
         client: Global___Client | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "proof", b"proof"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "passkey", b"passkey", "password", b"password", "proof", b"proof", "recovery_code", b"recovery_code", "session_token", b"session_token", "sign_in_link_code", b"sign_in_link_code"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "proof", b"proof", "session_token", b"session_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_proof: _TypeAlias = _typing.Literal["passkey", "recovery_code", "sign_in_link_code", "password"]  # noqa: Y015
-    _WhichOneofArgType_proof: _TypeAlias = _typing.Literal["proof", b"proof"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_proof) -> _WhichOneofReturnType_proof | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StepUpRequest: _TypeAlias = StepUpRequest  # noqa: Y015
-
-@_typing.final
-class PasswordProof(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PASSWORD_FIELD_NUMBER: _builtins.int
-    TOTP_CODE_FIELD_NUMBER: _builtins.int
-    password: _builtins.str
-    totp_code: _builtins.str
-    def __init__(
-        self,
-        *,
-        password: _builtins.str = ...,
-        totp_code: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["password", b"password", "totp_code", b"totp_code"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PasswordProof: _TypeAlias = PasswordProof  # noqa: Y015
-
-@_typing.final
-class PasskeyProof(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CHALLENGE_ID_FIELD_NUMBER: _builtins.int
-    CREDENTIAL_JSON_FIELD_NUMBER: _builtins.int
-    challenge_id: _builtins.str
-    credential_json: _builtins.str
-    def __init__(
-        self,
-        *,
-        challenge_id: _builtins.str = ...,
-        credential_json: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["challenge_id", b"challenge_id", "credential_json", b"credential_json"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PasskeyProof: _TypeAlias = PasskeyProof  # noqa: Y015
 
 @_typing.final
 class StepUpResponse(_message.Message):
@@ -964,43 +901,6 @@ class FinishPasskeyRegistrationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FinishPasskeyRegistrationResponse: _TypeAlias = FinishPasskeyRegistrationResponse  # noqa: Y015
-
-@_typing.final
-class ListPasskeysRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListPasskeysRequest: _TypeAlias = ListPasskeysRequest  # noqa: Y015
-
-@_typing.final
-class ListPasskeysResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PASSKEYS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def passkeys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passkey]:
-        """The oldest first. A user has at most 20."""
-
-    def __init__(
-        self,
-        *,
-        passkeys: _abc.Iterable[Global___Passkey] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["passkeys", b"passkeys"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListPasskeysResponse: _TypeAlias = ListPasskeysResponse  # noqa: Y015
 
 @_typing.final
 class RenamePasskeyRequest(_message.Message):
@@ -1328,663 +1228,6 @@ class AuditEvent(_message.Message):
 Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
 
 @_typing.final
-class ListMyAuditEventsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    page_size: _builtins.int
-    page_token: _builtins.str
-    def __init__(
-        self,
-        *,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListMyAuditEventsRequest: _TypeAlias = ListMyAuditEventsRequest  # noqa: Y015
-
-@_typing.final
-class ListMyAuditEventsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EVENTS_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    @_builtins.property
-    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
-        """The newest first."""
-
-    def __init__(
-        self,
-        *,
-        events: _abc.Iterable[Global___AuditEvent] | None = ...,
-        next_page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListMyAuditEventsResponse: _TypeAlias = ListMyAuditEventsResponse  # noqa: Y015
-
-@_typing.final
-class AccountServiceGetAccountRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceGetAccountRequest: _TypeAlias = AccountServiceGetAccountRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceGetAccountResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def account(self) -> _auth_pb2.Account: ...
-    def __init__(
-        self,
-        *,
-        account: _auth_pb2.Account | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceGetAccountResponse: _TypeAlias = AccountServiceGetAccountResponse  # noqa: Y015
-
-@_typing.final
-class AccountServiceUpdateAccountRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    PREFERRED_CLASS_FIELD_NUMBER: _builtins.int
-    SEARCH_FIELD_NUMBER: _builtins.int
-    MEMORY_FIELD_NUMBER: _builtins.int
-    ATTACHMENTS_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
-    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    preferred_class: _builtins.str
-    """Absent: unchanged. Limits are the operators' to change."""
-    search: _builtins.bool
-    memory: _builtins.bool
-    attachments: _builtins.bool
-    name: _builtins.str
-    allow_all_classes: _builtins.bool
-    """Allows all classes again, those of later releases too."""
-    @_builtins.property
-    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
-        """At least one class."""
-
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        preferred_class: _builtins.str | None = ...,
-        search: _builtins.bool | None = ...,
-        memory: _builtins.bool | None = ...,
-        attachments: _builtins.bool | None = ...,
-        name: _builtins.str | None = ...,
-        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
-        allow_all_classes: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attachments", b"_attachments", "_memory", b"_memory", "_name", b"_name", "_preferred_class", b"_preferred_class", "_search", b"_search", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "memory", b"memory", "name", b"name", "preferred_class", b"preferred_class", "search", b"search"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__attachments: _TypeAlias = _typing.Literal["attachments"]  # noqa: Y015
-    _WhichOneofArgType__attachments: _TypeAlias = _typing.Literal["_attachments", b"_attachments"]  # noqa: Y015
-    _WhichOneofReturnType__memory: _TypeAlias = _typing.Literal["memory"]  # noqa: Y015
-    _WhichOneofArgType__memory: _TypeAlias = _typing.Literal["_memory", b"_memory"]  # noqa: Y015
-    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
-    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
-    _WhichOneofReturnType__preferred_class: _TypeAlias = _typing.Literal["preferred_class"]  # noqa: Y015
-    _WhichOneofArgType__preferred_class: _TypeAlias = _typing.Literal["_preferred_class", b"_preferred_class"]  # noqa: Y015
-    _WhichOneofReturnType__search: _TypeAlias = _typing.Literal["search"]  # noqa: Y015
-    _WhichOneofArgType__search: _TypeAlias = _typing.Literal["_search", b"_search"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__attachments) -> _WhichOneofReturnType__attachments | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__memory) -> _WhichOneofReturnType__memory | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__preferred_class) -> _WhichOneofReturnType__preferred_class | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__search) -> _WhichOneofReturnType__search | None: ...
-
-Global___AccountServiceUpdateAccountRequest: _TypeAlias = AccountServiceUpdateAccountRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceUpdateAccountResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def account(self) -> _auth_pb2.Account: ...
-    def __init__(
-        self,
-        *,
-        account: _auth_pb2.Account | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceUpdateAccountResponse: _TypeAlias = AccountServiceUpdateAccountResponse  # noqa: Y015
-
-@_typing.final
-class AccountKey(_message.Message):
-    """A key with what the console shows beside it."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    CREATED_BY_FIELD_NUMBER: _builtins.int
-    CREATED_BY_NAME_FIELD_NUMBER: _builtins.int
-    REPLACES_KEY_ID_FIELD_NUMBER: _builtins.int
-    MAY_CHANGE_FIELD_NUMBER: _builtins.int
-    IS_PLAYGROUND_FIELD_NUMBER: _builtins.int
-    created_by: _builtins.str
-    """Empty: the command line."""
-    created_by_name: _builtins.str
-    """As of now. Empty: the command line, or no longer known."""
-    replaces_key_id: _builtins.str
-    """Empty: it replaces none."""
-    may_change: _builtins.bool
-    """Whoever asks may rename, change, rotate and revoke it."""
-    is_playground: _builtins.bool
-    """What the requests of one member's playground are counted under."""
-    @_builtins.property
-    def key(self) -> _auth_pb2.Key: ...
-    def __init__(
-        self,
-        *,
-        key: _auth_pb2.Key | None = ...,
-        created_by: _builtins.str = ...,
-        created_by_name: _builtins.str = ...,
-        replaces_key_id: _builtins.str = ...,
-        may_change: _builtins.bool = ...,
-        is_playground: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_by", b"created_by", "created_by_name", b"created_by_name", "is_playground", b"is_playground", "key", b"key", "may_change", b"may_change", "replaces_key_id", b"replaces_key_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountKey: _TypeAlias = AccountKey  # noqa: Y015
-
-@_typing.final
-class AccountServiceCreateKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    SCOPES_FIELD_NUMBER: _builtins.int
-    EXPIRES_AFTER_DAYS_FIELD_NUMBER: _builtins.int
-    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
-    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
-    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
-    FORM_ID_FIELD_NUMBER: _builtins.int
-    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    name: _builtins.str
-    expires_after_days: _builtins.int
-    """30, 90 or 365. Absent: the key never expires."""
-    requests_per_minute: _builtins.int
-    """Absent: the account's. Not above the account's, nor above the service's."""
-    tokens_per_minute: _builtins.int
-    concurrent_requests: _builtins.int
-    form_id: _builtins.str
-    """Chosen by the caller, at most 100 letters and digits. A second call with it creates nothing. Empty: no such check."""
-    @_builtins.property
-    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_auth_pb2.Scope.ValueType]: ...
-    @_builtins.property
-    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
-        """Absent: whatever the account may use. Otherwise at least one class, each of which the account may use."""
-
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        name: _builtins.str = ...,
-        scopes: _abc.Iterable[_auth_pb2.Scope.ValueType] | None = ...,
-        expires_after_days: _builtins.int | None = ...,
-        requests_per_minute: _builtins.int | None = ...,
-        tokens_per_minute: _builtins.int | None = ...,
-        concurrent_requests: _builtins.int | None = ...,
-        form_id: _builtins.str = ...,
-        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_expires_after_days", b"_expires_after_days", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "name", b"name", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
-    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
-    _WhichOneofReturnType__expires_after_days: _TypeAlias = _typing.Literal["expires_after_days"]  # noqa: Y015
-    _WhichOneofArgType__expires_after_days: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days"]  # noqa: Y015
-    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
-    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
-    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
-    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_after_days) -> _WhichOneofReturnType__expires_after_days | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
-
-Global___AccountServiceCreateKeyRequest: _TypeAlias = AccountServiceCreateKeyRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceCreateKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    API_KEY_FIELD_NUMBER: _builtins.int
-    api_key: _builtins.str
-    """Shown here and never again. Empty: the form was sent before, and this is the key that it created."""
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-        api_key: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceCreateKeyResponse: _TypeAlias = AccountServiceCreateKeyResponse  # noqa: Y015
-
-@_typing.final
-class RotateKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    EXPIRES_AFTER_DAYS_FIELD_NUMBER: _builtins.int
-    FORM_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    expires_after_days: _builtins.int
-    """30, 90 or 365. Absent: the new key never expires."""
-    form_id: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-        expires_after_days: _builtins.int | None = ...,
-        form_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "expires_after_days", b"expires_after_days"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days", "account_id", b"account_id", "expires_after_days", b"expires_after_days", "form_id", b"form_id", "key_id", b"key_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__expires_after_days: _TypeAlias = _typing.Literal["expires_after_days"]  # noqa: Y015
-    _WhichOneofArgType__expires_after_days: _TypeAlias = _typing.Literal["_expires_after_days", b"_expires_after_days"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_after_days) -> _WhichOneofReturnType__expires_after_days | None: ...
-
-Global___RotateKeyRequest: _TypeAlias = RotateKeyRequest  # noqa: Y015
-
-@_typing.final
-class RotateKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    API_KEY_FIELD_NUMBER: _builtins.int
-    api_key: _builtins.str
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-        api_key: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RotateKeyResponse: _TypeAlias = RotateKeyResponse  # noqa: Y015
-
-@_typing.final
-class RenameKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    name: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-        name: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id", "name", b"name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RenameKeyRequest: _TypeAlias = RenameKeyRequest  # noqa: Y015
-
-@_typing.final
-class RenameKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___RenameKeyResponse: _TypeAlias = RenameKeyResponse  # noqa: Y015
-
-@_typing.final
-class AccountServiceUpdateKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    REQUESTS_PER_MINUTE_FIELD_NUMBER: _builtins.int
-    TOKENS_PER_MINUTE_FIELD_NUMBER: _builtins.int
-    CONCURRENT_REQUESTS_FIELD_NUMBER: _builtins.int
-    ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
-    ALLOW_ALL_CLASSES_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    requests_per_minute: _builtins.int
-    """Absent: unchanged. 0: back to the account's. Not above the account's, nor above the service's."""
-    tokens_per_minute: _builtins.int
-    concurrent_requests: _builtins.int
-    allow_all_classes: _builtins.bool
-    """Allows whatever the account may use."""
-    @_builtins.property
-    def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:
-        """Absent: unchanged. At least one class, each of which the account may use."""
-
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-        requests_per_minute: _builtins.int | None = ...,
-        tokens_per_minute: _builtins.int | None = ...,
-        concurrent_requests: _builtins.int | None = ...,
-        allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
-        allow_all_classes: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allow_all_classes", b"allow_all_classes", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "key_id", b"key_id", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
-    _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
-    _WhichOneofReturnType__requests_per_minute: _TypeAlias = _typing.Literal["requests_per_minute"]  # noqa: Y015
-    _WhichOneofArgType__requests_per_minute: _TypeAlias = _typing.Literal["_requests_per_minute", b"_requests_per_minute"]  # noqa: Y015
-    _WhichOneofReturnType__tokens_per_minute: _TypeAlias = _typing.Literal["tokens_per_minute"]  # noqa: Y015
-    _WhichOneofArgType__tokens_per_minute: _TypeAlias = _typing.Literal["_tokens_per_minute", b"_tokens_per_minute"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__concurrent_requests) -> _WhichOneofReturnType__concurrent_requests | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_minute) -> _WhichOneofReturnType__requests_per_minute | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__tokens_per_minute) -> _WhichOneofReturnType__tokens_per_minute | None: ...
-
-Global___AccountServiceUpdateKeyRequest: _TypeAlias = AccountServiceUpdateKeyRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceUpdateKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceUpdateKeyResponse: _TypeAlias = AccountServiceUpdateKeyResponse  # noqa: Y015
-
-@_typing.final
-class AccountServiceRevokeKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceRevokeKeyRequest: _TypeAlias = AccountServiceRevokeKeyRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceRevokeKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceRevokeKeyResponse: _TypeAlias = AccountServiceRevokeKeyResponse  # noqa: Y015
-
-@_typing.final
-class AccountServiceListKeysRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    WITH_PLAYGROUND_FIELD_NUMBER: _builtins.int
-    SEARCH_FIELD_NUMBER: _builtins.int
-    ONLY_ACTIVE_FIELD_NUMBER: _builtins.int
-    ONLY_OWN_FIELD_NUMBER: _builtins.int
-    NEWEST_FIRST_FIELD_NUMBER: _builtins.int
-    ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
-    CREATED_BY_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    page_size: _builtins.int
-    page_token: _builtins.str
-    with_playground: _builtins.bool
-    """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
-    search: _builtins.str
-    """Only keys whose name contains it, in capitals or not, or whose id begins with it."""
-    only_active: _builtins.bool
-    """Only keys that are neither revoked nor expired."""
-    only_own: _builtins.bool
-    """Only keys that the caller created."""
-    newest_first: _builtins.bool
-    created_by: _builtins.str
-    """Only keys that this user created. Empty: of all."""
-    @_builtins.property
-    def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Also names these keys of the account, at most 1,000, whatever page they are on."""
-
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-        with_playground: _builtins.bool = ...,
-        search: _builtins.str = ...,
-        only_active: _builtins.bool = ...,
-        only_own: _builtins.bool = ...,
-        newest_first: _builtins.bool = ...,
-        also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
-        created_by: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceListKeysRequest: _TypeAlias = AccountServiceListKeysRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceListKeysResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEYS_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    PREVIOUS_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    ALSO_KEYS_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    previous_page_token: _builtins.str
-    """Empty on the first page."""
-    @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountKey]: ...
-    @_builtins.property
-    def also_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccountKey]:
-        """Those of `also_key_ids` that the account has."""
-
-    def __init__(
-        self,
-        *,
-        keys: _abc.Iterable[Global___AccountKey] | None = ...,
-        next_page_token: _builtins.str = ...,
-        previous_page_token: _builtins.str = ...,
-        also_keys: _abc.Iterable[Global___AccountKey] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["also_keys", b"also_keys", "keys", b"keys", "next_page_token", b"next_page_token", "previous_page_token", b"previous_page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceListKeysResponse: _TypeAlias = AccountServiceListKeysResponse  # noqa: Y015
-
-@_typing.final
-class IdentifyKeyRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    """The public part of the key, as key_..."""
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___IdentifyKeyRequest: _TypeAlias = IdentifyKeyRequest  # noqa: Y015
-
-@_typing.final
-class IdentifyKeyResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    REPLACED_FIELD_NUMBER: _builtins.int
-    REPLACED_BY_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def key(self) -> Global___AccountKey: ...
-    @_builtins.property
-    def replaced(self) -> Global___AccountKey:
-        """Absent if it replaces none."""
-
-    @_builtins.property
-    def replaced_by(self) -> Global___AccountKey:
-        """The first key that was made to replace it; absent if there is none."""
-
-    def __init__(
-        self,
-        *,
-        key: Global___AccountKey | None = ...,
-        replaced: Global___AccountKey | None = ...,
-        replaced_by: Global___AccountKey | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "replaced", b"replaced", "replaced_by", b"replaced_by"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___IdentifyKeyResponse: _TypeAlias = IdentifyKeyResponse  # noqa: Y015
-
-@_typing.final
 class Member(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2282,56 +1525,6 @@ class RemoveMemberResponse(_message.Message):
 Global___RemoveMemberResponse: _TypeAlias = RemoveMemberResponse  # noqa: Y015
 
 @_typing.final
-class AccountServiceListAuditEventsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    page_size: _builtins.int
-    page_token: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        page_size: _builtins.int = ...,
-        page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceListAuditEventsRequest: _TypeAlias = AccountServiceListAuditEventsRequest  # noqa: Y015
-
-@_typing.final
-class AccountServiceListAuditEventsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EVENTS_FIELD_NUMBER: _builtins.int
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
-    next_page_token: _builtins.str
-    @_builtins.property
-    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
-        """The newest first."""
-
-    def __init__(
-        self,
-        *,
-        events: _abc.Iterable[Global___AuditEvent] | None = ...,
-        next_page_token: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccountServiceListAuditEventsResponse: _TypeAlias = AccountServiceListAuditEventsResponse  # noqa: Y015
-
-@_typing.final
 class CreateUserRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2606,7 +1799,7 @@ class SetOperatorResponse(_message.Message):
 Global___SetOperatorResponse: _TypeAlias = SetOperatorResponse  # noqa: Y015
 
 @_typing.final
-class UserAdminServiceListAuditEventsRequest(_message.Message):
+class ListAuditEventsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
@@ -2635,10 +1828,10 @@ class UserAdminServiceListAuditEventsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___UserAdminServiceListAuditEventsRequest: _TypeAlias = UserAdminServiceListAuditEventsRequest  # noqa: Y015
+Global___ListAuditEventsRequest: _TypeAlias = ListAuditEventsRequest  # noqa: Y015
 
 @_typing.final
-class UserAdminServiceListAuditEventsResponse(_message.Message):
+class ListAuditEventsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
@@ -2660,7 +1853,7 @@ class UserAdminServiceListAuditEventsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___UserAdminServiceListAuditEventsResponse: _TypeAlias = UserAdminServiceListAuditEventsResponse  # noqa: Y015
+Global___ListAuditEventsResponse: _TypeAlias = ListAuditEventsResponse  # noqa: Y015
 
 @_typing.final
 class VerifyAuditEventsRequest(_message.Message):
@@ -2743,48 +1936,6 @@ class RecordOperatorActionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordOperatorActionResponse: _TypeAlias = RecordOperatorActionResponse  # noqa: Y015
-
-@_typing.final
-class CreateKeyAccessTokenRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    account_id: _builtins.str
-    key_id: _builtins.str
-    def __init__(
-        self,
-        *,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "key_id", b"key_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CreateKeyAccessTokenRequest: _TypeAlias = CreateKeyAccessTokenRequest  # noqa: Y015
-
-@_typing.final
-class CreateKeyAccessTokenResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ACCESS_TOKEN_FIELD_NUMBER: _builtins.int
-    access_token: _builtins.bytes
-    """A serialized legato.type.v1.AccessToken."""
-    def __init__(
-        self,
-        *,
-        access_token: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_token", b"access_token"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___CreateKeyAccessTokenResponse: _TypeAlias = CreateKeyAccessTokenResponse  # noqa: Y015
 
 @_typing.final
 class CreatePlaygroundTokenRequest(_message.Message):

@@ -41,20 +41,10 @@ class SignInServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInResponse.FromString,
                 _registered_method=True)
-        self.FinishPasskeySignIn = channel.unary_unary(
-                '/legato.auth.v1.SignInService/FinishPasskeySignIn',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInResponse.FromString,
-                _registered_method=True)
-        self.SignInWithLink = channel.unary_unary(
-                '/legato.auth.v1.SignInService/SignInWithLink',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkResponse.FromString,
-                _registered_method=True)
-        self.SignInWithRecoveryCode = channel.unary_unary(
-                '/legato.auth.v1.SignInService/SignInWithRecoveryCode',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeResponse.FromString,
+        self.SignIn = channel.unary_unary(
+                '/legato.auth.v1.SignInService/SignIn',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInResponse.FromString,
                 _registered_method=True)
         self.GetInvitation = channel.unary_unary(
                 '/legato.auth.v1.SignInService/GetInvitation',
@@ -89,27 +79,15 @@ class SignInServiceServicer:
     """
 
     def StartPasskeySignIn(self, request, context):
-        """Works without a user name: the browser offers the passkeys that it has for this site.
+        """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def FinishPasskeySignIn(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SignInWithLink(self, request, context):
-        """Consumes the code of a sign-in link, and ends all other sessions of its user.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SignInWithRecoveryCode(self, request, context):
-        """Consumes one of the user's recovery codes, and ends all other sessions of the user.
+    def SignIn(self, request, context):
+        """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+        fails the same, for an unknown user, a wrong password and a wrong code.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,20 +136,10 @@ def add_SignInServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.StartPasskeySignInResponse.SerializeToString,
             ),
-            'FinishPasskeySignIn': grpc.unary_unary_rpc_method_handler(
-                    servicer.FinishPasskeySignIn,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInResponse.SerializeToString,
-            ),
-            'SignInWithLink': grpc.unary_unary_rpc_method_handler(
-                    servicer.SignInWithLink,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkResponse.SerializeToString,
-            ),
-            'SignInWithRecoveryCode': grpc.unary_unary_rpc_method_handler(
-                    servicer.SignInWithRecoveryCode,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeResponse.SerializeToString,
+            'SignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignIn,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SignInResponse.SerializeToString,
             ),
             'GetInvitation': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInvitation,
@@ -239,7 +207,7 @@ class SignInService:
             _registered_method=True)
 
     @staticmethod
-    def FinishPasskeySignIn(request,
+    def SignIn(request,
             target,
             options=(),
             channel_credentials=None,
@@ -252,63 +220,9 @@ class SignInService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/legato.auth.v1.SignInService/FinishPasskeySignIn',
-            protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeySignInResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SignInWithLink(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.SignInService/SignInWithLink',
-            protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.SignInWithLinkResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SignInWithRecoveryCode(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.SignInService/SignInWithRecoveryCode',
-            protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.SignInWithRecoveryCodeResponse.FromString,
+            '/legato.auth.v1.SignInService/SignIn',
+            protos_dot_auth_dot_v1_dot_users__pb2.SignInRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.SignInResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -480,11 +394,6 @@ class UserServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.FromString,
                 _registered_method=True)
-        self.ListPasskeys = channel.unary_unary(
-                '/legato.auth.v1.UserService/ListPasskeys',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysResponse.FromString,
-                _registered_method=True)
         self.RenamePasskey = channel.unary_unary(
                 '/legato.auth.v1.UserService/RenamePasskey',
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyRequest.SerializeToString,
@@ -509,11 +418,6 @@ class UserServiceStub:
                 '/legato.auth.v1.UserService/EndSessions',
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.EndSessionsRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.EndSessionsResponse.FromString,
-                _registered_method=True)
-        self.ListMyAuditEvents = channel.unary_unary(
-                '/legato.auth.v1.UserService/ListMyAuditEvents',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.FromString,
                 _registered_method=True)
         self.KeepResult = channel.unary_unary(
                 '/legato.auth.v1.UserService/KeepResult',
@@ -550,12 +454,6 @@ class UserServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListPasskeys(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def RenamePasskey(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -582,12 +480,6 @@ class UserServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndSessions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListMyAuditEvents(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -625,11 +517,6 @@ def add_UserServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.SerializeToString,
             ),
-            'ListPasskeys': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListPasskeys,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysResponse.SerializeToString,
-            ),
             'RenamePasskey': grpc.unary_unary_rpc_method_handler(
                     servicer.RenamePasskey,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RenamePasskeyRequest.FromString,
@@ -654,11 +541,6 @@ def add_UserServiceServicer_to_server(servicer, server):
                     servicer.EndSessions,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.EndSessionsRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.EndSessionsResponse.SerializeToString,
-            ),
-            'ListMyAuditEvents': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListMyAuditEvents,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.SerializeToString,
             ),
             'KeepResult': grpc.unary_unary_rpc_method_handler(
                     servicer.KeepResult,
@@ -753,33 +635,6 @@ class UserService:
             '/legato.auth.v1.UserService/FinishPasskeyRegistration',
             protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.FinishPasskeyRegistrationResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListPasskeys(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.UserService/ListPasskeys',
-            protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.ListPasskeysResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -926,33 +781,6 @@ class UserService:
             _registered_method=True)
 
     @staticmethod
-    def ListMyAuditEvents(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.UserService/ListMyAuditEvents',
-            protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.ListMyAuditEventsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def KeepResult(request,
             target,
             options=(),
@@ -1008,7 +836,8 @@ class UserService:
 
 
 class AccountServiceStub:
-    """What members do in an account. Every call needs an access token for that account, and a role in it.
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
     """
 
     def __init__(self, channel):
@@ -1017,56 +846,6 @@ class AccountServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.GetAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountService/GetAccount',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountResponse.FromString,
-                _registered_method=True)
-        self.UpdateAccount = channel.unary_unary(
-                '/legato.auth.v1.AccountService/UpdateAccount',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountResponse.FromString,
-                _registered_method=True)
-        self.CreateKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/CreateKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyResponse.FromString,
-                _registered_method=True)
-        self.RotateKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/RotateKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyResponse.FromString,
-                _registered_method=True)
-        self.RenameKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/RenameKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyResponse.FromString,
-                _registered_method=True)
-        self.UpdateKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/UpdateKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyResponse.FromString,
-                _registered_method=True)
-        self.RevokeKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/RevokeKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyResponse.FromString,
-                _registered_method=True)
-        self.ListKeys = channel.unary_unary(
-                '/legato.auth.v1.AccountService/ListKeys',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysResponse.FromString,
-                _registered_method=True)
-        self.IdentifyKey = channel.unary_unary(
-                '/legato.auth.v1.AccountService/IdentifyKey',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.FromString,
-                _registered_method=True)
-        self.CreateKeyAccessToken = channel.unary_unary(
-                '/legato.auth.v1.AccountService/CreateKeyAccessToken',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.FromString,
-                _registered_method=True)
         self.ListMembers = channel.unary_unary(
                 '/legato.auth.v1.AccountService/ListMembers',
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMembersRequest.SerializeToString,
@@ -1092,11 +871,6 @@ class AccountServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RemoveMemberRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RemoveMemberResponse.FromString,
                 _registered_method=True)
-        self.ListAuditEvents = channel.unary_unary(
-                '/legato.auth.v1.AccountService/ListAuditEvents',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.FromString,
-                _registered_method=True)
         self.CreatePlaygroundToken = channel.unary_unary(
                 '/legato.auth.v1.AccountService/CreatePlaygroundToken',
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.SerializeToString,
@@ -1105,75 +879,9 @@ class AccountServiceStub:
 
 
 class AccountServiceServicer:
-    """What members do in an account. Every call needs an access token for that account, and a role in it.
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
     """
-
-    def GetAccount(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateAccount(self, request, context):
-        """Returns when the change holds on every edge.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CreateKey(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RotateKey(self, request, context):
-        """Creates a key like an existing one, which stays good until it is revoked.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RenameKey(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def UpdateKey(self, request, context):
-        """Returns when the change holds on every edge.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RevokeKey(self, request, context):
-        """Returns when the key is refused on every edge.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListKeys(self, request, context):
-        """Revoked and expired keys are listed too.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def IdentifyKey(self, request, context):
-        """NOT_FOUND unless the key is one of the account's.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CreateKeyAccessToken(self, request, context):
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
         """Missing associated documentation comment in .proto file."""
@@ -1200,21 +908,15 @@ class AccountServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveMember(self, request, context):
-        """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
-        returns when every edge refuses them.
+        """Owners remove any member but the last owner; others only themselves. The keys that the member made are revoked with it: the
+        call returns when every edge refuses them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListAuditEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def CreatePlaygroundToken(self, request, context):
-        """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new.
+        """A token for the edge, for the signed-in user, bound to the session: see docs/console.md.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1223,56 +925,6 @@ class AccountServiceServicer:
 
 def add_AccountServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'GetAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetAccount,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountResponse.SerializeToString,
-            ),
-            'UpdateAccount': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateAccount,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountResponse.SerializeToString,
-            ),
-            'CreateKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyResponse.SerializeToString,
-            ),
-            'RotateKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.RotateKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyResponse.SerializeToString,
-            ),
-            'RenameKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.RenameKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyResponse.SerializeToString,
-            ),
-            'UpdateKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.UpdateKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyResponse.SerializeToString,
-            ),
-            'RevokeKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.RevokeKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyResponse.SerializeToString,
-            ),
-            'ListKeys': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListKeys,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysResponse.SerializeToString,
-            ),
-            'IdentifyKey': grpc.unary_unary_rpc_method_handler(
-                    servicer.IdentifyKey,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.SerializeToString,
-            ),
-            'CreateKeyAccessToken': grpc.unary_unary_rpc_method_handler(
-                    servicer.CreateKeyAccessToken,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.SerializeToString,
-            ),
             'ListMembers': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMembers,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListMembersRequest.FromString,
@@ -1298,11 +950,6 @@ def add_AccountServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RemoveMemberRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RemoveMemberResponse.SerializeToString,
             ),
-            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListAuditEvents,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.SerializeToString,
-            ),
             'CreatePlaygroundToken': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePlaygroundToken,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.FromString,
@@ -1317,278 +964,9 @@ def add_AccountServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccountService:
-    """What members do in an account. Every call needs an access token for that account, and a role in it.
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
     """
-
-    @staticmethod
-    def GetAccount(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/GetAccount',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceGetAccountResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateAccount(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/UpdateAccount',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateAccountResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CreateKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/CreateKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceCreateKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RotateKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/RotateKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.RotateKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RenameKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/RenameKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.RenameKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def UpdateKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/UpdateKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceUpdateKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RevokeKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/RevokeKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceRevokeKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListKeys(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/ListKeys',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListKeysResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def IdentifyKey(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/IdentifyKey',
-            protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.IdentifyKeyResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CreateKeyAccessToken(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/CreateKeyAccessToken',
-            protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.CreateKeyAccessTokenResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def ListMembers(request,
@@ -1726,33 +1104,6 @@ class AccountService:
             _registered_method=True)
 
     @staticmethod
-    def ListAuditEvents(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.AccountService/ListAuditEvents',
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.AccountServiceListAuditEventsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
     def CreatePlaygroundToken(request,
             target,
             options=(),
@@ -1769,6 +1120,169 @@ class AccountService:
             '/legato.auth.v1.AccountService/CreatePlaygroundToken',
             protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.CreatePlaygroundTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class AuditServiceStub:
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListAuditEvents = channel.unary_unary(
+                '/legato.auth.v1.AuditService/ListAuditEvents',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsResponse.FromString,
+                _registered_method=True)
+        self.VerifyAuditEvents = channel.unary_unary(
+                '/legato.auth.v1.AuditService/VerifyAuditEvents',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
+                _registered_method=True)
+        self.RecordOperatorAction = channel.unary_unary(
+                '/legato.auth.v1.AuditService/RecordOperatorAction',
+                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
+                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
+                _registered_method=True)
+
+
+class AuditServiceServicer:
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves.
+    """
+
+    def ListAuditEvents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyAuditEvents(self, request, context):
+        """Recomputes the hash chain of the audit log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecordOperatorAction(self, request, context):
+        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AuditServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEvents,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsResponse.SerializeToString,
+            ),
+            'VerifyAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyAuditEvents,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.SerializeToString,
+            ),
+            'RecordOperatorAction': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordOperatorAction,
+                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.FromString,
+                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'legato.auth.v1.AuditService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('legato.auth.v1.AuditService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AuditService:
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves.
+    """
+
+    @staticmethod
+    def ListAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuditService/ListAuditEvents',
+            protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.ListAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuditService/VerifyAuditEvents',
+            protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordOperatorAction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuditService/RecordOperatorAction',
+            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
+            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1815,21 +1329,6 @@ class UserAdminServiceStub:
                 request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorRequest.SerializeToString,
                 response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorResponse.FromString,
                 _registered_method=True)
-        self.ListAuditEvents = channel.unary_unary(
-                '/legato.auth.v1.UserAdminService/ListAuditEvents',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsResponse.FromString,
-                _registered_method=True)
-        self.VerifyAuditEvents = channel.unary_unary(
-                '/legato.auth.v1.UserAdminService/VerifyAuditEvents',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
-                _registered_method=True)
-        self.RecordOperatorAction = channel.unary_unary(
-                '/legato.auth.v1.UserAdminService/RecordOperatorAction',
-                request_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
-                response_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
-                _registered_method=True)
 
 
 class UserAdminServiceServicer:
@@ -1869,26 +1368,6 @@ class UserAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListAuditEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def VerifyAuditEvents(self, request, context):
-        """Recomputes the hash chain of the audit log.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RecordOperatorAction(self, request, context):
-        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_UserAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -1916,21 +1395,6 @@ def add_UserAdminServiceServicer_to_server(servicer, server):
                     servicer.SetOperator,
                     request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorRequest.FromString,
                     response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorResponse.SerializeToString,
-            ),
-            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListAuditEvents,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsResponse.SerializeToString,
-            ),
-            'VerifyAuditEvents': grpc.unary_unary_rpc_method_handler(
-                    servicer.VerifyAuditEvents,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.SerializeToString,
-            ),
-            'RecordOperatorAction': grpc.unary_unary_rpc_method_handler(
-                    servicer.RecordOperatorAction,
-                    request_deserializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.FromString,
-                    response_serializer=protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2069,87 +1533,6 @@ class UserAdminService:
             '/legato.auth.v1.UserAdminService/SetOperator',
             protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorRequest.SerializeToString,
             protos_dot_auth_dot_v1_dot_users__pb2.SetOperatorResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListAuditEvents(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.UserAdminService/ListAuditEvents',
-            protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.UserAdminServiceListAuditEventsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def VerifyAuditEvents(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.UserAdminService/VerifyAuditEvents',
-            protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.VerifyAuditEventsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RecordOperatorAction(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.auth.v1.UserAdminService/RecordOperatorAction',
-            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionRequest.SerializeToString,
-            protos_dot_auth_dot_v1_dot_users__pb2.RecordOperatorActionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,12 +36,11 @@ class SignInServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SignInServiceAsyncStub: ...
     StartPasskeySignIn: _grpc.UnaryUnaryMultiCallable[_users_pb2.StartPasskeySignInRequest, _users_pb2.StartPasskeySignInResponse]
-    """Works without a user name: the browser offers the passkeys that it has for this site."""
-    FinishPasskeySignIn: _grpc.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeySignInRequest, _users_pb2.FinishPasskeySignInResponse]
-    SignInWithLink: _grpc.UnaryUnaryMultiCallable[_users_pb2.SignInWithLinkRequest, _users_pb2.SignInWithLinkResponse]
-    """Consumes the code of a sign-in link, and ends all other sessions of its user."""
-    SignInWithRecoveryCode: _grpc.UnaryUnaryMultiCallable[_users_pb2.SignInWithRecoveryCodeRequest, _users_pb2.SignInWithRecoveryCodeResponse]
-    """Consumes one of the user's recovery codes, and ends all other sessions of the user."""
+    """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
+    SignIn: _grpc.UnaryUnaryMultiCallable[_users_pb2.SignInRequest, _users_pb2.SignInResponse]
+    """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+    fails the same, for an unknown user, a wrong password and a wrong code.
+    """
     GetInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.GetInvitationRequest, _users_pb2.GetInvitationResponse]
     """Who invites to what. Consumes nothing."""
     AcceptInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.AcceptInvitationRequest, _users_pb2.AcceptInvitationResponse]
@@ -61,12 +60,11 @@ class SignInServiceAsyncStub(SignInServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartPasskeySignIn: _aio.UnaryUnaryMultiCallable[_users_pb2.StartPasskeySignInRequest, _users_pb2.StartPasskeySignInResponse]  # type: ignore[assignment]
-    """Works without a user name: the browser offers the passkeys that it has for this site."""
-    FinishPasskeySignIn: _aio.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeySignInRequest, _users_pb2.FinishPasskeySignInResponse]  # type: ignore[assignment]
-    SignInWithLink: _aio.UnaryUnaryMultiCallable[_users_pb2.SignInWithLinkRequest, _users_pb2.SignInWithLinkResponse]  # type: ignore[assignment]
-    """Consumes the code of a sign-in link, and ends all other sessions of its user."""
-    SignInWithRecoveryCode: _aio.UnaryUnaryMultiCallable[_users_pb2.SignInWithRecoveryCodeRequest, _users_pb2.SignInWithRecoveryCodeResponse]  # type: ignore[assignment]
-    """Consumes one of the user's recovery codes, and ends all other sessions of the user."""
+    """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
+    SignIn: _aio.UnaryUnaryMultiCallable[_users_pb2.SignInRequest, _users_pb2.SignInResponse]  # type: ignore[assignment]
+    """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+    fails the same, for an unknown user, a wrong password and a wrong code.
+    """
     GetInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.GetInvitationRequest, _users_pb2.GetInvitationResponse]  # type: ignore[assignment]
     """Who invites to what. Consumes nothing."""
     AcceptInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.AcceptInvitationRequest, _users_pb2.AcceptInvitationResponse]  # type: ignore[assignment]
@@ -89,30 +87,17 @@ class SignInServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.StartPasskeySignInRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.StartPasskeySignInResponse, _abc.Awaitable[_users_pb2.StartPasskeySignInResponse]]:
-        """Works without a user name: the browser offers the passkeys that it has for this site."""
+        """Begins a proof by passkey, without a user name: the browser offers the passkeys that it has for this site."""
 
     @_abc_1.abstractmethod
-    def FinishPasskeySignIn(
+    def SignIn(
         self,
-        request: _users_pb2.FinishPasskeySignInRequest,
+        request: _users_pb2.SignInRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.FinishPasskeySignInResponse, _abc.Awaitable[_users_pb2.FinishPasskeySignInResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def SignInWithLink(
-        self,
-        request: _users_pb2.SignInWithLinkRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.SignInWithLinkResponse, _abc.Awaitable[_users_pb2.SignInWithLinkResponse]]:
-        """Consumes the code of a sign-in link, and ends all other sessions of its user."""
-
-    @_abc_1.abstractmethod
-    def SignInWithRecoveryCode(
-        self,
-        request: _users_pb2.SignInWithRecoveryCodeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.SignInWithRecoveryCodeResponse, _abc.Awaitable[_users_pb2.SignInWithRecoveryCodeResponse]]:
-        """Consumes one of the user's recovery codes, and ends all other sessions of the user."""
+    ) -> _typing.Union[_users_pb2.SignInResponse, _abc.Awaitable[_users_pb2.SignInResponse]]:
+        """Signs a user in by a proof. A link or a recovery code is consumed, and ends all other sessions of the user. Takes as long, and
+        fails the same, for an unknown user, a wrong password and a wrong code.
+        """
 
     @_abc_1.abstractmethod
     def GetInvitation(
@@ -167,14 +152,12 @@ class UserServiceStub:
     StartPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]
     """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
     FinishPasskeyRegistration: _grpc.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]
-    ListPasskeys: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListPasskeysRequest, _users_pb2.ListPasskeysResponse]
     RenamePasskey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]
     RemovePasskey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RemovePasskeyRequest, _users_pb2.RemovePasskeyResponse]
     GenerateRecoveryCodes: _grpc.UnaryUnaryMultiCallable[_users_pb2.GenerateRecoveryCodesRequest, _users_pb2.GenerateRecoveryCodesResponse]
     """Replaces all earlier codes."""
     ListSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]
     EndSessions: _grpc.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]
-    ListMyAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListMyAuditEventsRequest, _users_pb2.ListMyAuditEventsResponse]
     KeepResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]
     """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
     TakeResult: _grpc.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]
@@ -189,14 +172,12 @@ class UserServiceAsyncStub(UserServiceStub):
     StartPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.StartPasskeyRegistrationRequest, _users_pb2.StartPasskeyRegistrationResponse]  # type: ignore[assignment]
     """A first passkey needs no recent proof, since there may be no other way to prove anything; further ones do."""
     FinishPasskeyRegistration: _aio.UnaryUnaryMultiCallable[_users_pb2.FinishPasskeyRegistrationRequest, _users_pb2.FinishPasskeyRegistrationResponse]  # type: ignore[assignment]
-    ListPasskeys: _aio.UnaryUnaryMultiCallable[_users_pb2.ListPasskeysRequest, _users_pb2.ListPasskeysResponse]  # type: ignore[assignment]
     RenamePasskey: _aio.UnaryUnaryMultiCallable[_users_pb2.RenamePasskeyRequest, _users_pb2.RenamePasskeyResponse]  # type: ignore[assignment]
     RemovePasskey: _aio.UnaryUnaryMultiCallable[_users_pb2.RemovePasskeyRequest, _users_pb2.RemovePasskeyResponse]  # type: ignore[assignment]
     GenerateRecoveryCodes: _aio.UnaryUnaryMultiCallable[_users_pb2.GenerateRecoveryCodesRequest, _users_pb2.GenerateRecoveryCodesResponse]  # type: ignore[assignment]
     """Replaces all earlier codes."""
     ListSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.ListSessionsRequest, _users_pb2.ListSessionsResponse]  # type: ignore[assignment]
     EndSessions: _aio.UnaryUnaryMultiCallable[_users_pb2.EndSessionsRequest, _users_pb2.EndSessionsResponse]  # type: ignore[assignment]
-    ListMyAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.ListMyAuditEventsRequest, _users_pb2.ListMyAuditEventsResponse]  # type: ignore[assignment]
     KeepResult: _aio.UnaryUnaryMultiCallable[_users_pb2.KeepResultRequest, _users_pb2.KeepResultResponse]  # type: ignore[assignment]
     """Keeps for five minutes what the console's next page shows once: it is sealed with a key that only the browser has."""
     TakeResult: _aio.UnaryUnaryMultiCallable[_users_pb2.TakeResultRequest, _users_pb2.TakeResultResponse]  # type: ignore[assignment]
@@ -226,13 +207,6 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.FinishPasskeyRegistrationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.FinishPasskeyRegistrationResponse, _abc.Awaitable[_users_pb2.FinishPasskeyRegistrationResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def ListPasskeys(
-        self,
-        request: _users_pb2.ListPasskeysRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.ListPasskeysResponse, _abc.Awaitable[_users_pb2.ListPasskeysResponse]]: ...
 
     @_abc_1.abstractmethod
     def RenamePasskey(
@@ -271,13 +245,6 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_users_pb2.EndSessionsResponse, _abc.Awaitable[_users_pb2.EndSessionsResponse]]: ...
 
     @_abc_1.abstractmethod
-    def ListMyAuditEvents(
-        self,
-        request: _users_pb2.ListMyAuditEventsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.ListMyAuditEventsResponse, _abc.Awaitable[_users_pb2.ListMyAuditEventsResponse]]: ...
-
-    @_abc_1.abstractmethod
     def KeepResult(
         self,
         request: _users_pb2.KeepResultRequest,
@@ -296,154 +263,47 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_UserServiceServicer_to_server(servicer: UserServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class AccountServiceStub:
-    """What members do in an account. Every call needs an access token for that account, and a role in it."""
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AccountServiceAsyncStub: ...
-    GetAccount: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceGetAccountRequest, _users_pb2.AccountServiceGetAccountResponse]
-    UpdateAccount: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceUpdateAccountRequest, _users_pb2.AccountServiceUpdateAccountResponse]
-    """Returns when the change holds on every edge."""
-    CreateKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceCreateKeyRequest, _users_pb2.AccountServiceCreateKeyResponse]
-    RotateKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RotateKeyRequest, _users_pb2.RotateKeyResponse]
-    """Creates a key like an existing one, which stays good until it is revoked."""
-    RenameKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.RenameKeyRequest, _users_pb2.RenameKeyResponse]
-    UpdateKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceUpdateKeyRequest, _users_pb2.AccountServiceUpdateKeyResponse]
-    """Returns when the change holds on every edge."""
-    RevokeKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceRevokeKeyRequest, _users_pb2.AccountServiceRevokeKeyResponse]
-    """Returns when the key is refused on every edge."""
-    ListKeys: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListKeysRequest, _users_pb2.AccountServiceListKeysResponse]
-    """Revoked and expired keys are listed too."""
-    IdentifyKey: _grpc.UnaryUnaryMultiCallable[_users_pb2.IdentifyKeyRequest, _users_pb2.IdentifyKeyResponse]
-    """NOT_FOUND unless the key is one of the account's."""
-    CreateKeyAccessToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreateKeyAccessTokenRequest, _users_pb2.CreateKeyAccessTokenResponse]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
     ListMembers: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListMembersRequest, _users_pb2.ListMembersResponse]
     InviteMember: _grpc.UnaryUnaryMultiCallable[_users_pb2.InviteMemberRequest, _users_pb2.InviteMemberResponse]
     CancelInvitation: _grpc.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]
     ChangeMemberRole: _grpc.UnaryUnaryMultiCallable[_users_pb2.ChangeMemberRoleRequest, _users_pb2.ChangeMemberRoleResponse]
     RemoveMember: _grpc.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]
-    """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
-    returns when every edge refuses them.
+    """Owners remove any member but the last owner; others only themselves. The keys that the member made are revoked with it: the
+    call returns when every edge refuses them.
     """
-    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]
     CreatePlaygroundToken: _grpc.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]
-    """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
+    """A token for the edge, for the signed-in user, bound to the session: see docs/console.md."""
 
 @_typing.type_check_only
 class AccountServiceAsyncStub(AccountServiceStub):
-    """What members do in an account. Every call needs an access token for that account, and a role in it."""
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    GetAccount: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceGetAccountRequest, _users_pb2.AccountServiceGetAccountResponse]  # type: ignore[assignment]
-    UpdateAccount: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceUpdateAccountRequest, _users_pb2.AccountServiceUpdateAccountResponse]  # type: ignore[assignment]
-    """Returns when the change holds on every edge."""
-    CreateKey: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceCreateKeyRequest, _users_pb2.AccountServiceCreateKeyResponse]  # type: ignore[assignment]
-    RotateKey: _aio.UnaryUnaryMultiCallable[_users_pb2.RotateKeyRequest, _users_pb2.RotateKeyResponse]  # type: ignore[assignment]
-    """Creates a key like an existing one, which stays good until it is revoked."""
-    RenameKey: _aio.UnaryUnaryMultiCallable[_users_pb2.RenameKeyRequest, _users_pb2.RenameKeyResponse]  # type: ignore[assignment]
-    UpdateKey: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceUpdateKeyRequest, _users_pb2.AccountServiceUpdateKeyResponse]  # type: ignore[assignment]
-    """Returns when the change holds on every edge."""
-    RevokeKey: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceRevokeKeyRequest, _users_pb2.AccountServiceRevokeKeyResponse]  # type: ignore[assignment]
-    """Returns when the key is refused on every edge."""
-    ListKeys: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListKeysRequest, _users_pb2.AccountServiceListKeysResponse]  # type: ignore[assignment]
-    """Revoked and expired keys are listed too."""
-    IdentifyKey: _aio.UnaryUnaryMultiCallable[_users_pb2.IdentifyKeyRequest, _users_pb2.IdentifyKeyResponse]  # type: ignore[assignment]
-    """NOT_FOUND unless the key is one of the account's."""
-    CreateKeyAccessToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreateKeyAccessTokenRequest, _users_pb2.CreateKeyAccessTokenResponse]  # type: ignore[assignment]
-    """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
     ListMembers: _aio.UnaryUnaryMultiCallable[_users_pb2.ListMembersRequest, _users_pb2.ListMembersResponse]  # type: ignore[assignment]
     InviteMember: _aio.UnaryUnaryMultiCallable[_users_pb2.InviteMemberRequest, _users_pb2.InviteMemberResponse]  # type: ignore[assignment]
     CancelInvitation: _aio.UnaryUnaryMultiCallable[_users_pb2.CancelInvitationRequest, _users_pb2.CancelInvitationResponse]  # type: ignore[assignment]
     ChangeMemberRole: _aio.UnaryUnaryMultiCallable[_users_pb2.ChangeMemberRoleRequest, _users_pb2.ChangeMemberRoleResponse]  # type: ignore[assignment]
     RemoveMember: _aio.UnaryUnaryMultiCallable[_users_pb2.RemoveMemberRequest, _users_pb2.RemoveMemberResponse]  # type: ignore[assignment]
-    """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
-    returns when every edge refuses them.
+    """Owners remove any member but the last owner; others only themselves. The keys that the member made are revoked with it: the
+    call returns when every edge refuses them.
     """
-    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.AccountServiceListAuditEventsRequest, _users_pb2.AccountServiceListAuditEventsResponse]  # type: ignore[assignment]
     CreatePlaygroundToken: _aio.UnaryUnaryMultiCallable[_users_pb2.CreatePlaygroundTokenRequest, _users_pb2.CreatePlaygroundTokenResponse]  # type: ignore[assignment]
-    """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
+    """A token for the edge, for the signed-in user, bound to the session: see docs/console.md."""
 
 class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What members do in an account. Every call needs an access token for that account, and a role in it."""
-
-    @_abc_1.abstractmethod
-    def GetAccount(
-        self,
-        request: _users_pb2.AccountServiceGetAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceGetAccountResponse, _abc.Awaitable[_users_pb2.AccountServiceGetAccountResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def UpdateAccount(
-        self,
-        request: _users_pb2.AccountServiceUpdateAccountRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceUpdateAccountResponse, _abc.Awaitable[_users_pb2.AccountServiceUpdateAccountResponse]]:
-        """Returns when the change holds on every edge."""
-
-    @_abc_1.abstractmethod
-    def CreateKey(
-        self,
-        request: _users_pb2.AccountServiceCreateKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceCreateKeyResponse, _abc.Awaitable[_users_pb2.AccountServiceCreateKeyResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def RotateKey(
-        self,
-        request: _users_pb2.RotateKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.RotateKeyResponse, _abc.Awaitable[_users_pb2.RotateKeyResponse]]:
-        """Creates a key like an existing one, which stays good until it is revoked."""
-
-    @_abc_1.abstractmethod
-    def RenameKey(
-        self,
-        request: _users_pb2.RenameKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.RenameKeyResponse, _abc.Awaitable[_users_pb2.RenameKeyResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def UpdateKey(
-        self,
-        request: _users_pb2.AccountServiceUpdateKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceUpdateKeyResponse, _abc.Awaitable[_users_pb2.AccountServiceUpdateKeyResponse]]:
-        """Returns when the change holds on every edge."""
-
-    @_abc_1.abstractmethod
-    def RevokeKey(
-        self,
-        request: _users_pb2.AccountServiceRevokeKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceRevokeKeyResponse, _abc.Awaitable[_users_pb2.AccountServiceRevokeKeyResponse]]:
-        """Returns when the key is refused on every edge."""
-
-    @_abc_1.abstractmethod
-    def ListKeys(
-        self,
-        request: _users_pb2.AccountServiceListKeysRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceListKeysResponse, _abc.Awaitable[_users_pb2.AccountServiceListKeysResponse]]:
-        """Revoked and expired keys are listed too."""
-
-    @_abc_1.abstractmethod
-    def IdentifyKey(
-        self,
-        request: _users_pb2.IdentifyKeyRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.IdentifyKeyResponse, _abc.Awaitable[_users_pb2.IdentifyKeyResponse]]:
-        """NOT_FOUND unless the key is one of the account's."""
-
-    @_abc_1.abstractmethod
-    def CreateKeyAccessToken(
-        self,
-        request: _users_pb2.CreateKeyAccessTokenRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.CreateKeyAccessTokenResponse, _abc.Awaitable[_users_pb2.CreateKeyAccessTokenResponse]]:
-        """Makes an access token like the caller's that also names a key of the account, for services that do not know whose a key is."""
+    """What members do in an account, other than with its keys (KeyAdminService). Every call needs an access token for that account,
+    and a role in it.
+    """
 
     @_abc_1.abstractmethod
     def ListMembers(
@@ -479,16 +339,9 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.RemoveMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.RemoveMemberResponse, _abc.Awaitable[_users_pb2.RemoveMemberResponse]]:
-        """Owners remove anybody but the last owner; everybody else only themselves. The keys that the member made are revoked with it: the call
-        returns when every edge refuses them.
+        """Owners remove any member but the last owner; others only themselves. The keys that the member made are revoked with it: the
+        call returns when every edge refuses them.
         """
-
-    @_abc_1.abstractmethod
-    def ListAuditEvents(
-        self,
-        request: _users_pb2.AccountServiceListAuditEventsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.AccountServiceListAuditEventsResponse, _abc.Awaitable[_users_pb2.AccountServiceListAuditEventsResponse]]: ...
 
     @_abc_1.abstractmethod
     def CreatePlaygroundToken(
@@ -496,9 +349,61 @@ class AccountServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.CreatePlaygroundTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.CreatePlaygroundTokenResponse, _abc.Awaitable[_users_pb2.CreatePlaygroundTokenResponse]]:
-        """A token for the edge, for the signed-in user: see docs/console.md. It is bound to the session, so it grants nothing new."""
+        """A token for the edge, for the signed-in user, bound to the session: see docs/console.md."""
 
 def add_AccountServiceServicer_to_server(servicer: AccountServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class AuditServiceStub:
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves."""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> AuditServiceAsyncStub: ...
+    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.ListAuditEventsRequest, _users_pb2.ListAuditEventsResponse]
+    VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]
+    """Recomputes the hash chain of the audit log."""
+    RecordOperatorAction: _grpc.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]
+    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
+
+@_typing.type_check_only
+class AuditServiceAsyncStub(AuditServiceStub):
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.ListAuditEventsRequest, _users_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
+    VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
+    """Recomputes the hash chain of the audit log."""
+    RecordOperatorAction: _aio.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]  # type: ignore[assignment]
+    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
+
+class AuditServiceServicer(metaclass=_abc_1.ABCMeta):
+    """The audit log. Operators list all of it, owners what concerns their account, and users what they did themselves."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEvents(
+        self,
+        request: _users_pb2.ListAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.ListAuditEventsResponse, _abc.Awaitable[_users_pb2.ListAuditEventsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def VerifyAuditEvents(
+        self,
+        request: _users_pb2.VerifyAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.VerifyAuditEventsResponse, _abc.Awaitable[_users_pb2.VerifyAuditEventsResponse]]:
+        """Recomputes the hash chain of the audit log."""
+
+    @_abc_1.abstractmethod
+    def RecordOperatorAction(
+        self,
+        request: _users_pb2.RecordOperatorActionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_users_pb2.RecordOperatorActionResponse, _abc.Awaitable[_users_pb2.RecordOperatorActionResponse]]:
+        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
+
+def add_AuditServiceServicer_to_server(servicer: AuditServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class UserAdminServiceStub:
     """For the command line, and for operators with their access token."""
@@ -515,11 +420,6 @@ class UserAdminServiceStub:
     DisableUser: _grpc.UnaryUnaryMultiCallable[_users_pb2.DisableUserRequest, _users_pb2.DisableUserResponse]
     """Ends all of the user's sessions, at once. Their keys stay: those are the accounts'."""
     SetOperator: _grpc.UnaryUnaryMultiCallable[_users_pb2.SetOperatorRequest, _users_pb2.SetOperatorResponse]
-    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.UserAdminServiceListAuditEventsRequest, _users_pb2.UserAdminServiceListAuditEventsResponse]
-    VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]
-    """Recomputes the hash chain of the audit log."""
-    RecordOperatorAction: _grpc.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]
-    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 @_typing.type_check_only
 class UserAdminServiceAsyncStub(UserAdminServiceStub):
@@ -534,11 +434,6 @@ class UserAdminServiceAsyncStub(UserAdminServiceStub):
     DisableUser: _aio.UnaryUnaryMultiCallable[_users_pb2.DisableUserRequest, _users_pb2.DisableUserResponse]  # type: ignore[assignment]
     """Ends all of the user's sessions, at once. Their keys stay: those are the accounts'."""
     SetOperator: _aio.UnaryUnaryMultiCallable[_users_pb2.SetOperatorRequest, _users_pb2.SetOperatorResponse]  # type: ignore[assignment]
-    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.UserAdminServiceListAuditEventsRequest, _users_pb2.UserAdminServiceListAuditEventsResponse]  # type: ignore[assignment]
-    VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_users_pb2.VerifyAuditEventsRequest, _users_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
-    """Recomputes the hash chain of the audit log."""
-    RecordOperatorAction: _aio.UnaryUnaryMultiCallable[_users_pb2.RecordOperatorActionRequest, _users_pb2.RecordOperatorActionResponse]  # type: ignore[assignment]
-    """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 class UserAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For the command line, and for operators with their access token."""
@@ -580,28 +475,5 @@ class UserAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _users_pb2.SetOperatorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_users_pb2.SetOperatorResponse, _abc.Awaitable[_users_pb2.SetOperatorResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def ListAuditEvents(
-        self,
-        request: _users_pb2.UserAdminServiceListAuditEventsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.UserAdminServiceListAuditEventsResponse, _abc.Awaitable[_users_pb2.UserAdminServiceListAuditEventsResponse]]: ...
-
-    @_abc_1.abstractmethod
-    def VerifyAuditEvents(
-        self,
-        request: _users_pb2.VerifyAuditEventsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.VerifyAuditEventsResponse, _abc.Awaitable[_users_pb2.VerifyAuditEventsResponse]]:
-        """Recomputes the hash chain of the audit log."""
-
-    @_abc_1.abstractmethod
-    def RecordOperatorAction(
-        self,
-        request: _users_pb2.RecordOperatorActionRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_users_pb2.RecordOperatorActionResponse, _abc.Awaitable[_users_pb2.RecordOperatorActionResponse]]:
-        """Notes in the audit log what an operator is about to do in another service: auth notes what is done in itself."""
 
 def add_UserAdminServiceServicer_to_server(servicer: UserAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

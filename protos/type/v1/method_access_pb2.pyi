@@ -94,6 +94,7 @@ class TokenRule(_message.Message):
     OPERATOR_FIELD_NUMBER: _builtins.int
     OR_OPERATOR_FIELD_NUMBER: _builtins.int
     RECENT_FIELD_NUMBER: _builtins.int
+    OPERATORS_RECENT_FIELD_NUMBER: _builtins.int
     role: _access_token_pb2.AccountRole.ValueType
     operator: _builtins.bool
     """Only for operators."""
@@ -101,6 +102,8 @@ class TokenRule(_message.Message):
     """Operators need no role in the account."""
     recent: _builtins.bool
     """The user must have proved who they are within the last ten minutes. Required by what grants access, never by what removes it."""
+    operators_recent: _builtins.bool
+    """Operators must have done so even if others need not."""
     def __init__(
         self,
         *,
@@ -108,10 +111,11 @@ class TokenRule(_message.Message):
         operator: _builtins.bool = ...,
         or_operator: _builtins.bool = ...,
         recent: _builtins.bool = ...,
+        operators_recent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operator", b"operator", "or_operator", b"or_operator", "recent", b"recent", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operator", b"operator", "operators_recent", b"operators_recent", "or_operator", b"or_operator", "recent", b"recent", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

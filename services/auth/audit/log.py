@@ -1,8 +1,8 @@
 """Writes the audit log: who did what to which object, never a name, an address, a key or content.
 
 Each event is authenticated together with the code of the one before, under a pepper that the database never sees, and
-so is the number of the last event that was pruned. So nobody who only has the database can change, add or remove an
-event unnoticed, other than the newest by putting back an older copy: the number of events tells.
+so is the number of the last event that was pruned. With the database alone, no event can be changed, added or removed
+unnoticed, other than the newest by putting back an older copy: the number of events tells.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import msgspec
 from services.auth.peppers import Peppers
 from services.auth.records.audit import AuditEvent, AuditStart, Outcome
 from services.auth.records.times import to_micros
+from services.auth.records.users import UserSession
 from services.auth.store import Connection
 from services.auth.store import audit as stored
 from services.auth.store.sessions import session_by_id
@@ -31,7 +32,7 @@ class AuditLog:
         self,
         connection: Connection,
         action: str,
-        by: Access | None = None,
+        by: Access | UserSession | None = None,
         *,
         account_id: str = "",
         object_id: str = "",
@@ -44,7 +45,7 @@ class AuditLog:
         """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
         None: the command line, or `user_id` by signing in, or elsewhere. Unless it says when, it occurred now."""
         if by is not None:
-            session = session_by_id(connection, by.session_id)
+            session = by if isinstance(by, UserSession) else session_by_id(connection, by.session_id)
             user_id, session_id = by.user_id, by.session_id
             network = session.network if session else ""
         now_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us

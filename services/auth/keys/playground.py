@@ -8,10 +8,9 @@ account are counted under one key, which has no secret.
 from dataclasses import dataclass, field
 from typing import Final
 
-from services.auth import checks, key_format
-from services.auth.audit.log import AuditLog
+from services.auth import key_format
 from services.auth.key_format import ApiKey
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, writes
 from services.auth.records.keys import Key, Scope
 from services.auth.records.times import DAY_US
 from services.auth.store import Connection
@@ -19,9 +18,9 @@ from services.auth.store import playground as stored
 from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
-from services.auth.users.sessions import Sessions, expires_at_us, is_live, session_ended
+from services.auth.store.keys import add_key
+from services.auth.users.sessions import expires_at_us, is_live, session_ended
 from services.chassis.access_tokens import Access, AccountRole
-from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import role_missing
 
 TOKEN_VALID_US: Final = 15 * 60 * 1_000_000
@@ -41,23 +40,13 @@ class IssuedToken:
     key_id: str
 
 
-class PlaygroundTokens:
-    def __init__(self, database: Database, peppers: Peppers, sessions: Sessions, audit: AuditLog) -> None:
-        self._database = database
-        self._peppers = peppers
-        self._sessions = sessions
-        self._audit = audit
-
-    async def create(self, by: Access) -> IssuedToken:
-        secret = key_format.mint(is_token=True)
-        return await self._database.write(lambda connection: self._create(connection, by, secret))
-
-    def _create(self, connection: Connection, by: Access, secret: ApiKey) -> IssuedToken:
+class PlaygroundTokens(Domain):
+    @writes
+    def create(self, connection: Connection, by: Access) -> IssuedToken:
         """Creates a token. With the account and the session locked, whatever would end it comes before, and is seen
         here, or after, and sees it."""
-        now_us = self._sessions.now_us()
-        if lock_account(connection, by.account_id) is None:
-            raise checks.not_found("account")
+        secret, now_us = key_format.mint(is_token=True), self.now_us()
+        lock_account(connection, by.account_id)
         session = stored_sessions.session_by_id(connection, by.session_id, locks=True)
         user = stored_users.find_user(connection, by.user_id)
         if session is None or user is None or not is_live(session, user, now_us):
@@ -100,5 +89,5 @@ class PlaygroundTokens:
             created_by=by.user_id,
             playground_user_id=by.user_id,
         )
-        stored.add_playground_key(connection, key)
+        add_key(connection, key, stored.NO_DIGEST)
         return key

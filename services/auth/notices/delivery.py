@@ -13,6 +13,7 @@ from typing import Final
 
 from services.auth.notices.webhook_client import CONNECTIONS_MOST, WebhookClient, WebhookFailure
 from services.auth.notices.words import SUBJECTS, advise
+from services.auth.parts import Domain, Parts
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
 from services.auth.records.times import MINUTE_US
 from services.auth.store import Connection
@@ -21,9 +22,7 @@ from services.auth.store.accounts import find_account
 from services.auth.store.due_deliveries import Claimed, claim_due, note_outcome
 from services.auth.store.users import find_user
 from services.auth.users.mail import Mail
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError
-from services.chassis.telemetry.log import Log
 
 # Longer than any attempt.
 LEASE_US: Final = 2 * MINUTE_US
@@ -42,21 +41,13 @@ class DeliveryFailed(Exception):
     """The text is for the account's owners."""
 
 
-class NoticeDelivery:
+class NoticeDelivery(Domain):
     def __init__(
-        self,
-        database: Database,
-        webhooks: WebhookClient,
-        mail: Mail,
-        now_us: Callable[[], int],
-        log: Log,
-        rng: Callable[[], float] = random.random,
+        self, parts: Parts, webhooks: WebhookClient, mail: Mail, rng: Callable[[], float] = random.random
     ) -> None:
-        self._database = database
+        super().__init__(parts)
         self._webhooks = webhooks
         self._mail = mail
-        self._now_us = now_us
-        self._log = log
         self._random = rng
         self._running: dict[asyncio.Task[None], Claimed] = {}
         self._look_again = asyncio.Event()
@@ -87,7 +78,7 @@ class NoticeDelivery:
         self._look_again.set()
 
     async def _start_due(self) -> None:
-        now_us = self._now_us()
+        now_us = self.now_us()
         claim = partial(
             claim_due,
             now_us=now_us,
@@ -118,7 +109,7 @@ class NoticeDelivery:
                 state = DeliveryState.FAILED
                 self._log.warning("notice.given_up", name=delivery.channel.value)
             else:
-                next_us = self._now_us() + pause_us
+                next_us = self.now_us() + pause_us
         self.attempts[delivery.channel, not failure] += 1
         note = partial(
             note_outcome,
@@ -152,7 +143,7 @@ class NoticeDelivery:
             raise DeliveryFailed("the webhook was removed")
         if not (webhook.url and webhook.secret and notice.body):
             raise DeliveryFailed("the key that encrypts addresses is missing")
-        now_s = self._now_us() // 1_000_000
+        now_s = self.now_us() // 1_000_000
         await self._webhooks.send(webhook.url, webhook.secret, notice.notice_id, notice.body.encode(), now_s)
 
     async def _mail_to(self, delivery: Delivery, notice: OwnerNotice) -> None:

@@ -7,46 +7,34 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
-from services.auth.audit.log import AuditLog
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.expiry import note_expiring_keys
 from services.auth.notices.metering_outbox import MeteringOutbox, take_over, take_over_changes
 from services.auth.notices.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.recording import NoticeRecorder
+from services.auth.parts import Domain, Parts
 from services.auth.records.notices import DeliveryState
 from services.auth.records.times import DAY_US, MINUTE_US
 from services.auth.store import Connection
 from services.auth.store import notices as stored
 from services.auth.store.audit import forget_changes
 from services.auth.store.key_networks import forget_networks
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.telemetry.log import Log
 
 KEPT_US: Final = 90 * DAY_US
 FORGOTTEN_AT_ONCE: Final = 500
 SLOW_EVERY_US: Final = 10 * MINUTE_US
 
 
-class NoticeLoop:
+class NoticeLoop(Domain):
     def __init__(
-        self,
-        database: Database,
-        recorder: NoticeRecorder,
-        delivery: NoticeDelivery,
-        outbox: MeteringOutbox | None,
-        audit: AuditLog,
-        now_us: Callable[[], int],
-        log: Log,
+        self, parts: Parts, recorder: NoticeRecorder, delivery: NoticeDelivery, outbox: MeteringOutbox | None
     ) -> None:
         """Takes no notices over without an `outbox`."""
-        self._database = database
+        super().__init__(parts)
         self._recorder = recorder
         self._delivery = delivery
         self._outbox = outbox
-        self._audit = audit
-        self._now_us = now_us
-        self._log = log
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._next_slow_us = 0
@@ -89,7 +77,7 @@ class NoticeLoop:
         await self._attempt("count", self._count)
 
     async def _gather(self) -> None:
-        now_us = self._now_us()
+        now_us = self.now_us()
         if self._outbox is not None:
             await self._attempt("outbox", partial(take_over, self._database, self._outbox, self._recorder))
             changes = partial(take_over_changes, self._database, self._outbox, self._audit, now_us)

@@ -4,25 +4,19 @@ A network is the first 24 bits of an IPv4 address, or the first 48 of an IPv6 ad
 pepper, together with the key. The first network of a key is learned without a notice.
 """
 
-import asyncio
 import hmac
 import ipaddress
-from collections.abc import Iterable
-from functools import partial
-from itertools import islice
 from typing import Final
 
 from services.auth.checks import is_id
+from services.auth.keys.reports import Reports
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.words import id_of, make_notice
-from services.auth.peppers import Peppers
+from services.auth.parts import Parts
 from services.auth.records.notices import Kind, OwnerNotice
-from services.auth.records.times import DAY_US, to_micros
+from services.auth.records.times import DAY_US
 from services.auth.store import Connection
 from services.auth.store import key_networks as stored
-from services.chassis.database.database import Database
-from services.chassis.telemetry.log import Log
-from services.chassis.timing.deadlines import Clock
 
 # A network that was not used for this long is new again.
 FORGOTTEN_AFTER_US: Final = 90 * DAY_US
@@ -30,62 +24,33 @@ FORGOTTEN_AFTER_US: Final = 90 * DAY_US
 NETWORKS_MOST: Final = 100
 # Of one key in a day: programs on rented machines change networks all the time. Further ones are learned silently.
 NOTICES_A_DAY_MOST: Final = 3
-# Bounds what is kept while the database is unavailable.
-WAITING_MOST: Final = 10_000
-_AT_ONCE_MOST: Final = 500
 
 KeyNetwork = tuple[str, str]
 
 
-class KeyNetworks:
-    def __init__(self, database: Database, peppers: Peppers, recorder: NoticeRecorder, clock: Clock, log: Log) -> None:
-        self._database = database
-        self._peppers = peppers
+class KeyNetworks(Reports[KeyNetwork]):
+    WAITING_MOST = 10_000
+    AT_ONCE_MOST = 500
+    FAILURE = "key_networks.not_written"
+
+    def __init__(self, parts: Parts, recorder: NoticeRecorder) -> None:
+        super().__init__(parts)
         self._recorder = recorder
-        self._secrets = peppers.derive("key networks")
-        self._clock = clock
-        self._log = log
-        self._waiting: dict[KeyNetwork, None] = {}
-        self._can_write = True
-        self._writing: asyncio.Task[None] | None = None
+        self._secrets = parts.peppers.derive("key networks")
 
-    def note(self, used: Iterable[KeyNetwork]) -> None:
-        """Learns networks; returns at once."""
-        if len(self._waiting) < WAITING_MOST:
-            self._waiting |= dict.fromkeys(each for each in used if is_id(each[0]) and _is_network(each[1]))
-        if self._waiting and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._write())
+    def is_valid(self, report: KeyNetwork) -> bool:
+        return is_id(report[0]) and _is_network(report[1])
 
-    async def written(self) -> None:
-        """Returns when what was noted is written, or a write has failed."""
-        if self._writing is not None:
-            await self._writing
-
-    async def _write(self) -> None:
-        while self._waiting:
-            used = list(islice(self._waiting, _AT_ONCE_MOST))
-            for each in used:
-                del self._waiting[each]
-            try:
-                await self._database.write(partial(self._learn, used=used))
-            except Exception as error:
-                self._waiting |= dict.fromkeys(used)
-                if self._can_write:
-                    # Once per outage.
-                    self._log.failure("key_networks.not_written", error)
-                self._can_write = False
-                return
-            self._can_write = True
-
-    def _learn(self, connection: Connection, *, used: list[KeyNetwork]) -> None:
-        now_us, newest = to_micros(self._clock.now()), self._peppers.newest
-        keys = {row.key_id: row for row in stored.find_keys(connection, {key_id for key_id, _ in used})}
+    def write(self, connection: Connection, reports: list[KeyNetwork]) -> None:
+        """Learns networks."""
+        now_us, newest = self.now_us(), self._peppers.newest
+        keys = {row.key_id: row for row in stored.find_keys(connection, {key_id for key_id, _ in reports})}
         # By key: digests with when they were first and last used.
         known: dict[str, dict[bytes, tuple[int, int]]] = {key_id: {} for key_id in keys}
         for row in stored.list_networks(connection, keys):
             if row.pepper_version in self._secrets:
                 known[row.key_id][row.digest] = (row.first_used_at_us, row.last_used_at_us)
-        for key_id, network in used:
+        for key_id, network in reports:
             key = keys.get(key_id)
             if key is None:
                 continue

@@ -1,25 +1,23 @@
 """Serves owners: their webhooks, the kinds that are mailed, the list of notices, sending again, and a test."""
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
 from services.auth import checks
-from services.auth.audit.log import AuditLog
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.notices.words import make_notice
+from services.auth.parts import Domain, Parts, reads, reads_briefly, writes
 from services.auth.records.notices import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook
 from services.auth.store import Connection, rate_limits
 from services.auth.store import notices as stored
-from services.auth.store.accounts import find_account, lock_account
+from services.auth.store.accounts import lock_account, require_account
 from services.auth.store.users import names_of
 from services.auth.users import codes
 from services.chassis.access_tokens import Access
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 
@@ -28,7 +26,7 @@ PAGE_SIZE_DEFAULT: Final = 50
 PAGE_SIZE_MOST: Final = 100
 DEAD_LETTERS_MOST: Final = 200
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105
-# Per account: nobody makes us send more than a few requests and mails.
+# Per account: none makes us send more than a few requests and mails.
 TESTS: Final = Rate(per_minute=1, burst=10)
 RESENDS: Final = Rate(per_minute=6, burst=60)
 
@@ -50,96 +48,71 @@ class ShownNotice:
     deliveries: Sequence[tuple[Delivery, str]]
 
 
-class Notices:
-    def __init__(
-        self,
-        database: Database,
-        recorder: NoticeRecorder,
-        webhooks: WebhookClient,
-        audit: AuditLog,
-        now_us: Callable[[], int],
-    ) -> None:
-        self._database = database
+class Notices(Domain):
+    def __init__(self, parts: Parts, recorder: NoticeRecorder, webhooks: WebhookClient) -> None:
+        super().__init__(parts)
         self._recorder = recorder
         self._webhooks = webhooks
-        self._audit = audit
-        self._now_us = now_us
 
-    async def settings(self, by: Access | None, account_id: str) -> NoticeSettings:
-        return await self._database.read_briefly(partial(self._settings, by=by, account_id=account_id))
+    @reads_briefly
+    def settings(self, connection: Connection, by: Access | None, account_id: str) -> NoticeSettings:
+        return self._settings(connection, by, account_id)
 
-    async def mute(self, by: Access | None, account_id: str, kinds: Sequence[str]) -> NoticeSettings:
+    @writes
+    def mute(self, connection: Connection, by: Access | None, account_id: str, kinds: Sequence[str]) -> NoticeSettings:
         if unknown := set(kinds) - set(KINDS):
-            raise LegatoError(
-                Reason.REQUEST_INVALID, f"There is no such kind of notice: {min(unknown)[:50]!r}.", param="muted_kinds"
-            )
+            raise checks.refusal("muted_kinds", f"There is no such kind of notice: {min(unknown)[:50]!r}.")
+        lock_account(connection, account_id)
+        stored.set_muted_kinds(connection, account_id, kinds)
+        settings = self._settings(connection, by, account_id)
+        self._audit.append(connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id)
+        return settings
 
-        def change(connection: Connection) -> NoticeSettings:
-            if lock_account(connection, account_id) is None:
-                raise checks.not_found("account")
-            stored.set_muted_kinds(connection, account_id, kinds)
-            settings = self._settings(connection, by=by, account_id=account_id)
-            self._audit.append(connection, "notices.mail_changed", by, account_id=account_id, object_id=account_id)
-            return settings
+    @writes
+    def set_own_mail(
+        self, connection: Connection, by: Access | None, account_id: str, *, is_on: bool
+    ) -> NoticeSettings:
+        """Switches the mail of the calling owner on or off, for this account."""
+        if by is None or by.user_id not in stored.owners_with_email(connection, account_id):
+            message = "Only an owner of the account who has an address can switch their own mail on and off."
+            raise LegatoError(Reason.REQUEST_INVALID, message)
+        stored.set_mailed(connection, account_id, by.user_id, is_mailed=is_on)
+        settings = self._settings(connection, by, account_id)
+        self._audit.append(connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id)
+        return settings
 
-        return await self._database.write(change)
-
-    async def set_own_mail(self, by: Access | None, account_id: str, *, is_on: bool) -> NoticeSettings:
-        """Switches the mail of whoever calls on or off, for this account."""
-
-        def change(connection: Connection) -> NoticeSettings:
-            if by is None or by.user_id not in stored.owners_with_email(connection, account_id):
-                message = "Only an owner of the account who has an address can switch their own mail on and off."
-                raise LegatoError(Reason.REQUEST_INVALID, message)
-            stored.set_mailed(connection, account_id, by.user_id, is_mailed=is_on)
-            settings = self._settings(connection, by=by, account_id=account_id)
-            self._audit.append(connection, "notices.own_mail_changed", by, account_id=account_id, object_id=by.user_id)
-            return settings
-
-        return await self._database.write(change)
-
-    async def add_webhook(self, by: Access | None, account_id: str, url: str) -> Webhook:
+    @writes
+    def add_webhook(self, connection: Connection, by: Access | None, account_id: str, url: str) -> Webhook:
         """Adds a webhook, with a new secret."""
         webhook = Webhook(
             webhook_id=codes.mint_id("whk"),
             account_id=account_id,
             url=checked_url(url, allows_private=self._webhooks.allows_private),
             secret=SECRET_PREFIX + secrets.token_urlsafe(32),
-            created_at_us=self._now_us(),
+            created_at_us=self.now_us(),
         )
-
-        def add(connection: Connection) -> None:
-            if lock_account(connection, account_id) is None:
-                raise checks.not_found("account")
-            if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
-                message = f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first."
-                raise LegatoError(Reason.REQUEST_INVALID, message, param="url")
-            stored.add_webhook(connection, webhook)
-            self._audit.append(connection, "webhook.added", by, account_id=account_id, object_id=webhook.webhook_id)
-
-        await self._database.write(add)
+        lock_account(connection, account_id)
+        if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
+            raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
+        stored.add_webhook(connection, webhook)
+        self._audit.append(connection, "webhook.added", by, account_id=account_id, object_id=webhook.webhook_id)
         return webhook
 
-    async def remove_webhook(self, by: Access | None, account_id: str, webhook_id: str) -> None:
-        def remove(connection: Connection) -> None:
-            if not stored.remove_webhook(connection, account_id, webhook_id):
-                raise checks.not_found("webhook")
-            self._audit.append(connection, "webhook.removed", by, account_id=account_id, object_id=webhook_id)
+    @writes
+    def remove_webhook(self, connection: Connection, by: Access | None, account_id: str, webhook_id: str) -> None:
+        if not stored.remove_webhook(connection, account_id, webhook_id):
+            raise checks.not_found("webhook")
+        self._audit.append(connection, "webhook.removed", by, account_id=account_id, object_id=webhook_id)
 
-        await self._database.write(remove)
-
-    async def list_newest(self, account_id: str, page_size: int, *, only_failed: bool) -> list[ShownNotice]:
+    @reads
+    def list_newest(
+        self, connection: Connection, account_id: str, page_size: int, *, only_failed: bool
+    ) -> list[ShownNotice]:
         limit = page_size or PAGE_SIZE_DEFAULT
         if not 0 < limit <= PAGE_SIZE_MOST:
-            message = f"A page has at most {PAGE_SIZE_MOST} notices."
-            raise LegatoError(Reason.REQUEST_INVALID, message, param="page_size")
-
-        def look(connection: Connection) -> list[ShownNotice]:
-            found = stored.list_notices(connection, account_id, limit, only_failed=only_failed)
-            names = _recipient_names(connection, account_id, [each for _, made in found for each in made])
-            return [_shown(notice, deliveries, names) for notice, deliveries in found]
-
-        return await self._database.read(look)
+            raise checks.refusal("page_size", f"A page has at most {PAGE_SIZE_MOST} notices.")
+        found = stored.list_notices(connection, account_id, limit, only_failed=only_failed)
+        return _shown(connection, account_id, found)
 
     async def list_dead_letters(self) -> list[DeadLetters]:
         """Sums up what was given up in all accounts, by account and host, the latest attempt first."""
@@ -158,7 +131,7 @@ class Notices:
 
     async def resend(self, account_id: str, delivery_id: str) -> None:
         """Has a delivery tried at once, also one that was given up."""
-        now_us = self._now_us()
+        now_us = self.now_us()
 
         def change(connection: Connection) -> None:
             _take(connection, f"notice resends {account_id}", RESENDS, now_us)
@@ -169,24 +142,21 @@ class Notices:
         self._recorder.on_new()
 
     async def send_test(self, account_id: str) -> ShownNotice:
-        now_us = self._now_us()
+        now_us = self.now_us()
         notice = make_notice(codes.mint_id("ntc"), account_id, Kind.TEST, "", "", {}, now_us)
 
         def add(connection: Connection) -> ShownNotice:
-            if find_account(connection, account_id) is None:
-                raise checks.not_found("account")
+            require_account(connection, account_id)
             _take(connection, f"test notices {account_id}", TESTS, now_us)
             self._recorder.record(connection, notice)
-            [(added, deliveries)] = stored.list_notices(connection, account_id, 1)
-            return _shown(added, deliveries, _recipient_names(connection, account_id, deliveries))
+            return _shown(connection, account_id, stored.list_notices(connection, account_id, 1))[0]
 
         shown = await self._database.write(add)
         self._recorder.on_new()
         return shown
 
-    def _settings(self, connection: Connection, *, by: Access | None, account_id: str) -> NoticeSettings:
-        if find_account(connection, account_id) is None:
-            raise checks.not_found("account")
+    def _settings(self, connection: Connection, by: Access | None, account_id: str) -> NoticeSettings:
+        require_account(connection, account_id)
         owners = stored.owners_with_email(connection, account_id)
         return NoticeSettings(
             webhooks=stored.list_webhooks(connection, account_id),
@@ -197,17 +167,17 @@ class Notices:
         )
 
 
-def _recipient_names(connection: Connection, account_id: str, deliveries: Sequence[Delivery]) -> dict[str, str]:
-    """Returns the addresses of webhooks and the names of owners, by id."""
-    mailed = [each.recipient_id for each in deliveries if each.channel is Channel.MAIL]
-    return {
-        **{each.webhook_id: each.url for each in stored.list_webhooks(connection, account_id)},
-        **names_of(connection, mailed),
-    }
-
-
-def _shown(notice: OwnerNotice, deliveries: Sequence[Delivery], names: Mapping[str, str]) -> ShownNotice:
-    return ShownNotice(notice, [(each, names.get(each.recipient_id, "")) for each in deliveries])
+def _shown(
+    connection: Connection, account_id: str, found: Sequence[tuple[OwnerNotice, Sequence[Delivery]]]
+) -> list[ShownNotice]:
+    """Names the recipients of deliveries: webhooks by their addresses, owners by their names."""
+    mailed = [each.recipient_id for _, made in found for each in made if each.channel is Channel.MAIL]
+    names = {each.webhook_id: each.url for each in stored.list_webhooks(connection, account_id)}
+    names |= names_of(connection, mailed)
+    return [
+        ShownNotice(notice, [(each, names.get(each.recipient_id, "")) for each in deliveries])
+        for notice, deliveries in found
+    ]
 
 
 def _take(connection: Connection, name: str, rate: Rate, now_us: int) -> None:

@@ -1,4 +1,4 @@
-"""Implements the RPCs of credentials.proto: converts messages to calls, and back."""
+"""Implements the RPCs of credentials.proto: converts messages to calls of the domain, and back."""
 
 from typing import Any
 
@@ -6,13 +6,14 @@ import grpc.aio
 
 from protos.auth.v1 import credentials_pb2 as pb
 from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
-from services.auth.servicers.users import to_client, to_passkey, to_signed_in, to_timestamp
+from protos.auth.v1 import users_pb2
 from services.auth.sign_in import totp
 from services.auth.sign_in.oidc import host_of
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
-from services.auth.users.users import required_access
+from services.auth.wire.messages import required_access, to_message, to_timestamp
+from services.auth.wire.users import to_client, to_signed_in
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -27,14 +28,6 @@ class SignInMethodServicer(pb_grpc.SignInMethodServiceServicer):
         self, request: pb.GetSignInMethodsRequest, context: Context
     ) -> pb.GetSignInMethodsResponse:
         return to_methods(self._sign_in, self._passwords, self._oidc)
-
-    async def SignInWithPassword(
-        self, request: pb.SignInWithPasswordRequest, context: Context
-    ) -> pb.SignInWithPasswordResponse:
-        signed_in = await self._passwords.sign_in(
-            request.email, request.password, request.totp_code, to_client(request.client)
-        )
-        return pb.SignInWithPasswordResponse(signed_in=to_signed_in(signed_in))
 
     async def SendSignInLink(self, request: pb.SendSignInLinkRequest, context: Context) -> pb.SendSignInLinkResponse:
         await self._sign_in.mail_link(request.email, to_client(request.client))
@@ -74,16 +67,10 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
             password_set_time=to_timestamp(password.set_at_us if password else None),
             totp_set_time=to_timestamp(app.set_at_us if app else None),
             identities=[
-                pb.OidcIdentity(
-                    identity_id=identity.identity_id,
-                    issuer=host_of(identity.issuer),
-                    create_time=to_timestamp(identity.created_at_us),
-                    last_use_time=to_timestamp(identity.last_used_hour_us),
-                )
-                for identity in identities
+                to_message(pb.OidcIdentity, identity, issuer=host_of(identity.issuer)) for identity in identities
             ],
             methods=to_methods(self._sign_in, self._passwords, self._oidc),
-            passkeys=[to_passkey(passkey) for passkey in passkeys],
+            passkeys=[to_message(users_pb2.Passkey, passkey) for passkey in passkeys],
         )
 
     async def SetPassword(self, request: pb.SetPasswordRequest, context: Context) -> pb.SetPasswordResponse:

@@ -8,6 +8,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.records.keys import MaintenanceNotice
+from services.auth.wire.messages import to_message
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -31,8 +32,4 @@ class MaintenanceAdminServicer(pb_grpc.MaintenanceAdminServiceServicer):
 
 
 def to_maintenance(maintenance: MaintenanceNotice | None) -> pb.Maintenance:
-    if maintenance is None:
-        return pb.Maintenance()
-    told = pb.Maintenance(is_on=True, message=maintenance.message, retry_after_s=maintenance.retry_after_s)
-    told.start_time.FromMicroseconds(maintenance.started_at_us)
-    return told
+    return pb.Maintenance() if maintenance is None else to_message(pb.Maintenance, maintenance, is_on=True)

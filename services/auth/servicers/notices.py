@@ -8,17 +8,11 @@ from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
-from services.auth.records.notices import KINDS, DeadLetters, Delivery, DeliveryState, Webhook
-from services.auth.servicers.users import to_timestamp
+from services.auth.records.notices import KINDS, Delivery, DeliveryState, Webhook
+from services.auth.wire.messages import to_message, to_timestamp
 from services.chassis.access_tokens import current_access
 
 Context = grpc.aio.ServicerContext[Any, Any]
-
-_STATES: Final = {
-    DeliveryState.PENDING: pb.DELIVERY_STATE_PENDING,
-    DeliveryState.DELIVERED: pb.DELIVERY_STATE_DELIVERED,
-    DeliveryState.FAILED: pb.DELIVERY_STATE_FAILED,
-}
 
 _OWN_MAIL: Final = {None: pb.OWN_MAIL_UNSPECIFIED, True: pb.OWN_MAIL_ON, False: pb.OWN_MAIL_OFF}
 
@@ -68,7 +62,7 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
 
     async def ListDeadLetters(self, request: pb.ListDeadLettersRequest, context: Context) -> pb.ListDeadLettersResponse:
         found = await self._notices.list_dead_letters()
-        return pb.ListDeadLettersResponse(dead_letters=map(_to_dead_letters, found))
+        return pb.ListDeadLettersResponse(dead_letters=[to_message(pb.DeadLetters, letters) for letters in found])
 
 
 def _account(account_id: str) -> str:
@@ -76,54 +70,26 @@ def _account(account_id: str) -> str:
 
 
 def _to_settings(settings: NoticeSettings) -> pb.NoticeSettings:
-    return pb.NoticeSettings(
+    return to_message(
+        pb.NoticeSettings,
+        settings,
         webhooks=map(_to_webhook, settings.webhooks),
         muted_kinds=sorted(settings.muted_kinds),
-        is_mail_offered=settings.is_mail_offered,
-        mail_recipients=settings.mail_recipients,
         kinds=[kind.value for kind in KINDS],
         own_mail=_OWN_MAIL[settings.is_own_mail_on],
     )
 
 
 def _to_webhook(webhook: Webhook) -> pb.Webhook:
-    return pb.Webhook(webhook_id=webhook.webhook_id, url=webhook.url, create_time=to_timestamp(webhook.created_at_us))
+    return to_message(pb.Webhook, webhook)
 
 
 def _to_notice(shown: ShownNotice) -> pb.Notice:
-    notice = shown.notice
-    return pb.Notice(
-        notice_id=notice.notice_id,
-        kind=notice.kind,
-        account_id=notice.account_id,
-        key_id=notice.key_id,
-        summary=notice.summary,
-        create_time=to_timestamp(notice.created_at_us),
-        deliveries=[_to_delivery(delivery, recipient) for delivery, recipient in shown.deliveries],
-    )
-
-
-def _to_dead_letters(letters: DeadLetters) -> pb.DeadLetters:
-    return pb.DeadLetters(
-        account_id=letters.account_id,
-        account_name=letters.account_name,
-        channel=letters.channel,
-        host=letters.host,
-        count=letters.count,
-        last_failure=letters.last_failure,
-        last_attempt_time=to_timestamp(letters.last_attempt_at_us),
-    )
+    deliveries = [_to_delivery(delivery, recipient) for delivery, recipient in shown.deliveries]
+    return to_message(pb.Notice, shown.notice, deliveries=deliveries)
 
 
 def _to_delivery(delivery: Delivery, recipient: str) -> pb.NoticeDelivery:
     is_pending = delivery.state is DeliveryState.PENDING
-    return pb.NoticeDelivery(
-        delivery_id=delivery.delivery_id,
-        channel=delivery.channel,
-        recipient=recipient,
-        state=_STATES[delivery.state],
-        attempts=delivery.attempts,
-        failure=delivery.failure,
-        attempt_time=to_timestamp(delivery.attempted_at_us),
-        next_attempt_time=to_timestamp(delivery.next_attempt_at_us) if is_pending else None,
-    )
+    next_attempt_time = to_timestamp(delivery.next_attempt_at_us) if is_pending else None
+    return to_message(pb.NoticeDelivery, delivery, recipient=recipient, next_attempt_time=next_attempt_time)

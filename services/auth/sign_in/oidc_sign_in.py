@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from services.auth import checks
-from services.auth.audit.log import AuditLog
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts
 from services.auth.records.times import hour_of
 from services.auth.records.users import Challenge, ChallengeKind, Client, Invitation, OidcIdentity, SignInMethod, User
 from services.auth.sign_in.oidc import OidcClaims, OidcIssuer, OidcRefused, host_of
@@ -28,7 +27,6 @@ from services.auth.users import codes
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions, SignedIn
 from services.chassis.access_tokens import Access
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 
 # People may have to sign in there first.
@@ -37,7 +35,7 @@ RETURN_PATH: Final = "/sign-in/sso/return"
 IDENTITIES_MOST: Final = 10
 _STATE: Final = "oidc state"
 _BROWSER: Final = "oidc browser"
-_NAME_OF_NOBODY: Final = "New member"
+_NAME_UNKNOWN: Final = "New member"
 
 
 class _Pending(msgspec.Struct, frozen=True):
@@ -60,23 +58,19 @@ class Finished:
     linked_to: User | None = None
 
 
-class OidcSignIn:
+class OidcSignIn(Domain):
     def __init__(
         self,
-        database: Database,
-        peppers: Peppers,
+        parts: Parts,
         sessions: Sessions,
         sign_in: SignIn,
-        audit: AuditLog,
         mail: Mail,
         issuer: OidcIssuer | None,
         origins: list[str],
     ) -> None:
-        self._database = database
-        self._peppers = peppers
+        super().__init__(parts)
         self._sessions = sessions
         self._sign_in = sign_in
-        self._audit = audit
         self._mail = mail
         self._issuer = issuer
         self._origins = origins
@@ -91,13 +85,13 @@ class OidcSignIn:
         digests: list[bytes] = []
         if invitation_code:
             digests = self._peppers.digests_of_code(codes.INVITATION, codes.plain(invitation_code))
-            now_us = self._sessions.now_us()
+            now_us = self.now_us()
             # A wrong one is counted here, and not only after the way to the issuer.
             await self._sign_in.attempt(client, lambda found: stored_codes.find_invitation(found, digests, now_us))
         url, browser_token, challenge = await self._begin(origin, None, digests, again=again)
 
         def add(connection: Connection) -> None:
-            stored_codes.add_challenge(connection, challenge, self._sessions.now_us())
+            stored_codes.add_challenge(connection, challenge, self.now_us())
 
         await self._sign_in.start(client, add)
         return url, browser_token
@@ -105,7 +99,7 @@ class OidcSignIn:
     async def start_link(self, by: Access, origin: str) -> tuple[str, str]:
         """Begins to link an identity to a signed-in user, whom the issuer asks for proof."""
         url, browser_token, challenge = await self._begin(origin, by.user_id, [], again=True)
-        now_us = self._sessions.now_us()
+        now_us = self.now_us()
         await self._database.write(lambda connection: stored_codes.add_challenge(connection, challenge, now_us))
         return url, browser_token
 
@@ -136,9 +130,7 @@ class OidcSignIn:
 
     async def remove(self, by: Access, identity_id: str) -> None:
         def remove(connection: Connection) -> User:
-            user = stored_users.find_user(connection, by.user_id, locks=True)
-            if user is None:
-                raise checks.not_found("user")
+            user = stored_users.require_user(connection, by.user_id, locks=True)
             known = [identity.identity_id for identity in stored.list_identities(connection, by.user_id)]
             if identity_id not in known:
                 raise checks.not_found("identity")
@@ -155,7 +147,7 @@ class OidcSignIn:
     ) -> tuple[str, str, Challenge]:
         issuer = self._required_issuer()
         if origin not in self._origins:
-            raise LegatoError(Reason.REQUEST_INVALID, "This origin is not in LEGATO_CONSOLE_URL.", param="origin")
+            raise checks.refusal("origin", "This origin is not in LEGATO_CONSOLE_URL.")
         state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
         pending = _Pending(
             nonce, verifier, self._peppers.digest_code(_BROWSER, browser).hex(), [digest.hex() for digest in invitation]
@@ -165,7 +157,7 @@ class OidcSignIn:
             user_id=user_id,
             challenge=msgspec.json.encode(pending),
             origin=origin,
-            expires_at_us=self._sessions.now_us() + STATE_VALID_US,
+            expires_at_us=self.now_us() + STATE_VALID_US,
             kind=ChallengeKind.OIDC,
         )
         url = await issuer.authorization_url(origin + RETURN_PATH, state, nonce, verifier, again=again)
@@ -173,7 +165,7 @@ class OidcSignIn:
 
     def _use_state(self, connection: Connection, state: str, issuer: str, browser_token: str) -> Challenge | None:
         """Returns what a state was made for. It is used up even if it came back in another browser."""
-        now_us = self._sessions.now_us()
+        now_us = self.now_us()
         for digest in self._peppers.digests_of_code(_STATE, state):
             challenge = stored_codes.use_challenge(connection, digest.hex(), now_us, ChallengeKind.OIDC)
             if challenge is not None:
@@ -200,21 +192,13 @@ class OidcSignIn:
         if len(stored.list_identities(connection, user_id)) >= IDENTITIES_MOST:
             return None
         identity = self._add_identity(connection, user_id, claims)
-        session = found[0]
-        self._audit.append(
-            connection,
-            "identity.linked",
-            user_id=user_id,
-            object_id=identity.identity_id,
-            session_id=session.session_id,
-            network=session.network,
-        )
+        self._audit.append(connection, "identity.linked", found[0], object_id=identity.identity_id)
         return Finished(None, linked_to=user)
 
     def _sign_in_as(
         self, connection: Connection, claims: OidcClaims, pending: _Pending, client: Client
     ) -> Finished | None:
-        now_us, issuer = self._sessions.now_us(), self._required_issuer().client.issuer
+        now_us, issuer = self.now_us(), self._required_issuer().client.issuer
         known = stored.find_identity(connection, issuer, claims.subject)
         if pending.invitation:
             digests = [bytes.fromhex(digest) for digest in pending.invitation]
@@ -225,8 +209,8 @@ class OidcSignIn:
             invitation = stored_codes.use_newest_invitation_for(connection, claims.email, now_us)
         else:
             invitation = None
-        if invitation is not None and lock_account(connection, invitation.account_id) is None:
-            return None
+        if invitation is not None:
+            lock_account(connection, invitation.account_id)
         if known is not None:
             user = stored_users.find_user(connection, known.user_id, locks=True)
         elif invitation is not None:
@@ -238,21 +222,13 @@ class OidcSignIn:
         if known is not None:
             stored.note_identity_use(connection, known.identity_id, hour_of(now_us))
         if invitation is not None:
-            self._sign_in.join(connection, invitation, user, now_us)
-            self._audit.append(
-                connection,
-                "invitation.accepted",
-                user_id=user.user_id,
-                account_id=invitation.account_id,
-                object_id=invitation.invitation_id,
-                network=client.network,
-            )
+            self._sign_in.join(connection, invitation, user, client)
         opened = self._sign_in.open(connection, user, SignInMethod.OIDC, client, claims.authenticated_at_us)
         return Finished(opened, invitation.account_id if invitation else "")
 
     def _add_user(self, connection: Connection, claims: OidcClaims, invitation: Invitation, now_us: int) -> User:
         given = "".join(filter(str.isprintable, claims.name)).strip()[: checks.NAME_LENGTH_MOST].strip()
-        user = User(codes.mint_id("user"), given or _NAME_OF_NOBODY, claims.email or invitation.email, now_us)
+        user = User(codes.mint_id("user"), given or _NAME_UNKNOWN, claims.email or invitation.email, now_us)
         stored_users.add_user(connection, user)
         self._add_identity(connection, user.user_id, claims)
         return user
@@ -263,7 +239,7 @@ class OidcSignIn:
             user_id=user_id,
             issuer=self._required_issuer().client.issuer,
             subject=claims.subject,
-            created_at_us=self._sessions.now_us(),
+            created_at_us=self.now_us(),
         )
         stored.add_identity(connection, identity)
         return identity

@@ -3,8 +3,7 @@
 from typing import Final
 
 from services.auth import checks
-from services.auth.audit.log import AuditLog
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts, reads_briefly, writes
 from services.auth.records.users import Challenge, ChallengeKind, Passkey, User, UserSession, UserSummary
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.sign_in.sign_in import sign_in_failed
@@ -15,9 +14,8 @@ from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored
 from services.auth.users import codes
 from services.auth.users.mail import Mail
-from services.auth.users.sessions import Sessions, is_live
+from services.auth.users.sessions import is_live
 from services.chassis.access_tokens import Access
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_recent
 
@@ -34,40 +32,25 @@ def require_other_way(summary: UserSummary) -> None:
         raise LegatoError(Reason.REQUEST_INVALID, message)
 
 
-class OwnUser:
-    def __init__(
-        self,
-        database: Database,
-        peppers: Peppers,
-        sessions: Sessions,
-        passkeys: Passkeys,
-        audit: AuditLog,
-        mail: Mail,
-    ) -> None:
-        self._database = database
-        self._peppers = peppers
-        self._sessions = sessions
+class OwnUser(Domain):
+    def __init__(self, parts: Parts, passkeys: Passkeys, mail: Mail) -> None:
+        super().__init__(parts)
         self._passkeys = passkeys
-        self._audit = audit
         self._mail = mail
 
-    async def update(self, by: Access, name: str | None) -> UserSummary:
-        checked = None if name is None else checks.name(name)
-
-        def update(connection: Connection) -> UserSummary:
-            if checked is not None:
-                stored.change_user(connection, by.user_id, name=checked)
-            return stored.summarise(connection, [self._user(connection, by)])[0]
-
-        return await self._database.write(update)
+    @writes
+    def update(self, connection: Connection, by: Access, name: str | None = None) -> UserSummary:
+        if name is not None:
+            stored.change_user(connection, by.user_id, name=checks.name(name))
+        return stored.summarise(connection, [stored.require_user(connection, by.user_id)])[0]
 
     async def start_registration(self, by: Access, origin: str) -> tuple[str, str]:
         await self._passkeys.load()
 
         def start(connection: Connection) -> tuple[str, str]:
-            user, now_us = self._user(connection, by), self._sessions.now_us()
-            self._require_proof(connection, by, user, now_us)
-            return self._passkeys.start_registration(connection, user, origin, now_us)
+            user = stored.require_user(connection, by.user_id)
+            self._require_proof(connection, by, user)
+            return self._passkeys.start_registration(connection, user, origin, self.now_us())
 
         return await self._database.write(start)
 
@@ -76,8 +59,8 @@ class OwnUser:
         checked = checks.key_name(name) or "Passkey"
 
         def finish(connection: Connection) -> tuple[User, Passkey] | None:
-            user, now_us = self._user(connection, by, locks=True), self._sessions.now_us()
-            self._require_proof(connection, by, user, now_us)
+            user, now_us = stored.require_user(connection, by.user_id, locks=True), self.now_us()
+            self._require_proof(connection, by, user)
             try:
                 passkey = self._passkeys.finish_registration(
                     connection, user, challenge_id, credential_json, checked, now_us
@@ -93,14 +76,9 @@ class OwnUser:
         self._mail.notify(made[0], "A passkey was added to your user.")
         return made[1]
 
-    async def list_passkeys(self, by: Access) -> list[Passkey]:
-        return await self._database.read(lambda connection: stored_passkeys.list_passkeys(connection, by.user_id))
-
-    async def rename_passkey(self, by: Access, passkey_id: str, name: str) -> Passkey:
-        checked = checks.name(name)
-        renamed = await self._database.write(
-            lambda connection: stored_passkeys.rename_passkey(connection, by.user_id, passkey_id, checked)
-        )
+    @writes
+    def rename_passkey(self, connection: Connection, by: Access, passkey_id: str, name: str) -> Passkey:
+        renamed = stored_passkeys.rename_passkey(connection, by.user_id, passkey_id, checks.name(name))
         if renamed is None:
             raise checks.not_found("passkey")
         return renamed
@@ -109,7 +87,7 @@ class OwnUser:
         """Removes a passkey, unless no way to sign in would be left."""
 
         def remove(connection: Connection) -> User:
-            user = self._user(connection, by, locks=True)
+            user = stored.require_user(connection, by.user_id, locks=True)
             [summary] = stored.summarise(connection, [user])
             known = stored_passkeys.list_passkeys(connection, by.user_id)
             if passkey_id not in [passkey.passkey_id for passkey in known]:
@@ -126,65 +104,51 @@ class OwnUser:
         digests = [self._peppers.digest_code(codes.RECOVERY, codes.plain(code)) for code in made]
 
         def put(connection: Connection) -> User:
-            user = self._user(connection, by, locks=True)
-            stored_codes.put_recovery_codes(connection, by.user_id, digests, self._sessions.now_us())
+            user = stored.require_user(connection, by.user_id, locks=True)
+            stored_codes.put_recovery_codes(connection, by.user_id, digests, self.now_us())
             self._audit.append(connection, "recovery_codes.generated", by, object_id=by.user_id)
             return user
 
         self._mail.notify(await self._database.write(put), "New recovery codes were made; the ones before do not work.")
         return made
 
-    async def list_sessions(self, by: Access) -> list[tuple[UserSession, User]]:
-        def look(connection: Connection) -> list[tuple[UserSession, User]]:
-            user, now_us = self._user(connection, by), self._sessions.now_us()
-            found = stored_sessions.list_sessions(connection, by.user_id)
-            return [(session, user) for session in found if is_live(session, user, now_us)]
+    @reads_briefly
+    def list_sessions(self, connection: Connection, by: Access) -> list[tuple[UserSession, User]]:
+        user, now_us = stored.require_user(connection, by.user_id), self.now_us()
+        found = stored_sessions.list_sessions(connection, by.user_id)
+        return [(session, user) for session in found if is_live(session, user, now_us)]
 
-        return await self._database.read_briefly(look)
-
-    async def end_sessions(self, by: Access, session_ids: list[str]) -> int:
+    @writes
+    def end_sessions(self, connection: Connection, by: Access, session_ids: list[str]) -> int:
         """Ends these sessions; none given: all others."""
+        other_than = "" if session_ids else by.session_id
+        ended = stored_sessions.end_sessions(connection, by.user_id, session_ids or None, other_than=other_than)
+        if ended:
+            self._audit.append(connection, "sessions.ended", by, object_id=ended[0])
+        return len(ended)
 
-        def end(connection: Connection) -> int:
-            other_than = "" if session_ids else by.session_id
-            ended = stored_sessions.end_sessions(connection, by.user_id, session_ids or None, other_than=other_than)
-            if ended:
-                self._audit.append(connection, "sessions.ended", by, object_id=ended[0])
-            return len(ended)
-
-        return await self._database.write(end)
-
-    async def keep_result(self, by: Access, sealed: bytes) -> str:
+    @writes
+    def keep_result(self, connection: Connection, by: Access, sealed: bytes) -> str:
         """Keeps what the console shows once, and returns its id."""
         if len(sealed) > LARGEST_RESULT_BYTES:
             raise LegatoError(Reason.REQUEST_INVALID, "The result is too large.")
-        result_id, now_us = codes.mint_id("result"), self._sessions.now_us()
+        result_id, now_us = codes.mint_id("result"), self.now_us()
         expires_at_us = now_us + RESULT_VALID_US
         kept = Challenge(result_id, by.user_id, sealed, by.session_id, expires_at_us, ChallengeKind.RESULT)
-        await self._database.write(lambda connection: stored_codes.add_challenge(connection, kept, now_us))
+        stored_codes.add_challenge(connection, kept, now_us)
         return result_id
 
-    async def take_result(self, by: Access, result_id: str) -> bytes:
+    @writes
+    def take_result(self, connection: Connection, by: Access, result_id: str) -> bytes:
         """Returns a result to the session that kept it, once."""
+        kept = stored_codes.use_challenge(connection, result_id, self.now_us(), ChallengeKind.RESULT)
+        if kept is None or (kept.user_id, kept.origin) != (by.user_id, by.session_id):
+            raise checks.not_found("result")
+        return kept.challenge
 
-        def take(connection: Connection) -> bytes:
-            now_us = self._sessions.now_us()
-            kept = stored_codes.use_challenge(connection, result_id, now_us, ChallengeKind.RESULT)
-            if kept is None or (kept.user_id, kept.origin) != (by.user_id, by.session_id):
-                raise checks.not_found("result")
-            return kept.challenge
-
-        return await self._database.write(take)
-
-    def _require_proof(self, connection: Connection, by: Access, user: User, now_us: int) -> None:
-        """Raises unless the user proved lately who they are, or can prove nothing: whoever has no passkey, password,
-        identity, recovery code or mail may add a first passkey in the session that their link opened."""
+    def _require_proof(self, connection: Connection, by: Access, user: User) -> None:
+        """Raises unless the user proved lately who they are, or can prove nothing: a user without passkey, password,
+        identity, recovery code and mail may add a first passkey in the session that their link opened."""
         [summary] = stored.summarise(connection, [user])
         if summary.ways or (user.email and self._mail.is_offered):
-            require_recent(by, now_us)
-
-    def _user(self, connection: Connection, by: Access, *, locks: bool = False) -> User:
-        user = stored.find_user(connection, by.user_id, locks=locks)
-        if user is None:
-            raise checks.not_found("user")
-        return user
+            require_recent(by, self.now_us())

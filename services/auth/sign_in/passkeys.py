@@ -9,6 +9,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from services.auth.checks import refusal
 from services.auth.records.times import hour_of
 from services.auth.records.users import Challenge, Passkey, User
 from services.auth.store import Connection
@@ -139,7 +140,7 @@ class Passkeys:
         from fido2.webauthn import AttestationConveyancePreference, PublicKeyCredentialRpEntity
 
         if origin not in self._origins:
-            raise LegatoError(Reason.REQUEST_INVALID, "This origin is not in LEGATO_CONSOLE_URL.", param="origin")
+            raise refusal("origin", "This origin is not in LEGATO_CONSOLE_URL.")
         party = PublicKeyCredentialRpEntity(id=_host(origin), name=SITE_NAME)
         return Fido2Server(party, AttestationConveyancePreference.NONE, verify_origin=lambda given: given == origin)
 

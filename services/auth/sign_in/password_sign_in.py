@@ -1,7 +1,7 @@
 """Signs users in by password and the code of an authenticator app, and lets them set both.
 
 Unknown users, wrong passwords and wrong codes fail the same, after the same work. Failures are limited by address and
-by user; passkeys are not limited by user, so that nobody locks anybody out.
+by user; passkeys are not limited by user, so that no attacker locks a user out.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from services.auth import checks
-from services.auth.audit.log import AuditLog
+from services.auth.parts import Domain, Parts, reads_briefly
 from services.auth.records.users import (
     Challenge,
     ChallengeKind,
@@ -32,15 +32,13 @@ from services.auth.store import users as stored_users
 from services.auth.store.passkeys import list_passkeys
 from services.auth.users import codes
 from services.auth.users.mail import Mail
-from services.auth.users.sessions import Sessions, SignedIn, session_ended
+from services.auth.users.sessions import Sessions, SignedIn
 from services.chassis.access_tokens import Access
-from services.chassis.database.database import Database
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 
 # Per user: five at once, then one a minute.
 USER_FAILURES: Final = Rate(per_minute=1, burst=5)
-# Nobody has verified the addresses of users, so that several may have one.
+# Addresses of users are not verified, so that several may have one.
 SAME_EMAIL_MOST: Final = 3
 # People look for their phone first.
 TOTP_CHALLENGE_VALID_US: Final = 900_000_000
@@ -48,21 +46,14 @@ TOTP_CHALLENGE_VALID_US: Final = 900_000_000
 Credentials = tuple[Password | None, Totp | None, list[OidcIdentity], list[Passkey]]
 
 
-class PasswordSignIn:
+class PasswordSignIn(Domain):
     def __init__(
-        self,
-        database: Database,
-        sessions: Sessions,
-        sign_in: SignIn,
-        audit: AuditLog,
-        mail: Mail,
-        cipher: totp.CredentialCipher | None,
+        self, parts: Parts, sessions: Sessions, sign_in: SignIn, mail: Mail, cipher: totp.CredentialCipher | None
     ) -> None:
         """Prepares it; without a cipher there are no passwords."""
-        self._database = database
+        super().__init__(parts)
         self._sessions = sessions
         self._sign_in = sign_in
-        self._audit = audit
         self._mail = mail
         self._cipher = cipher
         self._hashes = PasswordHashes()
@@ -89,17 +80,12 @@ class PasswordSignIn:
         """Proves again who the user of a session is."""
         self._required_cipher()
 
-        def look(connection: Connection) -> tuple[str, list[Password]] | None:
-            found = self._sessions.find(connection, token)
-            if found is None:
-                return None
-            known = stored.find_password(connection, found[1].user_id)
-            return found[1].user_id, [] if known is None else [known]
+        def look(connection: Connection) -> tuple[str, list[Password]]:
+            _, user = self._sessions.require(connection, token)
+            known = stored.find_password(connection, user.user_id)
+            return user.user_id, [] if known is None else [known]
 
-        looked = await self._database.read(look)
-        if looked is None:
-            raise session_ended()
-        user_id, passwords = looked
+        user_id, passwords = await self._database.read(look)
         limits: list[Limit] = [(self._sign_in.limit_name("failure user", user_id), USER_FAILURES)]
         await self._sign_in.require_allowed(client, limits)
         return await self._sign_in.step_up(token, client, await self._proof(passwords, password, code), limits)
@@ -127,36 +113,32 @@ class PasswordSignIn:
     def _use_code(self, connection: Connection, user_id: str, code: str) -> bool:
         app = stored.find_totp(connection, user_id)
         secret = self._required_cipher().decrypt(app.secret, user_id) if app else None
-        step = totp.matching_step(secret, code, self._sessions.now_us()) if secret else None
+        step = totp.matching_step(secret, code, self.now_us()) if secret else None
         return step is not None and stored.note_totp_step(connection, user_id, step)
 
-    async def credentials(self, by: Access) -> Credentials:
+    @reads_briefly
+    def credentials(self, connection: Connection, by: Access) -> Credentials:
         """Returns all that a user can sign in with, for one page."""
-
-        def look(connection: Connection) -> Credentials:
-            return (
-                stored.find_password(connection, by.user_id),
-                stored.find_totp(connection, by.user_id),
-                stored.list_identities(connection, by.user_id),
-                list_passkeys(connection, by.user_id),
-            )
-
-        return await self._database.read_briefly(look)
+        return (
+            stored.find_password(connection, by.user_id),
+            stored.find_totp(connection, by.user_id),
+            stored.list_identities(connection, by.user_id),
+            list_passkeys(connection, by.user_id),
+        )
 
     async def set_password(self, by: Access, given: str, email: str) -> None:
         self._required_cipher()
-        user = await self._database.read(lambda connection: self._user(connection, by))
+        user = await self._database.read(lambda connection: stored_users.require_user(connection, by.user_id))
         address = user.email or checks.email(email)
         if not address:
-            message = "Give the email address that you will sign in with."
-            raise LegatoError(Reason.REQUEST_INVALID, message, param="email")
+            raise checks.refusal("email", "Give the email address that you will sign in with.")
         hashed = await self._hashes.hash(checked_password(given, user.name, address))
 
         def put(connection: Connection) -> User:
-            user = self._user(connection, by, locks=True)
+            user = stored_users.require_user(connection, by.user_id, locks=True)
             if not user.email:
                 stored_users.change_user(connection, user.user_id, email=address)
-            stored.put_password(connection, Password(user.user_id, hashed, self._sessions.now_us()))
+            stored.put_password(connection, Password(user.user_id, hashed, self.now_us()))
             self._audit.append(connection, "password.set", by, object_id=user.user_id)
             return user
 
@@ -164,7 +146,7 @@ class PasswordSignIn:
 
     async def remove_password(self, by: Access) -> None:
         def remove(connection: Connection) -> User:
-            user = self._user(connection, by, locks=True)
+            user = stored_users.require_user(connection, by.user_id, locks=True)
             [summary] = stored_users.summarise(connection, [user])
             if summary.passwords:
                 require_other_way(summary)
@@ -177,12 +159,12 @@ class PasswordSignIn:
 
     async def start_totp(self, by: Access) -> tuple[str, bytes, str]:
         """Returns a challenge's id, the secret of an authenticator app, and its address for a QR code. They stay the
-        same in a session until SetTotp: whoever mistypes a code has scanned the secret already."""
-        cipher, now_us, kind = self._required_cipher(), self._sessions.now_us(), ChallengeKind.TOTP
+        same in a session until SetTotp: a user who mistypes a code has scanned the secret already."""
+        cipher, now_us, kind = self._required_cipher(), self.now_us(), ChallengeKind.TOTP
         expires_at_us = now_us + TOTP_CHALLENGE_VALID_US
 
         def add(connection: Connection) -> tuple[User, str, bytes]:
-            user = self._user(connection, by, locks=True)
+            user = stored_users.require_user(connection, by.user_id, locks=True)
             shown = stored_codes.find_challenge_in(connection, by.user_id, by.session_id, now_us, kind)
             secret = cipher.decrypt(shown.challenge, by.user_id) if shown else None
             if shown is None or secret is None:
@@ -200,10 +182,10 @@ class PasswordSignIn:
         cipher = self._required_cipher()
 
         def put(connection: Connection) -> User | None:
-            user, now_us = self._user(connection, by, locks=True), self._sessions.now_us()
+            user, now_us = stored_users.require_user(connection, by.user_id, locks=True), self.now_us()
             challenge = stored_codes.find_challenge(connection, challenge_id, now_us, ChallengeKind.TOTP)
             if challenge is None or challenge.user_id != by.user_id:
-                raise LegatoError(Reason.REQUEST_INVALID, "This took too long. Scan the new picture.", param="code")
+                raise checks.refusal("code", "This took too long. Scan the new picture.")
             secret = cipher.decrypt(challenge.challenge, by.user_id)
             step = totp.matching_step(secret, code, now_us) if secret else None
             if step is None:
@@ -216,17 +198,11 @@ class PasswordSignIn:
         # Not limited: the secret is the user's own.
         user = await self._database.write(put)
         if user is None:
-            raise LegatoError(Reason.REQUEST_INVALID, "This is not the code that the app shows now.", param="code")
+            raise checks.refusal("code", "This is not the code that the app shows now.")
         self._mail.notify(user, "An authenticator app was set up.")
 
     def _required_cipher(self) -> totp.CredentialCipher:
         if self._cipher is None:
-            # Whoever asks for it anyway learns nothing about anybody.
+            # A caller that asks for it anyway learns nothing about users.
             raise sign_in_failed()
         return self._cipher
-
-    def _user(self, connection: Connection, by: Access, *, locks: bool = False) -> User:
-        user = stored_users.find_user(connection, by.user_id, locks=locks)
-        if user is None:
-            raise checks.not_found("user")
-        return user

@@ -5,11 +5,12 @@ transaction locks the user's row before what belongs to the user, so that no two
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from services.auth import checks
-from services.auth.audit.log import AuditLog
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts
 from services.auth.records.audit import Outcome
 from services.auth.records.users import ChallengeKind, Client, Invitation, SignInMethod, User
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
@@ -20,26 +21,24 @@ from services.auth.store import users as stored_users
 from services.auth.store.accounts import find_account, lock_account
 from services.auth.users import codes
 from services.auth.users.mail import Mail
-from services.auth.users.sessions import Sessions, SignedIn, session_ended
+from services.auth.users.sessions import Sessions, SignedIn
 from services.chassis.access_tokens import Access
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
-from services.chassis.telemetry.log import Log
 
-# Per address. Whoever types a code wrongly ten times within a minute waits some seconds.
+# Per address. After ten wrong codes within a minute, a client waits some seconds.
 FAILURES: Final = Rate(per_minute=10, burst=10)
 # Each writes a row that is kept for five minutes.
 STARTS: Final = Rate(per_minute=60, burst=60)
 
-# Per address of mail, whether anybody has it or not.
+# Per address of mail, known or not.
 MAILS: Final = Rate(per_minute=1, burst=3)
 
 # A proof within a transaction: whom it is of, and by what. None: it proves nothing. It locks the user first.
 Proof = Callable[[Connection], tuple[str, SignInMethod] | None]
 # A bucket's name and its rate.
 Limit = tuple[str, Rate]
-# With these, the user's other sessions go on; whoever needs a code may have lost a device that is still signed in.
+# With these, the user's other sessions go on; a user who needs a code may have lost a device that is still signed in.
 KEEPS_SESSIONS: Final = (SignInMethod.PASSKEY, SignInMethod.PASSWORD, SignInMethod.OIDC)
 ResultT = TypeVar("ResultT")
 
@@ -49,31 +48,19 @@ def sign_in_failed() -> LegatoError:
     return LegatoError(Reason.SIGN_IN_FAILED, "That did not work. It may have been used before, or have expired.")
 
 
-class SignIn:
-    def __init__(
-        self,
-        database: Database,
-        peppers: Peppers,
-        sessions: Sessions,
-        passkeys: Passkeys,
-        audit: AuditLog,
-        mail: Mail,
-        log: Log,
-    ) -> None:
-        self._database = database
-        self._peppers = peppers
+class SignIn(Domain):
+    def __init__(self, parts: Parts, sessions: Sessions, passkeys: Passkeys, mail: Mail) -> None:
+        super().__init__(parts)
         self._sessions = sessions
         self._passkeys = passkeys
-        self._audit = audit
         self._mail = mail
-        self._log = log
 
     @property
     def sends_links(self) -> bool:
         return self._mail.is_offered
 
     async def mail_link(self, email: str, client: Client) -> None:
-        """Sends a link to who has this address; whether anybody has it shows neither in the response nor in its
+        """Sends a link to who has this address; whether a user has it shows neither in the response nor in its
         time."""
         address = checks.email(email)
         if not address or not self._mail.is_offered:
@@ -92,15 +79,14 @@ class SignIn:
     async def start_passkey(self, origin: str, client: Client) -> tuple[str, str]:
         """Returns a challenge's id and the options for the browser, as JSON."""
         await self._passkeys.load()
-        now_us = self._sessions.now_us()
-        return await self.start(client, lambda connection: self._passkeys.start_sign_in(connection, origin, now_us))
+        return await self.start(client, partial(self._passkeys.start_sign_in, origin=origin, now_us=self.now_us()))
 
     async def start(
         self, client: Client, act: Callable[[Connection], ResultT], limits: Sequence[Limit] = ()
     ) -> ResultT:
         """Runs what begins a sign-in in a transaction, unless the client began too many."""
         self._sessions.require_signer()
-        now_ns = self._sessions.now_us() * 1000
+        now_ns = self.now_us() * 1000
         taken_from = [(self.limit_name("start address", client.limited_as), STARTS), *limits]
 
         def start(connection: Connection) -> tuple[int, ResultT | None]:
@@ -114,16 +100,6 @@ class SignIn:
             raise _too_many(wait_ns)
         return cast(ResultT, started)
 
-    async def with_passkey(self, challenge_id: str, credential_json: str, client: Client) -> SignedIn:
-        await self._passkeys.load()
-        return await self.by_proof(self._passkey_proof(challenge_id, credential_json), client)
-
-    async def with_link(self, code: str, client: Client) -> SignedIn:
-        return await self.by_proof(self._link_proof(code), client)
-
-    async def with_recovery_code(self, code: str, client: Client) -> SignedIn:
-        return await self.by_proof(self._recovery_proof(code), client)
-
     async def step_up(self, token: str, client: Client, proof: Proof, limits: Sequence[Limit] = ()) -> SignedIn:
         """Proves again who the user is, and replaces the session's token."""
 
@@ -131,21 +107,13 @@ class SignIn:
             known = self._sessions.find(connection, token)
             if known is not None:
                 stored_users.find_user(connection, known[1].user_id, locks=True)
-            found = self._sessions.find(connection, token, locks=True)
-            if found is None:
-                raise session_ended()
-            session, user = found
+            session, user = self._sessions.require(connection, token, locks=True)
             proved = proof(connection)
             is_user = proved is not None and proved[0] == user.user_id
             renewed = self._sessions.renew(connection, session, user) if is_user else None
-            self._audit.append(
-                connection,
-                "session.stepped_up",
-                user_id=user.user_id,
-                session_id=session.session_id,
-                network=client.network,
-                outcome=Outcome.DONE if is_user else Outcome.REFUSED,
-            )
+            outcome = Outcome.DONE if is_user else Outcome.REFUSED
+            by = replace(session, network=client.network)
+            self._audit.append(connection, "session.stepped_up", by, outcome=outcome)
             return renewed
 
         return await self.attempt(client, prove, limits)
@@ -163,7 +131,7 @@ class SignIn:
 
         def look(connection: Connection) -> tuple[Invitation, str, str] | None:
             digests = self._peppers.digests_of_code(codes.INVITATION, codes.plain(code))
-            invitation = stored_codes.find_invitation(connection, digests, self._sessions.now_us())
+            invitation = stored_codes.find_invitation(connection, digests, self.now_us())
             account = find_account(connection, invitation.account_id) if invitation else None
             if invitation is None or account is None:
                 return None
@@ -178,41 +146,44 @@ class SignIn:
         checked_name = "" if token else checks.name(name)
 
         def accept(connection: Connection) -> tuple[SignedIn | None, str] | None:
-            found = self._sessions.find(connection, token) if token else None
-            if token and found is None:
-                raise session_ended()
-            now_us = self._sessions.now_us()
+            found = self._sessions.require(connection, token) if token else None
+            now_us = self.now_us()
             digests = self._peppers.digests_of_code(codes.INVITATION, codes.plain(code))
             invitation = stored_codes.use_invitation(connection, digests, now_us)
-            if invitation is None or lock_account(connection, invitation.account_id) is None:
+            if invitation is None:
                 return None
+            lock_account(connection, invitation.account_id)
             if found is None:
                 user = User(codes.mint_id("user"), checked_name, invitation.email, now_us)
                 stored_users.add_user(connection, user)
             else:
                 user = found[1]
-            self.join(connection, invitation, user, now_us)
-            opened = None if found else self._sessions.open(connection, user, SignInMethod.INVITATION, client)
-            self._audit.append(
-                connection,
-                "invitation.accepted",
-                user_id=user.user_id,
-                account_id=invitation.account_id,
-                object_id=invitation.invitation_id,
-                session_id=opened.session.session_id if opened else found[0].session_id if found else "",
-                network=client.network,
-            )
+            opened = self._sessions.open(connection, user, SignInMethod.INVITATION, client) if found is None else None
+            session = opened.session if opened else found[0] if found else None
+            self.join(connection, invitation, user, client, session.session_id if session else "")
             return opened, invitation.account_id
 
         return await self.attempt(client, accept)
 
-    def join(self, connection: Connection, invitation: Invitation, user: User, now_us: int) -> None:
+    def join(
+        self, connection: Connection, invitation: Invitation, user: User, client: Client, session_id: str = ""
+    ) -> None:
+        """Makes a user a member, as an accepted invitation says."""
         role = stored_users.role_in(connection, invitation.account_id, user.user_id)
         if not role:
-            stored_users.add_member(connection, invitation.account_id, user.user_id, invitation.role, now_us)
+            stored_users.add_member(connection, invitation.account_id, user.user_id, invitation.role, self.now_us())
         elif role < invitation.role:
             stored_users.change_role(connection, invitation.account_id, user.user_id, invitation.role)
         stored_sessions.request_new_tokens(connection, user.user_id)
+        self._audit.append(
+            connection,
+            "invitation.accepted",
+            user_id=user.user_id,
+            account_id=invitation.account_id,
+            object_id=invitation.invitation_id,
+            session_id=session_id,
+            network=client.network,
+        )
 
     async def by_proof(self, proof: Proof, client: Client, limits: Sequence[Limit] = ()) -> SignedIn:
         self._sessions.require_signer()
@@ -240,18 +211,12 @@ class SignIn:
         if method not in KEEPS_SESSIONS:
             stored_sessions.end_sessions(connection, user.user_id)
         opened = self._sessions.open(connection, user, method, client, authenticated_at_us)
-        self._audit.append(
-            connection,
-            f"user.signed_in.{method.value}",
-            user_id=user.user_id,
-            session_id=opened.session.session_id,
-            network=client.network,
-        )
+        self._audit.append(connection, f"user.signed_in.{method.value}", opened.session)
         return opened
 
     async def require_allowed(self, client: Client, limits: Sequence[Limit] = ()) -> None:
         """Raises after too many failures. Takes no write: a flood of attempts must not hold up revocations."""
-        now_ns = self._sessions.now_us() * 1000
+        now_ns = self.now_us() * 1000
 
         def look(connection: Connection) -> int:
             return max(rate_limits.wait_ns(connection, *limit, now_ns) for limit in self._limits(client, limits))
@@ -265,7 +230,7 @@ class SignIn:
     ) -> ResultT:
         """Runs `act` in a transaction, unless there were too many failures. None is one, and is counted."""
         await self.require_allowed(client, limits)
-        now_ns, taken_from = self._sessions.now_us() * 1000, self._limits(client, limits)
+        now_ns, taken_from = self.now_us() * 1000, self._limits(client, limits)
 
         def attempt(connection: Connection) -> tuple[int, ResultT | None]:
             for number, limit in enumerate(taken_from):
@@ -299,13 +264,13 @@ class SignIn:
         digests = self._peppers.digests_of_code(codes.LINK, codes.plain(code))
 
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
-            now_us = self._sessions.now_us()
+            now_us = self.now_us()
             owner = stored_codes.find_link(connection, digests, now_us)
             if owner is None:
                 user_id = _use_mailed_link(connection, digests, now_us)
-                return (user_id, SignInMethod.LINK) if user_id else None
-            stored_users.find_user(connection, owner, locks=True)
-            user_id = stored_codes.use_link(connection, digests, now_us)
+            else:
+                stored_users.find_user(connection, owner, locks=True)
+                user_id = stored_codes.use_link(connection, digests, now_us)
             return (user_id, SignInMethod.LINK) if user_id else None
 
         return prove
@@ -325,7 +290,7 @@ class SignIn:
     def _passkey_proof(self, challenge_id: str, credential_json: str) -> Proof:
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
             try:
-                passkey = self._passkeys.verify(connection, challenge_id, credential_json, self._sessions.now_us())
+                passkey = self._passkeys.verify(connection, challenge_id, credential_json, self.now_us())
             except PasskeyRefused:
                 return None
             return passkey.user_id, SignInMethod.PASSKEY

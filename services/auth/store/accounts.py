@@ -5,23 +5,31 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.auth.checks import not_found
 from services.auth.paging import Position
-from services.auth.records.accounts import Account, ClassAllowance, GroundingPolicy, KeyLimits
+from services.auth.records.accounts import Account, GroundingPolicy, KeyLimits
 from services.auth.store import epochs
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, keys, playground_tokens
+
+_FIND: Final = sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id"))
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
-    values = {"created_at_us": account.created_at_us, **_to_values(account)}
-    connection.execute(accounts.insert().values(account_id=account.account_id, **values))
-
-
-_FIND: Final = sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id"))
+    connection.execute(accounts.insert().values(**_to_values(account)))
 
 
 def find_account(connection: sa.Connection, account_id: str) -> Account | None:
     row = connection.execute(_FIND, {"account_id": account_id}).first()
     return _to_account(row) if row is not None else None
+
+
+def require_account(connection: sa.Connection, account_id: str) -> Account:
+    """Returns an account; raises if there is none."""
+    account = find_account(connection, account_id)
+    if account is None:
+        raise not_found("account")
+    return account
 
 
 def list_accounts(connection: sa.Connection, after: Position | None, limit: int, wanted: str = "") -> list[Account]:
@@ -35,11 +43,9 @@ def list_accounts(connection: sa.Connection, after: Position | None, limit: int,
     return [_to_account(row) for row in connection.execute(query)]
 
 
-def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account | None:
-    """Applies `change` to the account and returns the result; None if there is no such account."""
+def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account:
+    """Applies `change` to the account and returns the result."""
     before = lock_account(connection, account_id)
-    if before is None:
-        return None
     after = change(before)
     if after != before:
         connection.execute(accounts.update().where(accounts.c.account_id == account_id).values(**_to_values(after)))
@@ -51,15 +57,18 @@ def change_account(connection: sa.Connection, account_id: str, change: Callable[
     return after
 
 
-def lock_account(connection: sa.Connection, account_id: str) -> Account | None:
-    """Locks an account until the commit: nobody else can change it or add a key or playground token to it.
+def lock_account(connection: sa.Connection, account_id: str) -> Account:
+    """Locks an account until the commit: no other transaction can change it or add a key or playground token to it.
+    Raises if there is none.
 
     A key that is added while its account changes would be missing from the list of changed keys, and could stay cached
     with the account's previous settings.
     """
     query = sa.select(accounts).where(accounts.c.account_id == account_id).with_for_update()
     row = connection.execute(query).one_or_none()
-    return _to_account(row) if row is not None else None
+    if row is None:
+        raise not_found("account")
+    return _to_account(row)
 
 
 def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position) -> sa.ColumnElement[bool]:
@@ -71,37 +80,9 @@ def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position
 
 
 def _to_values(account: Account) -> dict[str, Any]:
-    """Returns the columns that may change."""
-    return {
-        "name": account.name,
-        "preferred_class": account.preferred_class,
-        "requests_per_minute": account.limits.requests_per_minute,
-        "tokens_per_minute": account.limits.tokens_per_minute,
-        "concurrent_requests": account.limits.concurrent_requests,
-        "suspended_at_us": account.suspended_at_us,
-        "search": account.grounding.search,
-        "memory": account.grounding.memory,
-        "attachments": account.grounding.attachments,
-        "allowed_classes": from_allowance(account.allowed_classes),
-    }
-
-
-def from_allowance(allowance: ClassAllowance) -> str | None:
-    return None if allowance.class_ids is None else ",".join(allowance.class_ids)
-
-
-def to_allowance(text: str | None) -> ClassAllowance:
-    return ClassAllowance(None if text is None else tuple(name for name in text.split(",") if name))
+    values = values_of(account)
+    return values_of(values.pop("limits")) | values_of(values.pop("grounding")) | values
 
 
 def _to_account(row: sa.Row[Any]) -> Account:
-    return Account(
-        account_id=row.account_id,
-        name=row.name,
-        created_at_us=row.created_at_us,
-        preferred_class=row.preferred_class,
-        limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
-        suspended_at_us=row.suspended_at_us,
-        grounding=GroundingPolicy(row.search, row.memory, row.attachments),
-        allowed_classes=to_allowance(row.allowed_classes),
-    )
+    return to_record(Account, row, limits=to_record(KeyLimits, row), grounding=to_record(GroundingPolicy, row))

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.audit import AuditEvent, AuditStart, Outcome
+from services.auth.records.audit import AuditEvent, AuditStart
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
 from services.chassis.database.insert import insert_into
 
@@ -27,18 +28,7 @@ def append_event(
     code = code_of(head.code, event)
     connection.execute(
         audit_events.insert().values(
-            event_no=event.event_no,
-            occurred_at_us=event.occurred_at_us,
-            action=event.action,
-            user_id=event.user_id,
-            account_id=event.account_id,
-            object_id=event.object_id,
-            session_id=event.session_id,
-            network=event.network,
-            outcome=event.outcome.value,
-            pepper_version=pepper_version,
-            previous_code=head.code,
-            code=code,
+            **values_of(event), pepper_version=pepper_version, previous_code=head.code, code=code
         )
     )
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
@@ -53,7 +43,7 @@ def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
 
 
 def forget_changes(connection: sa.Connection, recorded_before_us: int) -> None:
-    """Forgets changes that nobody offers again."""
+    """Forgets changes that are not offered again."""
     connection.execute(recorded_changes.delete().where(recorded_changes.c.recorded_at_us < recorded_before_us))
 
 
@@ -121,7 +111,7 @@ def list_events(
         "action": action,
         "kind": f"{action}.",
     }
-    return [_to_event(row) for row in connection.execute(query, values)]
+    return [to_record(AuditEvent, row) for row in connection.execute(query, values)]
 
 
 # To build one takes longer than to run it.
@@ -146,7 +136,7 @@ def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, byt
         query = sa.select(audit_events).where(audit_events.c.event_no > last_no)
         rows = connection.execute(query.order_by(audit_events.c.event_no).limit(_BATCH)).all()
         for row in rows:
-            yield _to_event(row), row.pepper_version, row.previous_code, row.code
+            yield to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code
         if len(rows) < _BATCH:
             return
         last_no = rows[-1].event_no
@@ -155,17 +145,3 @@ def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, byt
 def read_head(connection: sa.Connection) -> tuple[int, bytes]:
     head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code)).one()
     return head.event_no, head.code
-
-
-def _to_event(row: sa.Row[Any]) -> AuditEvent:
-    return AuditEvent(
-        event_no=row.event_no,
-        occurred_at_us=row.occurred_at_us,
-        action=row.action,
-        user_id=row.user_id,
-        account_id=row.account_id,
-        object_id=row.object_id,
-        session_id=row.session_id,
-        network=row.network,
-        outcome=Outcome(row.outcome),
-    )

@@ -5,13 +5,13 @@ lets one have it.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from services.auth.records.users import Challenge, ChallengeKind, Invitation
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
-from services.chassis.access_tokens import AccountRole
 
 _INVITATIONS: Final = (
     sa.select(invitations)
@@ -27,7 +27,7 @@ def put_link(connection: sa.Connection, user_id: str, digest: bytes, expires_at_
 
 
 def find_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
-    """Returns the user of a link that still works; whoever then uses it locks that user first."""
+    """Returns the user of a link that still works; lock that user before it is used."""
     is_it = sa.and_(sign_in_links.c.digest.in_(digests), sign_in_links.c.expires_at_us > now_us)
     return connection.execute(sa.select(sign_in_links.c.user_id).where(is_it)).scalar()
 
@@ -50,7 +50,7 @@ def put_recovery_codes(connection: sa.Connection, user_id: str, digests: Sequenc
 
 
 def find_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
-    """Returns the user of a code; whoever then uses it locks that user first."""
+    """Returns the user of a code; lock that user before it is used."""
     return connection.execute(sa.select(recovery_codes.c.user_id).where(recovery_codes.c.digest.in_(digests))).scalar()
 
 
@@ -65,31 +65,20 @@ def add_invitation(connection: sa.Connection, invitation: Invitation, digest: by
         invitations.c.account_id == invitation.account_id, invitations.c.expires_at_us <= invitation.created_at_us
     )
     connection.execute(invitations.delete().where(expired))
-    connection.execute(
-        invitations.insert().values(
-            invitation_id=invitation.invitation_id,
-            digest=digest,
-            account_id=invitation.account_id,
-            email=invitation.email,
-            role=int(invitation.role),
-            invited_by=invitation.invited_by,
-            created_at_us=invitation.created_at_us,
-            expires_at_us=invitation.expires_at_us,
-        )
-    )
+    connection.execute(invitations.insert().values(digest=digest, **values_of(invitation)))
 
 
 def find_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
     is_it = sa.and_(invitations.c.digest.in_(digests), invitations.c.expires_at_us > now_us)
     row = connection.execute(sa.select(invitations).where(is_it)).one_or_none()
-    return None if row is None else _to_invitation(row)
+    return None if row is None else to_record(Invitation, row)
 
 
 def use_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
     """Returns an invitation that still works, for the first who asks."""
     is_it = sa.and_(invitations.c.digest.in_(digests), invitations.c.expires_at_us > now_us)
     row = connection.execute(invitations.delete().where(is_it).returning(*invitations.c)).one_or_none()
-    return None if row is None else _to_invitation(row)
+    return None if row is None else to_record(Invitation, row)
 
 
 def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int) -> Invitation | None:
@@ -102,7 +91,8 @@ def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int
 
 def list_invitations(connection: sa.Connection, account_id: str, now_us: int) -> list[Invitation]:
     return [
-        _to_invitation(row) for row in connection.execute(_INVITATIONS, {"account_id": account_id, "now_us": now_us})
+        to_record(Invitation, row)
+        for row in connection.execute(_INVITATIONS, {"account_id": account_id, "now_us": now_us})
     ]
 
 
@@ -122,23 +112,14 @@ def cancel_invitations_by(connection: sa.Connection, account_id: str, user_id: s
 
 def add_challenge(connection: sa.Connection, challenge: Challenge, now_us: int) -> None:
     connection.execute(challenges.delete().where(challenges.c.expires_at_us <= now_us))
-    connection.execute(
-        challenges.insert().values(
-            challenge_id=challenge.challenge_id,
-            user_id=challenge.user_id,
-            challenge=challenge.challenge,
-            origin=challenge.origin,
-            expires_at_us=challenge.expires_at_us,
-            kind=challenge.kind.value,
-        )
-    )
+    connection.execute(challenges.insert().values(**values_of(challenge)))
 
 
 def find_challenge(
     connection: sa.Connection, challenge_id: str, now_us: int, kind: ChallengeKind = ChallengeKind.PASSKEY
 ) -> Challenge | None:
     row = connection.execute(sa.select(challenges).where(*_is_challenge(challenge_id, now_us, kind))).one_or_none()
-    return None if row is None else _to_challenge(row)
+    return None if row is None else to_record(Challenge, row)
 
 
 def find_challenge_in(
@@ -149,10 +130,10 @@ def find_challenge_in(
         challenges.c.user_id == user_id,
         challenges.c.origin == origin,
         challenges.c.expires_at_us > now_us,
-        challenges.c.kind == kind.value,
+        challenges.c.kind == kind,
     )
     row = connection.execute(query.limit(1)).one_or_none()
-    return None if row is None else _to_challenge(row)
+    return None if row is None else to_record(Challenge, row)
 
 
 def use_challenge(
@@ -161,33 +142,16 @@ def use_challenge(
     """Returns a challenge, for the first who asks."""
     used = challenges.delete().where(*_is_challenge(challenge_id, now_us, kind)).returning(*challenges.c)
     row = connection.execute(used).one_or_none()
-    return None if row is None else _to_challenge(row)
+    return None if row is None else to_record(Challenge, row)
 
 
 def remove_challenges(connection: sa.Connection, user_id: str, kind: ChallengeKind) -> None:
-    connection.execute(challenges.delete().where(challenges.c.user_id == user_id, challenges.c.kind == kind.value))
+    connection.execute(challenges.delete().where(challenges.c.user_id == user_id, challenges.c.kind == kind))
 
 
 def _is_challenge(challenge_id: str, now_us: int, kind: ChallengeKind) -> list[sa.ColumnElement[bool]]:
     return [
         challenges.c.challenge_id == challenge_id,
         challenges.c.expires_at_us > now_us,
-        challenges.c.kind == kind.value,
+        challenges.c.kind == kind,
     ]
-
-
-def _to_challenge(row: sa.Row[Any]) -> Challenge:
-    kind = ChallengeKind(row.kind)
-    return Challenge(row.challenge_id, row.user_id, row.challenge, row.origin, row.expires_at_us, kind)
-
-
-def _to_invitation(row: sa.Row[Any]) -> Invitation:
-    return Invitation(
-        invitation_id=row.invitation_id,
-        account_id=row.account_id,
-        email=row.email,
-        role=AccountRole(row.role),
-        invited_by=row.invited_by,
-        created_at_us=row.created_at_us,
-        expires_at_us=row.expires_at_us,
-    )

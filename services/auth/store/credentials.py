@@ -1,11 +1,11 @@
 """Stores passwords, authenticator apps and identities of OpenID Connect issuers."""
 
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from services.auth.records.users import OidcIdentity, Password, Totp
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import oidc_identities, passwords, totp
 
 _USER_ID: Final[sa.BindParameter[str]] = sa.bindparam("user_id")
@@ -21,12 +21,12 @@ _IDENTITIES: Final = (
 def put_password(connection: sa.Connection, password: Password) -> None:
     """Replaces a user's password. Call it with the user locked, as all that changes something here."""
     connection.execute(passwords.delete().where(passwords.c.user_id == password.user_id))
-    connection.execute(passwords.insert().values(**asdict(password)))
+    connection.execute(passwords.insert().values(**values_of(password)))
 
 
 def find_password(connection: sa.Connection, user_id: str) -> Password | None:
     row = connection.execute(_PASSWORD, {"user_id": user_id}).first()
-    return None if row is None else Password(**row._asdict())
+    return None if row is None else to_record(Password, row)
 
 
 def remove_password(connection: sa.Connection, user_id: str) -> bool:
@@ -39,12 +39,12 @@ def remove_password(connection: sa.Connection, user_id: str) -> bool:
 
 def put_totp(connection: sa.Connection, app: Totp) -> None:
     connection.execute(totp.delete().where(totp.c.user_id == app.user_id))
-    connection.execute(totp.insert().values(**asdict(app)))
+    connection.execute(totp.insert().values(**values_of(app)))
 
 
 def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
     row = connection.execute(_TOTP, {"user_id": user_id}).first()
-    return None if row is None else Totp(**row._asdict())
+    return None if row is None else to_record(Totp, row)
 
 
 def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
@@ -54,17 +54,17 @@ def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
 
 
 def add_identity(connection: sa.Connection, identity: OidcIdentity) -> None:
-    connection.execute(oidc_identities.insert().values(**asdict(identity)))
+    connection.execute(oidc_identities.insert().values(**values_of(identity)))
 
 
 def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcIdentity | None:
     is_it = sa.and_(oidc_identities.c.issuer == issuer, oidc_identities.c.subject == subject)
     row = connection.execute(sa.select(oidc_identities).where(is_it)).one_or_none()
-    return None if row is None else _to_identity(row)
+    return None if row is None else to_record(OidcIdentity, row)
 
 
 def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentity]:
-    return [OidcIdentity(**row._asdict()) for row in connection.execute(_IDENTITIES, {"user_id": user_id})]
+    return [to_record(OidcIdentity, row) for row in connection.execute(_IDENTITIES, {"user_id": user_id})]
 
 
 def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:
@@ -75,7 +75,3 @@ def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int)
 def remove_identity(connection: sa.Connection, user_id: str, identity_id: str) -> bool:
     is_it = sa.and_(oidc_identities.c.user_id == user_id, oidc_identities.c.identity_id == identity_id)
     return connection.execute(oidc_identities.delete().where(is_it)).rowcount == 1
-
-
-def _to_identity(row: sa.Row[Any]) -> OidcIdentity:
-    return OidcIdentity(**row._mapping)

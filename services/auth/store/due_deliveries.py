@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
 from services.auth.store.notice_tables import notice_deliveries, notices
-from services.auth.store.notices import to_delivery, to_notice
+from services.auth.store.rows import to_record
 
 Claimed = tuple[Delivery, OwnerNotice]
 
@@ -73,8 +73,7 @@ def claim_due(
     accounts = Counter((notice.account_id, delivery.channel) for delivery, notice in running)
     chosen_ids: list[str] = []
     for row in connection.execute(_FIRST_OF_EACH, {"now_us": now_us}).all():
-        channel = Channel(row.channel)
-        of_account = (row.account_id, channel)
+        channel, of_account = row.channel, (row.account_id, row.channel)
         is_full = channels[channel] >= most[channel] or accounts[of_account] >= account_most
         if is_full or row.recipient_id in recipients:
             continue
@@ -84,7 +83,7 @@ def claim_due(
     if not chosen_ids:
         return []
     query = sa.select(notice_deliveries).where(notice_deliveries.c.delivery_id.in_(chosen_ids))
-    locked = map(to_delivery, connection.execute(query.with_for_update(skip_locked=True)))
+    locked = [to_record(Delivery, row) for row in connection.execute(query.with_for_update(skip_locked=True))]
     # Another process may have taken one meanwhile. Not asked of the query: SQLite would rather read all that are due.
     taken = [each for each in locked if each.state is DeliveryState.PENDING and each.next_attempt_at_us <= now_us]
     connection.execute(
@@ -93,7 +92,7 @@ def claim_due(
         .values(next_attempt_at_us=lease_until_us, attempts=notice_deliveries.c.attempts + 1, attempted_at_us=now_us)
     )
     told = sa.select(notices).where(notices.c.notice_id.in_({delivery.notice_id for delivery in taken}))
-    found = {row.notice_id: to_notice(row) for row in connection.execute(told)}
+    found = {row.notice_id: to_record(OwnerNotice, row) for row in connection.execute(told)}
     return [(delivery, found[delivery.notice_id]) for delivery in taken]
 
 
@@ -104,5 +103,5 @@ def note_outcome(
     connection.execute(
         notice_deliveries.update()
         .where(notice_deliveries.c.delivery_id == delivery_id)
-        .values(state=state.value, failure=failure, next_attempt_at_us=next_attempt_at_us)
+        .values(state=state, failure=failure, next_attempt_at_us=next_attempt_at_us)
     )

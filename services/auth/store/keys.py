@@ -1,7 +1,7 @@
 """Stores keys, by their digests."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -11,33 +11,15 @@ import sqlalchemy as sa
 from services.auth.paging import Position
 from services.auth.peppers import StoredDigest
 from services.auth.records.accounts import GroundingPolicy, KeyLimits
-from services.auth.records.keys import Holder, Key, PepperUse, Scope
+from services.auth.records.keys import Holder, Key, PepperUse
 from services.auth.store import epochs
-from services.auth.store.accounts import find_account, from_allowance, lock_account, to_allowance
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
 
 
-def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> bool:
-    """Adds a key; False if there is no such account. Nobody can have cached a new key: the epoch stays."""
-    if lock_account(connection, key.account_id) is None:
-        return False
-    connection.execute(
-        keys.insert().values(
-            key_id=key.key_id,
-            account_id=key.account_id,
-            scopes=",".join(key.scopes),
-            digest=digest.digest,
-            pepper_version=digest.pepper_version,
-            created_at_us=key.created_at_us,
-            expires_at_us=key.expires_at_us,
-            created_by=key.created_by,
-            replaces_key_id=key.replaces_key_id,
-            form_id=form_id,
-            playground_user_id=key.playground_user_id,
-            **_to_values(key),
-        )
-    )
-    return True
+def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> None:
+    """Adds a key; call it with the account locked. No edge can have cached a new key: the epoch stays."""
+    connection.execute(keys.insert().values(digest=digest.digest, form_id=form_id, **_to_values(key)))
 
 
 _FIND: Final = sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id"))
@@ -82,10 +64,8 @@ ALL_KEYS: Final = KeyChoice()
 
 def list_keys(
     connection: sa.Connection, account_id: str, after: Position | None, limit: int, choice: KeyChoice = ALL_KEYS
-) -> list[Key] | None:
-    """Lists an account's keys; None if there is no such account."""
-    if find_account(connection, account_id) is None:
-        return None
+) -> list[Key]:
+    """Lists an account's keys."""
     query = _list_query(
         with_playground=choice.with_playground,
         is_searched=bool(choice.search),
@@ -159,18 +139,18 @@ def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -
     return None if row is None else to_key(row)
 
 
-def change_key(connection: sa.Connection, key_id: str, change: Callable[[Key], Key]) -> Key | None:
-    """Applies `change` to the key and returns the result; None if there is no such key, or if it is a playground's."""
+def lock_key(connection: sa.Connection, key_id: str) -> Key | None:
+    """Locks a key until the commit; call it with its account locked. None: there is none, or it is a playground's."""
     query = sa.select(keys).where(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None)).with_for_update()
     row = connection.execute(query).one_or_none()
-    if row is None:
-        return None
-    before = to_key(row)
-    after = change(before)
+    return None if row is None else to_key(row)
+
+
+def put_key(connection: sa.Connection, before: Key, after: Key) -> None:
+    """Stores a change of a key that is locked."""
     if after != before:
-        connection.execute(keys.update().where(keys.c.key_id == key_id).values(**_to_values(after)))
-        epochs.raise_epoch(connection, [key_id])
-    return after
+        connection.execute(keys.update().where(keys.c.key_id == after.key_id).values(**_to_values(after)))
+        epochs.raise_epoch(connection, [after.key_id])
 
 
 def lock_keys_made_by(connection: sa.Connection, account_id: str, user_id: str) -> list[str]:
@@ -234,7 +214,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     of_account = KeyLimits(
         row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests
     )
-    allowed_classes = key.allowed_classes.within(to_allowance(row.account_allowed_classes))
+    allowed_classes = key.allowed_classes.within(row.account_allowed_classes)
     holder = Holder(
         key=key,
         digest=digest,
@@ -275,31 +255,9 @@ def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
 
 
 def _to_values(key: Key) -> dict[str, Any]:
-    """Returns the columns that may change, except for the last use."""
-    return {
-        "name": key.name,
-        "revoked_at_us": key.revoked_at_us,
-        "requests_per_minute": key.limits.requests_per_minute,
-        "tokens_per_minute": key.limits.tokens_per_minute,
-        "concurrent_requests": key.limits.concurrent_requests,
-        "allowed_classes": from_allowance(key.allowed_classes),
-    }
+    values = values_of(key)
+    return values_of(values.pop("limits")) | values
 
 
 def to_key(row: sa.Row[Any]) -> Key:
-    return Key(
-        key_id=row.key_id,
-        account_id=row.account_id,
-        name=row.name,
-        scopes=tuple(Scope(name) for name in row.scopes.split(",") if name),
-        created_at_us=row.created_at_us,
-        expires_at_us=row.expires_at_us,
-        revoked_at_us=row.revoked_at_us,
-        pepper_version=row.pepper_version,
-        limits=KeyLimits(row.requests_per_minute, row.tokens_per_minute, row.concurrent_requests),
-        last_used_hour_us=row.last_used_hour_us,
-        created_by=row.created_by,
-        replaces_key_id=row.replaces_key_id,
-        playground_user_id=row.playground_user_id,
-        allowed_classes=to_allowance(row.allowed_classes),
-    )
+    return to_record(Key, row, limits=to_record(KeyLimits, row))

@@ -2,7 +2,9 @@
 
 import sqlalchemy as sa
 
-from services.auth.store.encrypted import EncryptedText
+from services.auth.records.notices import Channel, DeliveryState, Kind
+from services.auth.store.encrypted import Encrypted
+from services.auth.store.rows import Enumerated
 from services.auth.store.tables import metadata
 
 webhooks = sa.Table(
@@ -10,8 +12,8 @@ webhooks = sa.Table(
     metadata,
     sa.Column("webhook_id", sa.Text, primary_key=True),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("url", EncryptedText, nullable=False),
-    sa.Column("secret", EncryptedText, nullable=False),
+    sa.Column("url", Encrypted, nullable=False),
+    sa.Column("secret", Encrypted, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
     sa.Index("webhooks_by_account", "account_id", "created_at_us"),
 )
@@ -29,11 +31,11 @@ notices = sa.Table(
     metadata,
     sa.Column("notice_id", sa.Text, primary_key=True),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("kind", Enumerated(Kind), nullable=False),
     # Empty: about the account as a whole.
     sa.Column("key_id", sa.Text, nullable=False),
     # JSON, as webhooks get it.
-    sa.Column("body", EncryptedText, nullable=False),
+    sa.Column("body", Encrypted, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
     sa.Index("notices_by_account", "account_id", "created_at_us"),
     sa.Index("notices_by_age", "created_at_us"),
@@ -44,10 +46,10 @@ notice_deliveries = sa.Table(
     metadata,
     sa.Column("delivery_id", sa.Text, primary_key=True),
     sa.Column("notice_id", sa.Text, sa.ForeignKey("notices.notice_id"), nullable=False),
-    sa.Column("channel", sa.Text, nullable=False),
+    sa.Column("channel", Enumerated(Channel), nullable=False),
     # A webhook or a user.
     sa.Column("recipient_id", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("state", Enumerated(DeliveryState), nullable=False),
     sa.Column("attempts", sa.Integer, nullable=False),
     # Of the last attempt; empty: none.
     sa.Column("failure", sa.Text, nullable=False),

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.notices import Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
+from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
 from services.auth.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, keys
 from services.auth.store.user_tables import memberships, users
 from services.chassis.access_tokens import AccountRole
@@ -21,33 +22,18 @@ _MUTED: Final = sa.select(muted_notices.c.kind).where(muted_notices.c.account_id
 
 def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
     """Adds a notice; False if it is there already, or if there is no such account."""
-    if connection.execute(sa.select(accounts.c.account_id).where(_is_account(notice.account_id))).first() is None:
+    if (
+        connection.execute(sa.select(accounts.c.account_id).where(accounts.c.account_id == notice.account_id)).first()
+        is None
+    ):
         return False
-    values = {
-        "notice_id": notice.notice_id,
-        "account_id": notice.account_id,
-        "kind": notice.kind.value,
-        "key_id": notice.key_id,
-        "body": notice.body,
-        "created_at_us": notice.created_at_us,
-    }
-    statement = insert_into(connection, notices).values(values).on_conflict_do_nothing().returning(notices.c.notice_id)
+    added = insert_into(connection, notices).values(values_of(notice))
+    statement = added.on_conflict_do_nothing().returning(notices.c.notice_id)
     return connection.execute(statement).first() is not None
 
 
 def add_delivery(connection: sa.Connection, delivery: Delivery) -> None:
-    connection.execute(
-        notice_deliveries.insert().values(
-            delivery_id=delivery.delivery_id,
-            notice_id=delivery.notice_id,
-            channel=delivery.channel.value,
-            recipient_id=delivery.recipient_id,
-            state=delivery.state.value,
-            attempts=delivery.attempts,
-            failure=delivery.failure,
-            next_attempt_at_us=delivery.next_attempt_at_us,
-        )
-    )
+    connection.execute(notice_deliveries.insert().values(**values_of(delivery)))
 
 
 def retry_now(connection: sa.Connection, account_id: str, delivery_id: str, now_us: int) -> bool:
@@ -56,9 +42,9 @@ def retry_now(connection: sa.Connection, account_id: str, delivery_id: str, now_
     is_it = sa.and_(
         notice_deliveries.c.delivery_id == delivery_id,
         notice_deliveries.c.notice_id.in_(own),
-        notice_deliveries.c.state != DeliveryState.DELIVERED.value,
+        notice_deliveries.c.state != DeliveryState.DELIVERED,
     )
-    values = {"state": DeliveryState.PENDING.value, "attempts": 0, "next_attempt_at_us": now_us}
+    values = {"state": DeliveryState.PENDING, "attempts": 0, "next_attempt_at_us": now_us}
     return connection.execute(notice_deliveries.update().where(is_it).values(values)).rowcount > 0
 
 
@@ -71,7 +57,7 @@ def list_notices(
         failed = sa.select(notice_deliveries.c.notice_id).where(notice_deliveries.c.state == _FAILED)
         query = query.where(notices.c.notice_id.in_(failed))
     query = query.order_by(notices.c.created_at_us.desc(), notices.c.notice_id).limit(limit)
-    found = [to_notice(row) for row in connection.execute(query)]
+    found = [to_record(OwnerNotice, row) for row in connection.execute(query)]
     if not found:
         return []
     by_notice: dict[str, list[Delivery]] = {notice.notice_id: [] for notice in found}
@@ -81,7 +67,7 @@ def list_notices(
         .order_by(notice_deliveries.c.channel.desc(), notice_deliveries.c.delivery_id)
     )
     for row in rows:
-        by_notice[row.notice_id].append(to_delivery(row))
+        by_notice[row.notice_id].append(to_record(Delivery, row))
     return [(notice, by_notice[notice.notice_id]) for notice in found]
 
 
@@ -100,15 +86,15 @@ def list_dead_letters(connection: sa.Connection) -> list[tuple[str, str, Channel
         .group_by(*columns, notice_deliveries.c.failure)
         .order_by(last_attempt.desc(), notices.c.account_id)
     )
-    return [(row[0], row[1], Channel(row[2]), row[3] or "", *row[4:]) for row in connection.execute(query)]
+    return [(*row[:3], row[3] or "", *row[4:]) for row in connection.execute(query)]
 
 
 def count_by_state(connection: sa.Connection) -> dict[DeliveryState, int]:
     """Counts deliveries that are not done."""
     query = sa.select(notice_deliveries.c.state, sa.func.count()).where(
-        notice_deliveries.c.state.in_([DeliveryState.PENDING.value, DeliveryState.FAILED.value])
+        notice_deliveries.c.state.in_([DeliveryState.PENDING, DeliveryState.FAILED])
     )
-    counts = {DeliveryState(row[0]): row[1] for row in connection.execute(query.group_by(notice_deliveries.c.state))}
+    counts = {row[0]: row[1] for row in connection.execute(query.group_by(notice_deliveries.c.state))}
     return {state: counts.get(state, 0) for state in (DeliveryState.PENDING, DeliveryState.FAILED)}
 
 
@@ -122,24 +108,16 @@ def forget_before(connection: sa.Connection, created_before_us: int, most: int) 
 
 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:
-    return [_to_webhook(row) for row in connection.execute(_WEBHOOKS, {"account_id": account_id})]
+    return [to_record(Webhook, row) for row in connection.execute(_WEBHOOKS, {"account_id": account_id})]
 
 
 def find_webhook(connection: sa.Connection, webhook_id: str) -> Webhook | None:
     row = connection.execute(sa.select(webhooks).where(webhooks.c.webhook_id == webhook_id)).one_or_none()
-    return None if row is None else _to_webhook(row)
+    return None if row is None else to_record(Webhook, row)
 
 
 def add_webhook(connection: sa.Connection, webhook: Webhook) -> None:
-    connection.execute(
-        webhooks.insert().values(
-            webhook_id=webhook.webhook_id,
-            account_id=webhook.account_id,
-            url=webhook.url,
-            secret=webhook.secret,
-            created_at_us=webhook.created_at_us,
-        )
-    )
+    connection.execute(webhooks.insert().values(**values_of(webhook)))
 
 
 def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) -> bool:
@@ -147,7 +125,7 @@ def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) 
     is_it = sa.and_(webhooks.c.webhook_id == webhook_id, webhooks.c.account_id == account_id)
     if not connection.execute(webhooks.delete().where(is_it)).rowcount:
         return False
-    is_undone = notice_deliveries.c.state != DeliveryState.DELIVERED.value
+    is_undone = notice_deliveries.c.state != DeliveryState.DELIVERED
     connection.execute(notice_deliveries.delete().where(notice_deliveries.c.recipient_id == webhook_id, is_undone))
     return True
 
@@ -169,7 +147,7 @@ def owners_with_email(connection: sa.Connection, account_id: str) -> dict[str, b
     query = (
         sa.select(users.c.user_id, memberships.c.is_mailed)
         .join(memberships, memberships.c.user_id == users.c.user_id)
-        .where(memberships.c.account_id == account_id, memberships.c.role == int(AccountRole.OWNER))
+        .where(memberships.c.account_id == account_id, memberships.c.role == AccountRole.OWNER)
         .where(users.c.disabled_at_us.is_(None), users.c.email != "")
         .order_by(memberships.c.joined_at_us, users.c.user_id)
     )
@@ -186,7 +164,7 @@ def set_mailed(connection: sa.Connection, account_id: str, user_id: str, *, is_m
             notice_deliveries.delete().where(
                 notice_deliveries.c.recipient_id == user_id,
                 notice_deliveries.c.notice_id.in_(own),
-                notice_deliveries.c.state != DeliveryState.DELIVERED.value,
+                notice_deliveries.c.state != DeliveryState.DELIVERED,
             )
         )
 
@@ -215,29 +193,3 @@ def expiring_keys(connection: sa.Connection, now_us: int, until_us: int, days: i
 
 def note_expiry(connection: sa.Connection, key_ids: Collection[str], days: int) -> None:
     connection.execute(keys.update().where(keys.c.key_id.in_(key_ids)).values(expiry_noted_days=days))
-
-
-def to_delivery(row: sa.Row[Any]) -> Delivery:
-    return Delivery(
-        delivery_id=row.delivery_id,
-        notice_id=row.notice_id,
-        channel=Channel(row.channel),
-        recipient_id=row.recipient_id,
-        state=DeliveryState(row.state),
-        attempts=row.attempts,
-        failure=row.failure,
-        attempted_at_us=row.attempted_at_us,
-        next_attempt_at_us=row.next_attempt_at_us,
-    )
-
-
-def to_notice(row: sa.Row[Any]) -> OwnerNotice:
-    return OwnerNotice(row.notice_id, row.account_id, Kind(row.kind), row.key_id, row.body, row.created_at_us)
-
-
-def _to_webhook(row: sa.Row[Any]) -> Webhook:
-    return Webhook(row.webhook_id, row.account_id, row.url, row.secret, row.created_at_us)
-
-
-def _is_account(account_id: str) -> sa.ColumnElement[bool]:
-    return accounts.c.account_id == account_id

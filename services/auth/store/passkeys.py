@@ -1,11 +1,11 @@
 """Stores passkeys."""
 
-from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from services.auth.records.users import Passkey
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import passkeys
 
 _LIST: Final = (
@@ -16,18 +16,18 @@ _LIST: Final = (
 
 
 def add_passkey(connection: sa.Connection, passkey: Passkey) -> None:
-    connection.execute(passkeys.insert().values(**asdict(passkey)))
+    connection.execute(passkeys.insert().values(**values_of(passkey)))
 
 
 def find_by_credential(connection: sa.Connection, credential_id: bytes, *, locks: bool = False) -> Passkey | None:
     """Finds a passkey; to lock it, call this with its user locked."""
     query = sa.select(passkeys).where(passkeys.c.credential_id == credential_id)
     row = connection.execute(query.with_for_update() if locks else query).one_or_none()
-    return None if row is None else _to_passkey(row)
+    return None if row is None else to_record(Passkey, row)
 
 
 def list_passkeys(connection: sa.Connection, user_id: str) -> list[Passkey]:
-    return [Passkey(**row._asdict()) for row in connection.execute(_LIST, {"user_id": user_id})]
+    return [to_record(Passkey, row) for row in connection.execute(_LIST, {"user_id": user_id})]
 
 
 def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_us: int, *, is_backed_up: bool) -> None:
@@ -38,13 +38,9 @@ def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_u
 def rename_passkey(connection: sa.Connection, user_id: str, passkey_id: str, name: str) -> Passkey | None:
     is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
     row = connection.execute(passkeys.update().where(is_it).values(name=name).returning(*passkeys.c)).one_or_none()
-    return None if row is None else _to_passkey(row)
+    return None if row is None else to_record(Passkey, row)
 
 
 def remove_passkey(connection: sa.Connection, user_id: str, passkey_id: str) -> None:
     is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
     connection.execute(passkeys.delete().where(is_it))
-
-
-def _to_passkey(row: sa.Row[Any]) -> Passkey:
-    return Passkey(**row._mapping)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from services.auth.peppers import StoredDigest
 from services.auth.records.keys import Key
 from services.auth.store import epochs
-from services.auth.store.keys import add_key, to_key
+from services.auth.store.keys import to_key
 from services.auth.store.tables import keys, playground_tokens
 
 # No secret has this digest, and no pepper this version.
@@ -23,10 +23,6 @@ def find_playground_key(connection: sa.Connection, account_id: str, user_id: str
     return None if row is None else to_key(row)
 
 
-def add_playground_key(connection: sa.Connection, key: Key) -> None:
-    add_key(connection, key, NO_DIGEST)
-
-
 def add_token(
     connection: sa.Connection,
     token_id: str,
@@ -37,7 +33,7 @@ def add_token(
     created_at_us: int,
     expires_at_us: int,
 ) -> None:
-    """Adds a token; call it with its account and its session locked. Nobody can have cached it: the epoch stays."""
+    """Adds a token; call it with its account and its session locked. No edge can have cached it: the epoch stays."""
     connection.execute(
         playground_tokens.insert().values(
             token_id=token_id,

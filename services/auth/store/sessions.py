@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.users import SignInMethod, UserSession
+from services.auth.records.users import UserSession
 from services.auth.store.playground import end_tokens
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import playground_tokens
 from services.auth.store.user_tables import sessions
 
@@ -16,20 +17,7 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     old = sessions.c.created_at_us < oldest_us
     end_tokens(connection, playground_tokens.c.session_id.in_(sa.select(sessions.c.session_id).where(old)))
     connection.execute(sessions.delete().where(old))
-    connection.execute(
-        sessions.insert().values(
-            session_id=session.session_id,
-            digest=digest,
-            replace_due=session.replace_due,
-            user_id=session.user_id,
-            created_at_us=session.created_at_us,
-            authenticated_at_us=session.authenticated_at_us,
-            last_seen_us=session.last_seen_us,
-            network=session.network,
-            browser=session.browser,
-            method=session.method.value,
-        )
-    )
+    connection.execute(sessions.insert().values(digest=digest, **values_of(session)))
 
 
 # Every page of a console runs them.
@@ -54,18 +42,18 @@ def find_session(
         query = _BY_DIGEST.with_for_update() if locks else _BY_DIGEST
         row = connection.execute(query, {"digest": digest, "now_us": now_us}).first()
         if row is not None:
-            return _to_session(row)
+            return to_record(UserSession, row)
     return None
 
 
 def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
     query = _BY_ID.with_for_update() if locks else _BY_ID
     row = connection.execute(query, {"session_id": session_id}).one_or_none()
-    return None if row is None else _to_session(row)
+    return None if row is None else to_record(UserSession, row)
 
 
 def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
-    return [_to_session(row) for row in connection.execute(_LIST, {"user_id": user_id})]
+    return [to_record(UserSession, row) for row in connection.execute(_LIST, {"user_id": user_id})]
 
 
 def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:
@@ -100,17 +88,3 @@ def end_sessions(
     end_tokens(connection, playground_tokens.c.session_id.in_(ended))
     connection.execute(sessions.delete().where(sessions.c.session_id.in_(ended)))
     return ended
-
-
-def _to_session(row: sa.Row[Any]) -> UserSession:
-    return UserSession(
-        session_id=row.session_id,
-        user_id=row.user_id,
-        created_at_us=row.created_at_us,
-        authenticated_at_us=row.authenticated_at_us,
-        last_seen_us=row.last_seen_us,
-        network=row.network,
-        browser=row.browser,
-        method=SignInMethod(row.method),
-        replace_due=row.replace_due,
-    )

@@ -2,6 +2,9 @@
 
 import sqlalchemy as sa
 
+from services.auth.records.keys import Scope
+from services.auth.store.rows import EnumeratedSet, StoredAllowance
+
 metadata = sa.MetaData()
 
 accounts = sa.Table(
@@ -18,8 +21,7 @@ accounts = sa.Table(
     sa.Column("search", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("memory", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("attachments", sa.Boolean, nullable=False, server_default=sa.true()),
-    # Names separated by commas. None: all classes.
-    sa.Column("allowed_classes", sa.Text),
+    sa.Column("allowed_classes", StoredAllowance),
     sa.Index("accounts_by_age", "created_at_us", "account_id"),
 )
 
@@ -29,8 +31,8 @@ keys = sa.Table(
     sa.Column("key_id", sa.Text, primary_key=True),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    # Names separated by commas. Empty means all scopes.
-    sa.Column("scopes", sa.Text, nullable=False),
+    # Empty means all scopes.
+    sa.Column("scopes", EnumeratedSet(Scope), nullable=False),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("pepper_version", sa.Integer, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
@@ -48,8 +50,7 @@ keys = sa.Table(
     sa.Column("form_id", sa.Text),
     # The user whose playground is counted under it; such a key has no secret. None: it is a key.
     sa.Column("playground_user_id", sa.Text),
-    # As of an account.
-    sa.Column("allowed_classes", sa.Text),
+    sa.Column("allowed_classes", StoredAllowance),
     # The last notice about its expiry, in days before; None: there was none.
     sa.Column("expiry_noted_days", sa.Integer),
     sa.Index("api_keys_by_expiry", "expires_at_us"),

@@ -5,8 +5,12 @@ Of tokens and codes only digests are stored, like those of keys: see services/au
 
 import sqlalchemy as sa
 
-from services.auth.store.encrypted import EncryptedEmail
+from services.auth.records.audit import Outcome
+from services.auth.records.users import ChallengeKind, SignInMethod
+from services.auth.store.encrypted import Encrypted
+from services.auth.store.rows import Enumerated, EnumeratedNumber
 from services.auth.store.tables import metadata
+from services.chassis.access_tokens import AccountRole
 
 users = sa.Table(
     "users",
@@ -14,7 +18,7 @@ users = sa.Table(
     sa.Column("user_id", sa.Text, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     # Empty: not known.
-    sa.Column("email", EncryptedEmail, nullable=False),
+    sa.Column("email", Encrypted, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
     sa.Column("is_operator", sa.Boolean, nullable=False),
     sa.Column("disabled_at_us", sa.BigInteger),
@@ -28,8 +32,7 @@ memberships = sa.Table(
     metadata,
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), primary_key=True),
     sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
-    # A number of AccountRole.
-    sa.Column("role", sa.Integer, nullable=False),
+    sa.Column("role", EnumeratedNumber(AccountRole), nullable=False),
     sa.Column("joined_at_us", sa.BigInteger, nullable=False),
     # Whether an owner gets notices by mail.
     sa.Column("is_mailed", sa.Boolean, nullable=False, server_default=sa.true()),
@@ -115,8 +118,8 @@ invitations = sa.Table(
     sa.Column("invitation_id", sa.Text, primary_key=True),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("email", EncryptedEmail, nullable=False),
-    sa.Column("role", sa.Integer, nullable=False),
+    sa.Column("email", Encrypted, nullable=False),
+    sa.Column("role", EnumeratedNumber(AccountRole), nullable=False),
     # A user.
     sa.Column("invited_by", sa.Text, nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
@@ -143,7 +146,7 @@ sessions = sa.Table(
     sa.Column("last_seen_us", sa.BigInteger, nullable=False),
     sa.Column("network", sa.Text, nullable=False),
     sa.Column("browser", sa.Text, nullable=False),
-    sa.Column("method", sa.Text, nullable=False),
+    sa.Column("method", Enumerated(SignInMethod), nullable=False),
     sa.Index("sessions_by_digest", "digest", unique=True),
     sa.Index("sessions_by_previous_digest", "previous_digest"),
     sa.Index("sessions_by_user", "user_id", "created_at_us"),
@@ -160,8 +163,8 @@ challenges = sa.Table(
     sa.Column("challenge", sa.LargeBinary, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
-    # A ChallengeKind: one of a kind never passes for another.
-    sa.Column("kind", sa.Text, nullable=False, server_default="passkey"),
+    # One of a kind never passes for another.
+    sa.Column("kind", Enumerated(ChallengeKind), nullable=False, server_default="passkey"),
     sa.Index("challenges_by_expiry", "expires_at_us"),
 )
 
@@ -187,7 +190,7 @@ audit_events = sa.Table(
     sa.Column("object_id", sa.Text, nullable=False),
     sa.Column("session_id", sa.Text, nullable=False),
     sa.Column("network", sa.Text, nullable=False),
-    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("outcome", Enumerated(Outcome), nullable=False),
     sa.Column("pepper_version", sa.Integer, nullable=False),
     sa.Column("previous_code", sa.LargeBinary, nullable=False),
     sa.Column("code", sa.LargeBinary, nullable=False),

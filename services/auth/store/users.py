@@ -5,9 +5,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.auth.checks import not_found
 from services.auth.paging import Position
 from services.auth.records.users import Member, Membership, User, UserSummary
 from services.auth.store.accounts import behind
+from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts
 from services.auth.store.user_tables import (
     memberships,
@@ -60,27 +62,27 @@ _MEMBERSHIPS: Final = (
 
 
 def add_user(connection: sa.Connection, user: User) -> None:
-    connection.execute(
-        users.insert().values(
-            user_id=user.user_id,
-            name=user.name,
-            email=user.email,
-            created_at_us=user.created_at_us,
-            is_operator=user.is_operator,
-        )
-    )
+    connection.execute(users.insert().values(**values_of(user)))
 
 
 def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
     query = _USER.with_for_update() if locks else _USER
     row = connection.execute(query, {"user_id": user_id}).one_or_none()
-    return None if row is None else to_user(row)
+    return None if row is None else to_record(User, row)
+
+
+def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User:
+    """Returns a user; raises if there is none."""
+    user = find_user(connection, user_id, locks=locks)
+    if user is None:
+        raise not_found("user")
+    return user
 
 
 def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[User]:
     """Finds those with this address, the oldest first. Nobody has verified it."""
     query = sa.select(users).where(users.c.email == email, users.c.email != "")
-    return [to_user(row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
+    return [to_record(User, row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
 
 
 def has_email(connection: sa.Connection, email: str) -> bool:
@@ -119,7 +121,7 @@ def list_users(
         query = query.where(users.c.user_id == user_id)
     if after is not None:
         query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
-    return [to_user(row) for row in connection.execute(query)]
+    return [to_record(User, row) for row in connection.execute(query)]
 
 
 def lock_operators(connection: sa.Connection) -> list[str]:
@@ -147,29 +149,20 @@ def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, st
 def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
     """Lists the accounts of users, the oldest membership first."""
     return [
-        Membership(
-            account_id=row.account_id,
-            account_name=row.name,
-            user_id=row.user_id,
-            role=AccountRole(row.role),
-            joined_at_us=row.joined_at_us,
-            is_suspended=row.suspended_at_us is not None,
-        )
+        to_record(Membership, row, account_name=row.name, is_suspended=row.suspended_at_us is not None)
         for row in connection.execute(_MEMBERSHIPS, {"user_ids": user_ids})
     ]
 
 
 def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
     row = connection.execute(_FIND_ROLE, {"account_id": account_id, "user_id": user_id}).first()
-    return AccountRole.NONE if row is None else AccountRole(row.role)
+    return AccountRole.NONE if row is None else row.role
 
 
 def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
     rows = connection.execute(_MEMBERS, {"account_id": account_id, "limit": limit}).all()
-    summaries = summarise(connection, [to_user(row) for row in rows])
-    return [
-        Member(summary, AccountRole(row.role), row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)
-    ]
+    summaries = summarise(connection, [to_record(User, row) for row in rows])
+    return [Member(summary, row.role, row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)]
 
 
 def count_members(connection: sa.Connection, account_id: str, role: AccountRole = AccountRole.NONE) -> int:
@@ -179,27 +172,15 @@ def count_members(connection: sa.Connection, account_id: str, role: AccountRole 
 
 
 def add_member(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole, now_us: int) -> None:
-    values = {"account_id": account_id, "user_id": user_id, "role": int(role), "joined_at_us": now_us}
+    values = {"account_id": account_id, "user_id": user_id, "role": role, "joined_at_us": now_us}
     connection.execute(memberships.insert().values(**values))
 
 
 def change_role(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole) -> None:
     is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
-    connection.execute(memberships.update().where(is_it).values(role=int(role)))
+    connection.execute(memberships.update().where(is_it).values(role=role))
 
 
 def remove_member(connection: sa.Connection, account_id: str, user_id: str) -> None:
     is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
     connection.execute(memberships.delete().where(is_it))
-
-
-def to_user(row: sa.Row[Any]) -> User:
-    return User(
-        user_id=row.user_id,
-        name=row.name,
-        email=row.email,
-        created_at_us=row.created_at_us,
-        is_operator=row.is_operator,
-        disabled_at_us=row.disabled_at_us,
-        last_seen_hour_us=row.last_seen_hour_us,
-    )

@@ -1,27 +1,24 @@
 """Writes the mail that users get: sign-in links, invitations, and notices of changes to how they sign in.
 
-Callers never wait for the mail server, so that nobody learns from the time whether an address is known. No address is
+Callers never wait for the mail server, so that the time does not tell whether an address is known. No address is
 logged.
 """
 
 import asyncio
 import html
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 
-from services.auth.audit.log import AuditLog
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts, Sleep
 from services.auth.records.users import Challenge, ChallengeKind, User
 from services.auth.store import Connection
 from services.auth.store import codes as stored_codes
 from services.auth.store import users as stored_users
 from services.auth.users import codes
 from services.auth.users.smtp import MailSender
-from services.chassis.database.database import Database
-from services.chassis.telemetry.log import Log
 
 MAILED_LINK_VALID_US: Final = 900_000_000
-# Users that have one address, which nobody has verified.
+# Users that have one address, which is not verified.
 SAME_EMAIL_MOST: Final = 3
 # Beside the one that is sent. More are dropped: the mail server is away.
 WAITING_MOST: Final = 1_000
@@ -29,24 +26,10 @@ RETRY_DELAYS_S: Final = (2.0, 15.0, 60.0)
 CLOSE_TIMEOUT_S: Final = 3.0
 
 
-class Mail:
-    def __init__(
-        self,
-        database: Database,
-        peppers: Peppers,
-        audit: AuditLog,
-        now_us: Callable[[], int],
-        log: Log,
-        sender: MailSender | None,
-        origin: str,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+class Mail(Domain):
+    def __init__(self, parts: Parts, sender: MailSender | None, origin: str, sleep: Sleep = asyncio.sleep) -> None:
         """Takes the console's `origin`, for links. Without a sender, nothing is sent."""
-        self._database = database
-        self._peppers = peppers
-        self._audit = audit
-        self._now_us = now_us
-        self._log = log
+        super().__init__(parts)
         self._sender = sender if origin else None
         self._origin = origin
         self._sleep = sleep
@@ -140,7 +123,7 @@ class Mail:
         return [(user, self._make_code(connection, user)) for user in found if user.disabled_at_us is None]
 
     def _make_code(self, connection: Connection, user: User) -> str:
-        now_us, code = self._now_us(), codes.mint_code()
+        now_us, code = self.now_us(), codes.mint_code()
         digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
         expires_at_us = now_us + MAILED_LINK_VALID_US
         challenge = Challenge(digest.hex(), user.user_id, b"", "", expires_at_us, ChallengeKind.MAILED_LINK)

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from protos.type.v1.method_access_pb2 import TokenRule
-from services.auth.audit.log import AuditLog
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts, reads_briefly, writes
 from services.auth.records.accounts import Account
-from services.auth.records.times import DAY_US, HOUR_US, hour_of, to_micros
+from services.auth.records.times import DAY_US, HOUR_US, hour_of
 from services.auth.records.users import Client, Membership, SignInMethod, User, UserSession, UserSummary
 from services.auth.store import Connection
 from services.auth.store import sessions as stored
@@ -15,10 +14,8 @@ from services.auth.store import users as stored_users
 from services.auth.store.accounts import find_account
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.rpc.access_check import role_missing
-from services.chassis.timing.deadlines import Clock
+from services.chassis.rpc.access_check import require_role
 
 IDLE_US: Final = 12 * HOUR_US
 LIFE_US: Final = 14 * DAY_US
@@ -67,19 +64,11 @@ def is_live(session: UserSession, user: User | None, now_us: int) -> bool:
     return now_us < min(expires_at_us(session, user), session.last_seen_us + idle_us)
 
 
-class Sessions:
-    def __init__(
-        self, database: Database, peppers: Peppers, clock: Clock, audit: AuditLog, signer: AccessTokenSigner | None
-    ) -> None:
+class Sessions(Domain):
+    def __init__(self, parts: Parts, signer: AccessTokenSigner | None) -> None:
         """Prepares it; without a signer, nobody can sign in."""
-        self._database = database
-        self._peppers = peppers
-        self._clock = clock
-        self._audit = audit
+        super().__init__(parts)
         self._signer = signer
-
-    def now_us(self) -> int:
-        return to_micros(self._clock.now())
 
     def require_signer(self) -> AccessTokenSigner:
         if self._signer is None:
@@ -121,6 +110,13 @@ class Sessions:
             return None
         return session, user
 
+    def require(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[UserSession, User]:
+        """Does the same; raises if the session has ended."""
+        found = self.find(connection, token, locks=locks)
+        if found is None:
+            raise session_ended()
+        return found
+
     def renew(self, connection: Connection, session: UserSession, user: User) -> SignedIn:
         """Notes that the user has proved again who they are. The token before no longer works."""
         now_us, token = self.now_us(), codes.mint_session_token()
@@ -133,35 +129,32 @@ class Sessions:
     async def resolve(self, token: str, account_id: str, *, for_operators: bool) -> Resolved:
         """Resolves a token to its user, with an access token for one of the user's accounts."""
         signer = self.require_signer()
-
-        def look(
-            connection: Connection,
-        ) -> tuple[UserSession, UserSummary, list[Membership], Membership | None, Account | None] | None:
-            found = self.find(connection, token)
-            if found is None:
-                return None
-            [summary] = stored_users.summarise(connection, [found[1]])
-            memberships = stored_users.memberships_of(connection, [found[1].user_id])
-            chosen = next((held for held in memberships if held.account_id == account_id), None)
-            chosen = chosen or next(iter(memberships), None)
-            account = None if chosen is None else find_account(connection, chosen.account_id)
-            return found[0], summary, memberships, chosen, account
-
-        looked = await self._database.read_briefly(look)
-        if looked is None:
-            raise session_ended()
-        session, summary, memberships, chosen, account = looked
+        session, summary, memberships, account = await self._look_up(token, account_id)
         new_token = await self._note_use(session, token)
         access = Access(
             user_id=summary.user.user_id,
             session_id=session.session_id,
-            account_id=chosen.account_id if chosen else "",
-            role=chosen.role if chosen else AccountRole.NONE,
+            account_id=account.account_id if account else "",
+            role=next(held.role for held in memberships if held.account_id == account.account_id)
+            if account
+            else AccountRole.NONE,
             is_operator=for_operators and summary.user.is_operator,
             authenticated_at_us=session.authenticated_at_us,
             expires_at_us=expiry_us(self.now_us()),
         )
         return Resolved(summary, session, memberships, account, access, signer.sign(access), new_token)
+
+    @reads_briefly
+    def _look_up(
+        self, connection: Connection, token: str, account_id: str
+    ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
+        session, user = self.require(connection, token)
+        [summary] = stored_users.summarise(connection, [user])
+        memberships = stored_users.memberships_of(connection, [user.user_id])
+        # The account that is asked for, or else the first.
+        chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]
+        account = find_account(connection, chosen[0].account_id) if chosen else None
+        return session, summary, memberships, account
 
     async def _note_use(self, session: UserSession, token: str) -> str:
         """Records the use, at most once a minute. Returns a new token where one is due."""
@@ -181,45 +174,30 @@ class Sessions:
 
         return new_token if await self._database.write(note) else ""
 
-    async def sign_out(self, token: str) -> None:
+    @writes
+    def sign_out(self, connection: Connection, token: str) -> None:
         """Ends a session; an unknown one has ended already."""
-
-        def end(connection: Connection) -> None:
-            session = stored.find_session(connection, self._digests(token), self.now_us())
-            if session is None:
-                return
+        session = stored.find_session(connection, self._digests(token), self.now_us())
+        if session is not None:
             stored.end_sessions(connection, session.user_id, [session.session_id])
-            self._audit.append(
-                connection,
-                "user.signed_out",
-                user_id=session.user_id,
-                session_id=session.session_id,
-                network=session.network,
-            )
+            self._audit.append(connection, "user.signed_out", session)
 
-        await self._database.write(end)
-
-    async def confirm(self, access: Access, rule: TokenRule) -> Access:
+    @reads_briefly
+    def confirm(self, connection: Connection, access: Access, rule: TokenRule) -> Access:
         """Checks that what a token claims is still so, for auth's own methods: a session that has ended, a user who
         was disabled or removed, or a lower role takes effect at once here, and not after the token's minute."""
-
-        def look(connection: Connection) -> Access:
-            session = stored.session_by_id(connection, access.session_id)
-            user = stored_users.find_user(connection, access.user_id)
-            if session is None or user is None or not is_live(session, user, self.now_us()):
-                raise session_ended()
-            role = stored_users.role_in(connection, access.account_id, user.user_id)
-            is_operator = access.is_operator and user.is_operator
-            if (rule.operator and not is_operator) or role < rule.role:
-                raise role_missing()
-            return replace(
-                access,
-                role=role,
-                is_operator=is_operator,
-                authenticated_at_us=min(access.authenticated_at_us, session.authenticated_at_us),
-            )
-
-        return await self._database.read_briefly(look)
+        session = stored.session_by_id(connection, access.session_id)
+        user = stored_users.find_user(connection, access.user_id)
+        if session is None or user is None or not is_live(session, user, self.now_us()):
+            raise session_ended()
+        confirmed = replace(
+            access,
+            role=stored_users.role_in(connection, access.account_id, user.user_id),
+            is_operator=access.is_operator and user.is_operator,
+            authenticated_at_us=min(access.authenticated_at_us, session.authenticated_at_us),
+        )
+        require_role(confirmed, rule)
+        return confirmed
 
     def _digests(self, token: str) -> list[bytes]:
         return self._peppers.digests_of_code(codes.SESSION, token)

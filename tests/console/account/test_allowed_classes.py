@@ -25,7 +25,7 @@ def test_an_owner_narrows_the_account_and_widens_it_again(
 ) -> None:
     answer = console.post("/settings/allowed-classes", {"allowed": chosen}, console.fakes.sign_in())
     assert answer.status == 303
-    request = sent(console, "AccountServiceUpdateAccountRequest")
+    request = sent(console, "UpdateAccountRequest")
     assert (list(request.allowed_classes.class_ids), request.allow_all_classes) == (class_ids, is_all)
 
 
@@ -36,7 +36,7 @@ def test_at_least_one_class_on_offer_is_chosen(console: ConsoleHarness, path: st
     answer = console.post(path, {"allowed": chosen}, console.fakes.sign_in())
     assert answer.status == 400
     assert "Choose at least one class." in answer.text
-    assert not any(call.startswith("AccountService.Update") for call in console.fakes.calls)
+    assert not any(call.endswith(".UpdateAccount") for call in console.fakes.calls)
 
 
 def test_a_key_is_offered_what_its_account_may_use(console: ConsoleHarness) -> None:
@@ -49,9 +49,9 @@ def test_a_key_is_offered_what_its_account_may_use(console: ConsoleHarness) -> N
         assert 'name="allowed" value="forte"' not in text
     assert console.post("/keys", {**NEW, "allowed": ["forte"]}, session).status == 400
     assert console.post("/keys", {**NEW, "allowed": ["mezzo"]}, session).status == 303
-    assert list(sent(console, "AccountServiceCreateKeyRequest").allowed_classes.class_ids) == ["mezzo"]
+    assert list(sent(console, "CreateKeyRequest").allowed_classes.class_ids) == ["mezzo"]
     assert console.post(f"/keys/{KEY_ID}/classes", {"allowed": ["mezzo", "fortissimo"]}, session).status == 303
-    request = sent(console, "AccountServiceUpdateKeyRequest")
+    request = sent(console, "UpdateKeyRequest")
     assert request.allow_all_classes
     assert not request.HasField("allowed_classes")
     assert not request.HasField("requests_per_minute")

@@ -20,7 +20,7 @@ def test_members_see_their_own_keys_first_and_all_if_they_ask(console: ConsoleHa
     assert "Website chat" in (console.get("/usage?by=key&keys=all", session).text[own.index("Usage by key") :])
     console.get("/requests", session)
     asked = [request for request in console.fakes.requests if isinstance(request, ListRequestsRequest)]
-    assert list(asked[-1].key_ids) == [each.key.key_id for each in console.fakes.keys if each.created_by == "user_1"]
+    assert list(asked[-1].key_ids) == [each.key_id for each in console.fakes.keys if each.created_by == "user_1"]
     console.get("/requests?keys=all", session)
     asked = [request for request in console.fakes.requests if isinstance(request, ListRequestsRequest)]
     assert list(asked[-1].key_ids) == []
@@ -36,7 +36,7 @@ def test_revoked_keys_stay_in_reports_by_their_names(console: ConsoleHarness) ->
 
 def test_reports_have_ids_while_nobody_knows_the_names(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    console.fakes.fail = {"AccountService.ListKeys": not_answering()}
+    console.fakes.fail = {"KeyAdminService.ListKeys": not_answering()}
     text = console.get("/usage?by=key", console.fakes.sign_in()).text
     assert "keys have no names" in text
     assert "key_0000000000000001" in text

@@ -144,7 +144,7 @@ def _spend_in_october(fakes: Fakes) -> None:
     """A statement has a row for each day of its month, so the month is not this one."""
     fakes.fill()
     fakes.reset_statements()
-    key_ids = [each.key.key_id for each in fakes.keys[:4]]
+    key_ids = [each.key_id for each in fakes.keys[:4]]
     fakes.fill_statements(key_ids, fakes.balance.balance_nanos, now=datetime(2026, 10, 28, 15, tzinfo=UTC))
 
 

@@ -139,7 +139,7 @@ def test_a_new_key_is_in_no_cache_and_no_storage(console: ConsoleHarness, open_p
 
 def test_a_leaked_key_stays_in_the_browser(console: ConsoleHarness, open_page: OpenPage) -> None:
     console.fakes.fill()
-    console.fakes.keys[0].key.key_id = "key_0123456789ABCDEF"
+    console.fakes.keys[0].key_id = "key_0123456789ABCDEF"
     page = open_page("/keys/identify")
     sent: list[str] = []
     page.on("request", lambda request: sent.append(f"{request.url} {request.post_data}"))

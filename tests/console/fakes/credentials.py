@@ -38,11 +38,6 @@ class CredentialFakes:
     def GetSignInMethods(self, request: Any) -> Any:
         return self.methods
 
-    def SignInWithPassword(self, request: Any) -> Any:
-        if (request.email, request.password, request.totp_code) != ("ada@example.ca", PASSWORD, "123456"):
-            raise sign_in_failed()
-        return credentials_pb2.SignInWithPasswordResponse(signed_in=self.signed_in())
-
     def SendSignInLink(self, request: Any) -> Any:
         return credentials_pb2.SendSignInLinkResponse()
 

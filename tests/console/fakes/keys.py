@@ -6,7 +6,6 @@ from typing import Any
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
@@ -21,25 +20,22 @@ class KeyFakes:
     def reset_keys(self) -> None:
         self.is_fresh = True
         self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
-        self.keys: list[pb.AccountKey] = []
-        self.forms: dict[str, pb.AccountKey] = {}
+        self.keys: list[auth_pb2.Key] = []
+        self.forms: dict[str, auth_pb2.Key] = {}
         self.rows: list[metering_pb2.UsageRow] = []
 
     def require_recent(self) -> None:
         if not self.is_fresh:
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
-    def add_key(self, name: str, **values: Any) -> pb.AccountKey:
+    def add_key(self, name: str, **values: Any) -> auth_pb2.Key:
         number = len(self.keys) + 1
-        key = auth_pb2.Key(
+        made = auth_pb2.Key(
             key_id=f"key_{number:016d}",
             account_id=ACCOUNT_ID,
             name=name,
             create_time=values.pop("create_time", ago(days=3)),
             state=values.pop("state", auth_pb2.KEY_STATE_ACTIVE),
-        )
-        made = pb.AccountKey(
-            key=key,
             created_by="user_2" if name == "Website chat" else "user_1",
             created_by_name="Charles Babbage" if name == "Website chat" else "Ada Lovelace",
             replaces_key_id=values.pop("replaces", ""),
@@ -47,9 +43,9 @@ class KeyFakes:
         )
         for field, value in values.items():
             if isinstance(value, Timestamp):
-                getattr(made.key, field).CopyFrom(value)
+                getattr(made, field).CopyFrom(value)
             else:
-                setattr(made.key, field, value)
+                setattr(made, field, value)
         self.keys.append(made)
         return made
 
@@ -59,64 +55,64 @@ class KeyFakes:
         for number in range(count):
             made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
             row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
-            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key.key_id, 1_000_000 + number, 1_000
+            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key_id, 1_000_000 + number, 1_000
             self.rows.append(row)
 
-    def find(self, key_id: str) -> pb.AccountKey:
+    def find(self, key_id: str) -> auth_pb2.Key:
         for each in self.keys:
-            if each.key.key_id == key_id:
+            if each.key_id == key_id:
                 return each
         raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
 
     def CreateKey(self, request: Any) -> Any:
         self.require_recent()
         if request.form_id in self.forms:
-            return pb.AccountServiceCreateKeyResponse(key=self.forms[request.form_id])
+            return auth_pb2.CreateKeyResponse(key=self.forms[request.form_id])
         made = self.add_key(request.name)
         self.forms[request.form_id] = made
-        return pb.AccountServiceCreateKeyResponse(key=made, api_key=SECRET)
+        return auth_pb2.CreateKeyResponse(key=made, api_key=SECRET)
 
     def RotateKey(self, request: Any) -> Any:
         self.require_recent()
-        made = self.add_key(self.find(request.key_id).key.name, replaces=request.key_id)
-        return pb.RotateKeyResponse(key=made, api_key=SECRET)
+        made = self.add_key(self.find(request.key_id).name, replaces=request.key_id)
+        return auth_pb2.RotateKeyResponse(key=made, api_key=SECRET)
 
     def RenameKey(self, request: Any) -> Any:
-        self.find(request.key_id).key.name = request.name
-        return pb.RenameKeyResponse()
+        self.find(request.key_id).name = request.name
+        return auth_pb2.RenameKeyResponse()
 
     def UpdateKey(self, request: Any) -> Any:
-        return pb.AccountServiceUpdateKeyResponse()
+        return auth_pb2.UpdateKeyResponse()
 
     def RevokeKey(self, request: Any) -> Any:
         found = self.find(request.key_id)
-        found.key.state = auth_pb2.KEY_STATE_REVOKED
-        return pb.AccountServiceRevokeKeyResponse(key=found)
+        found.state = auth_pb2.KEY_STATE_REVOKED
+        return auth_pb2.RevokeKeyResponse(key=found)
 
     def ListKeys(self, request: Any) -> Any:
-        found = [each for each in self.keys if request.search.lower() in each.key.name.lower()]
+        found = [each for each in self.keys if request.search.lower() in each.name.lower()]
         if request.only_active:
-            found = [each for each in found if each.key.state == auth_pb2.KEY_STATE_ACTIVE]
+            found = [each for each in found if each.state == auth_pb2.KEY_STATE_ACTIVE]
         if created_by := "user_1" if request.only_own else request.created_by:
             found = [each for each in found if each.created_by == created_by]
         start = int(request.page_token or 0)
         end = start + (request.page_size or len(found) or 1)
-        return pb.AccountServiceListKeysResponse(
+        return auth_pb2.ListKeysResponse(
             keys=found[start:end],
             next_page_token=str(end) if end < len(found) else "",
             previous_page_token=str(max(0, start - request.page_size)) if start else "",
-            also_keys=[each for each in self.keys if each.key.key_id in request.also_key_ids],
+            also_keys=[each for each in self.keys if each.key_id in request.also_key_ids],
         )
 
     def CreateKeyAccessToken(self, request: Any) -> Any:
         self.find(request.key_id)
-        return pb.CreateKeyAccessTokenResponse(access_token=ACCESS_TOKEN)
+        return auth_pb2.CreateKeyAccessTokenResponse(access_token=ACCESS_TOKEN)
 
-    def IdentifyKey(self, request: Any) -> Any:
+    def GetKey(self, request: Any) -> Any:
         found = self.find(request.key_id)
-        by_id = {each.key.key_id: each for each in self.keys}
+        by_id = {each.key_id: each for each in self.keys}
         successors = [each for each in self.keys if each.replaces_key_id == request.key_id]
-        return pb.IdentifyKeyResponse(
+        return auth_pb2.GetKeyResponse(
             key=found,
             replaced=by_id.get(found.replaces_key_id),
             replaced_by=successors[0] if successors else None,

@@ -197,9 +197,8 @@ class OperatorFakes:
         if request.key_id not in self.keys:
             raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
         key = self.keys[request.key_id]
-        return auth_pb2.GetKeyResponse(
-            key=key, account=self.accounts[key.account_id], created_by="user_2", created_by_name="Charles Babbage"
-        )
+        key.created_by, key.created_by_name = "user_2", "Charles Babbage"
+        return auth_pb2.GetKeyResponse(key=key, account=self.accounts[key.account_id])
 
     def RevokeKey(self, request: Any) -> Any:
         self._check()
@@ -261,7 +260,7 @@ class OperatorFakes:
             and request.account_id in ("", event.account_id)
             and request.user_id in ("", event.user_id)
         ]
-        return pb.UserAdminServiceListAuditEventsResponse(events=found)
+        return pb.ListAuditEventsResponse(events=found)
 
     def VerifyAuditEvents(self, request: Any) -> Any:
         self._check()

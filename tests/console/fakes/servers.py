@@ -33,10 +33,14 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
                 fakes.cancelled += 1
                 raise
 
-        return answer_stream if inspect.isasyncgenfunction(getattr(fake, method)) else answer
+        return answer_stream if inspect.isasyncgenfunction(getattr(fake, method, None)) else answer
 
     fake = OperatorFakes if is_for_operators(name) else Fakes
-    methods = [method for method in vars(kind) if not method.startswith("_") and hasattr(fake, method)]
+    methods = [
+        method
+        for method in vars(kind)
+        if not method.startswith("_") and (hasattr(fake, method) or hasattr(Fakes, method))
+    ]
     return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
 
 
@@ -53,6 +57,9 @@ def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
         )
         users_pb2_grpc.add_UserAdminServiceServicer_to_server(
             servicer(users_pb2_grpc.UserAdminServiceServicer, "UserAdminService", fakes), server
+        )
+        users_pb2_grpc.add_AuditServiceServicer_to_server(
+            servicer(users_pb2_grpc.AuditServiceServicer, "AuditService", fakes), server
         )
         auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(
             servicer(auth_pb2_grpc.AccountAdminServiceServicer, "AccountAdminService", fakes), server

@@ -115,7 +115,7 @@ def test_no_secret_and_no_address_reaches_the_log(console: ConsoleHarness) -> No
     assert PLAYGROUND_TOKEN in console.post("/playground/token", {}, session).text
     console.post("/sign-in", {"code": CODE})
     console.get("/nowhere", session)
-    console.fakes.fail = {"AccountService.ListKeys": RuntimeError(SECRET)}  # type: ignore[dict-item]
+    console.fakes.fail = {"KeyAdminService.ListKeys": RuntimeError(SECRET)}  # type: ignore[dict-item]
     assert console.get("/keys", session).status == 500
     log = console.log_stream.getvalue()
     assert "rpc.failed" in log

@@ -10,7 +10,7 @@ import pytest
 
 from cli.connection import call_service
 from protos.auth.v1.notices_pb2 import AddWebhookRequest
-from protos.auth.v1.users_pb2 import UserAdminServiceListAuditEventsRequest
+from protos.auth.v1.users_pb2 import ListAuditEventsRequest
 from protos.metering.v1.notices_pb2 import SetLowBalanceRequest
 from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, SpendLimits
 from tests.e2e.chats import WHOLE_CHAT
@@ -77,8 +77,8 @@ def test_a_low_balance_and_a_spent_limit_arrive_signed_and_the_audit_log_tells_o
         assert set(body) == {"id", "kind", "created_at", "account_id", "key_id", "key_name", "summary", "data"}
 
     def changes() -> list[str]:
-        listing = UserAdminServiceListAuditEventsRequest(account_id=account)
-        events = call_service(services.users.ListAuditEvents, listing).events
+        listing = ListAuditEventsRequest(account_id=account)
+        events = call_service(services.audit.ListAuditEvents, listing).events
         return [event.action for event in events if event.action.endswith(".changed")]
 
     wait_until(lambda: changes() == ["spend_limits.changed", "low_balance.changed"])

@@ -58,6 +58,18 @@ FOR_VISITORS: Final = {
     "GroundingAdminService",
 }
 METHODS_FOR_VISITORS: Final = {
+    "AccountAdminService": {"GetAccount", "UpdateAccount"},
+    "AuditService": {"ListAuditEvents"},
+    "KeyAdminService": {
+        "CreateKey",
+        "RotateKey",
+        "ListKeys",
+        "RenameKey",
+        "UpdateKey",
+        "RevokeKey",
+        "GetKey",
+        "CreateKeyAccessToken",
+    },
     "MeteringService": {"ListUsage", "GetBalance", "GetRequest"},
     "RouterService": {"ListModels"},
     "CreditAdminService": {"ListCredits"},
@@ -171,7 +183,9 @@ class TakenOver:
         made = call_service(admin.users.CreateUser, request, repeatable=False)
         admin.close()
         self.user_id = made.user.user_id
-        signed_in = self.answer("SignInService.SignInWithLink", pb.SignInWithLinkRequest(code=made.code)).signed_in
+        signed_in = self.answer(
+            "SignInService.SignIn", pb.SignInRequest(proof=pb.Proof(sign_in_link_code=made.code))
+        ).signed_in
         self.session_token: str = signed_in.session_token
         self.token: bytes = self.resolve().access_token
 
@@ -287,7 +301,7 @@ def test_a_visitor_is_of_use_in_their_own_account_alone(console: TakenOver) -> N
     # The token itself is good, and a viewer's.
     [balance] = [method for method in EVERY_METHOD if method.name == "MeteringService.GetBalance"]
     assert console.attempt(balance, console.own, console.token) is None
-    [create] = [method for method in EVERY_METHOD if method.name == "AccountService.CreateKey"]
+    [create] = [method for method in EVERY_METHOD if method.name == "KeyAdminService.CreateKey"]
     assert console.attempt(create, console.own, console.token) is Reason.ROLE_MISSING
 
 

@@ -27,7 +27,7 @@ import protos
 from cli.connection import call_service, running_services
 from cli.supervision.data_folder import socket_of
 from console.routes import PAGES, PageRoute
-from protos.auth.v1 import notices_pb2, users_pb2
+from protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
 from protos.metering.v1 import metering_pb2
 from protos.payments.v1 import payments_pb2
 from protos.router.v1 import grounding_pb2
@@ -162,8 +162,9 @@ class Walk:
 
         created = users_pb2.CreateUserRequest(name=name, account_id=account_id, role=ACCOUNT_ROLE_OWNER)
         user, colleague = (call_service(self.services.users.CreateUser, created) for _ in range(2))
-        link = users_pb2.SignInWithLinkRequest(code=user.code, client=users_pb2.Client(address="192.0.2.7"))
-        signed_in = self.call("/legato.auth.v1.SignInService/SignInWithLink", link, users_pb2.SignInWithLinkResponse)
+        proof = users_pb2.Proof(sign_in_link_code=user.code)
+        link = users_pb2.SignInRequest(proof=proof, client=users_pb2.Client(address="192.0.2.7"))
+        signed_in = self.call("/legato.auth.v1.SignInService/SignIn", link, users_pb2.SignInResponse)
         token, session_id = signed_in.signed_in.session_token, signed_in.signed_in.session.session_id
         owned = {"account": account_id, "user": colleague.user.user_id, "session": session_id}
         customer = Customer(account_id, token, PatientVisitor(self.origin), owned)
@@ -185,7 +186,7 @@ class Walk:
             )
 
         of_account: dict[str, Any] = {"account_id": account_id}
-        key_id = make("AccountService/CreateKey", users_pb2, name="theirs", **of_account).key.key.key_id
+        key_id = make("KeyAdminService/CreateKey", auth_pb2, name="theirs", **of_account).key.key_id
         request_id = secrets.token_hex(16)
         held = metering_pb2.ReserveRequest(
             request_id=request_id, key_id=key_id, class_id="mezzo", prompt_tokens=10, output_tokens=10, **of_account

@@ -42,6 +42,10 @@ class Console:
         self.sign_in = pb_grpc.SignInServiceStub(console)
         self.user = pb_grpc.UserServiceStub(console)
         self.account = pb_grpc.AccountServiceStub(console)
+        self.key_admin = auth_pb2_grpc.KeyAdminServiceStub(console)
+        self.account_admin = auth_pb2_grpc.AccountAdminServiceStub(console)
+        self.audit = pb_grpc.AuditServiceStub(console)
+        self.admin_audit = pb_grpc.AuditServiceStub(admin)
         self.methods = credentials_pb2_grpc.SignInMethodServiceStub(console)
         self.credentials = credentials_pb2_grpc.CredentialServiceStub(console)
         self.operators = pb_grpc.UserAdminServiceStub(console)
@@ -69,7 +73,7 @@ class Console:
         return await self.call(self.admin.CreateUser, request)  # type: ignore[no-any-return]
 
     async def use_link(self, code: str, client: pb.Client = CLIENT) -> pb.SignedIn:
-        response = await self.call(self.sign_in.SignInWithLink, pb.SignInWithLinkRequest(code=code, client=client))
+        response = await self.call(self.sign_in.SignIn, by_link(code, client))
         return response.signed_in  # type: ignore[no-any-return]
 
     async def resolve(self, session_token: str, account_id: str = "") -> pb.ResolveSessionResponse:
@@ -80,6 +84,10 @@ class Console:
         """Gives a new user's session, and an access token for the account."""
         signed_in = await self.use_link((await self.create_user(account_id, role)).code)
         return signed_in, (await self.resolve(signed_in.session_token, account_id)).access_token
+
+
+def by_link(code: str, client: pb.Client = CLIENT) -> pb.SignInRequest:
+    return pb.SignInRequest(proof=pb.Proof(sign_in_link_code=code), client=client)
 
 
 async def serve(auth: AuthService, log: Log, folder: Path, role: str) -> tuple[RpcServer, str, str]:

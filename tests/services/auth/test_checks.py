@@ -43,7 +43,7 @@ def test_other_class_cannot_be_preferred(name: str) -> None:
 
 
 def test_rate_of_zero_is_the_default() -> None:
-    assert checks.limit("requests_per_minute", 0) is None
+    assert checks.limits({"requests_per_minute": 0}) == {"requests_per_minute": None}
 
 
 LARGEST = [("requests_per_minute", 10**6), ("tokens_per_minute", 10**9), ("concurrent_requests", 10**6)]
@@ -51,14 +51,14 @@ LARGEST = [("requests_per_minute", 10**6), ("tokens_per_minute", 10**9), ("concu
 
 @pytest.mark.parametrize(("param", "largest"), LARGEST)
 def test_limit_within_bounds_is_taken(param: str, largest: int) -> None:
-    assert (checks.limit(param, 1), checks.limit(param, largest)) == (1, largest)
+    assert [checks.limits({param: limit}) for limit in (1, largest)] == [{param: 1}, {param: largest}]
 
 
 @pytest.mark.parametrize(("param", "largest"), LARGEST)
 def test_limit_out_of_bounds_is_refused_and_the_bound_told(param: str, largest: int) -> None:
     for limit in (-1, largest + 1):
         with pytest.raises(LegatoError) as caught:
-            checks.limit(param, limit)
+            checks.limits({param: limit})
         assert caught.value.param == param
         assert f"{largest:,}" in caught.value.message
 

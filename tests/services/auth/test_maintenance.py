@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.audit.log import AuditLog
-from services.auth.changes import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.checks import MESSAGE_LENGTH_MOST
 from services.auth.maintenance import MaintenanceAdmin
+from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S, Parts
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
@@ -67,7 +66,7 @@ async def test_it_outlives_auth(
     started = await start(client)
     again = AuthService(database, peppers, clock, log)
     await again.note_peppers()
-    kept = await MaintenanceAdmin(database, AuditLog(peppers, clock), clock, log).get()
+    kept = await MaintenanceAdmin(Parts(database, peppers, clock, log)).get()
     assert kept is not None
     assert (kept.message, kept.retry_after_s) == (started.message, started.retry_after_s)
 

@@ -173,7 +173,8 @@ def every_command(command: click.Command) -> Iterator[click.Command]:
 
 def test_a_key_is_shown_with_its_owner() -> None:
     account = auth_pb2.Account(account_id="acct_1", name="Acme")
-    found = auth_pb2.GetKeyResponse(key=key(), account=account, created_by="user_a")
+    found = auth_pb2.GetKeyResponse(key=key(), account=account)
+    found.key.created_by = "user_a"
     far_end = play(("auth", "KeyAdminService.GetKey", found))
     shown = json.loads(far_end.run("keys", "show", "key_1", "--json").stdout)
     assert (shown["account_id"], shown["account_name"], shown["created_by"]) == ("acct_1", "Acme", "user_a")

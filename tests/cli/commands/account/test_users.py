@@ -54,8 +54,8 @@ def test_a_link_leads_to_the_console_that_runs_whatever_its_port(
 
 def test_audit_log_lists_events_by_account_user_and_action() -> None:
     event = pb.AuditEvent(event_no=7, action="key.created", user_id="user_a", outcome=pb.AUDIT_OUTCOME_DONE)
-    listed = pb.UserAdminServiceListAuditEventsResponse(events=[event])
-    far_end = play(("auth", "UserAdminService.ListAuditEvents", listed))
+    listed = pb.ListAuditEventsResponse(events=[event])
+    far_end = play(("auth", "AuditService.ListAuditEvents", listed))
     result = far_end.run("users", "audit-log", "--account", "acct_a", "--user", "user_a", "--action", "key", "--json")
     [shown] = json.loads(result.stdout)
     assert (shown["event_no"], shown["action"], shown["account_id"], shown["refused"]) == (

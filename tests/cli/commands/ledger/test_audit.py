@@ -18,7 +18,7 @@ def played_audit(*violations: str, broken: tuple[int, ...] = ()) -> Played:
         CLOSINGS,
         (
             "auth",
-            "UserAdminService.VerifyAuditEvents",
+            "AuditService.VerifyAuditEvents",
             users_pb2.VerifyAuditEventsResponse(events=1_042, broken_event_nos=broken),
         ),
     )
@@ -60,7 +60,7 @@ def test_the_ledger_is_told_even_if_auth_refuses() -> None:
     far_end = play(
         ("metering", "CreditAdminService.Audit", metering_pb2.AuditResponse()),
         CLOSINGS,
-        ("auth", "UserAdminService.VerifyAuditEvents", refused),
+        ("auth", "AuditService.VerifyAuditEvents", refused),
     )
     result = far_end.run("audit")
     assert result.exit_code == 1

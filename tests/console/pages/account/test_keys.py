@@ -3,7 +3,6 @@
 import re
 
 from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
 from tests.console.fakes.keys import ACCOUNT_ID, SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
@@ -36,7 +35,7 @@ def test_a_page_of_keys_asks_for_the_costs_of_those_that_it_shows(console: Conso
     console.fakes.add_many_keys(120)
     console.get("/keys", console.fakes.sign_in())
     [asked] = [each for each in console.fakes.requests if isinstance(each, metering_pb2.ListUsageRequest)]
-    assert list(asked.key_ids) == [each.key.key_id for each in console.fakes.keys[:50]]
+    assert list(asked.key_ids) == [each.key_id for each in console.fakes.keys[:50]]
 
 
 def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: ConsoleHarness) -> None:
@@ -48,7 +47,7 @@ def test_keys_are_searched_and_the_search_stays_on_the_next_page(console: Consol
     assert 'value="service 01"' in found
     page = console.get("/keys?q=service&show=active", session).text
     assert path_of(page, "Older keys").startswith("/keys?q=service&show=active&page=")
-    [*_, asked] = [each for each in console.fakes.requests if isinstance(each, pb.AccountServiceListKeysRequest)]
+    [*_, asked] = [each for each in console.fakes.requests if isinstance(each, auth_pb2.ListKeysRequest)]
     assert (asked.search, asked.only_active, asked.newest_first) == ("service", True, True)
     assert "No key has this in its name" in console.get("/keys?q=nonsense", session).text
     none_in_use = console.get("/keys?q=contractor", session).text

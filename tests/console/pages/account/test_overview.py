@@ -4,7 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 from console.pages.account.overview import needing_attention
 from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
 from tests.console.fakes.keys import SECRET
 from tests.console.harness import API_URL, ConsoleHarness
 
@@ -50,16 +49,16 @@ def test_an_operator_without_an_account_is_led_to_the_operators_pages(console: C
 
 
 def test_keys_that_expire_sleep_or_have_no_limit_are_pointed_out() -> None:
-    def key(**values: timedelta) -> pb.AccountKey:
+    def key(**values: timedelta) -> auth_pb2.Key:
         made = auth_pb2.Key(name="k", state=auth_pb2.KEY_STATE_ACTIVE, requests_per_minute=1)
         made.create_time.FromDatetime(NOW)
         for name, value in values.items():
             getattr(made, name).FromDatetime(NOW + value)
-        return pb.AccountKey(key=made)
+        return made
 
     expiring = key(expire_time=timedelta(days=3))
     dormant = key(last_use_time=timedelta(days=-61))
     boundless = key()
-    boundless.key.ClearField("requests_per_minute")
+    boundless.ClearField("requests_per_minute")
     found = needing_attention([key(), expiring, dormant, boundless], NOW)
     assert [item.words for item in found] == ["Expires soon", "Not used for a long time", "Neither expiry nor limit"]

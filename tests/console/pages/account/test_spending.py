@@ -95,7 +95,7 @@ def test_a_rotated_key_has_its_limits_before_its_secret_is_shown(console: Consol
     session = console.fakes.sign_in()
     answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, session)
     assert SECRET in console.follow(answer, session).text
-    new = console.fakes.keys[-1].key.key_id
+    new = console.fakes.keys[-1].key_id
     assert console.fakes.spends[new].limits == console.fakes.spends[KEY_ID].limits
 
 
@@ -105,7 +105,7 @@ def test_a_key_is_not_rotated_while_its_limits_are_not_known(console: ConsoleHar
     answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, console.fakes.sign_in())
     assert answer.status == 503
     assert "There is no new key" in answer.text
-    assert "AccountService.RotateKey" not in console.fakes.calls
+    assert "KeyAdminService.RotateKey" not in console.fakes.calls
 
 
 @pytest.mark.parametrize("error", [not_answering(), LegatoError(Reason.REQUEST_INVALID, "Not so.")])
@@ -117,5 +117,5 @@ def test_a_new_key_that_could_not_be_limited_is_revoked_and_never_shown(
     answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, console.fakes.sign_in())
     assert answer.status == 503
     assert SECRET not in answer.text
-    assert console.fakes.keys[-1].key.state == auth_pb2.KEY_STATE_REVOKED
-    assert console.fakes.find(KEY_ID).key.state == auth_pb2.KEY_STATE_ACTIVE
+    assert console.fakes.keys[-1].state == auth_pb2.KEY_STATE_REVOKED
+    assert console.fakes.find(KEY_ID).state == auth_pb2.KEY_STATE_ACTIVE

@@ -79,7 +79,7 @@ def test_usage_by_member_tells_whose_the_most_expensive_keys_are(console: Consol
 
 def test_keys_of_the_same_name_are_told_apart(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    console.fakes.keys[1].key.name = "Nightly report"
+    console.fakes.keys[1].name = "Nightly report"
     text = console.get("/usage?by=key", console.fakes.sign_in()).text
     assert "Nightly report · 0001" in text
     assert "Nightly report · 0002" in text

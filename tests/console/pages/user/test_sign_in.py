@@ -40,7 +40,7 @@ def test_signing_in_leads_back_to_the_page_with_its_query(console: ConsoleHarnes
 
 def test_too_many_sign_ins_say_how_long_to_wait(console: ConsoleHarness) -> None:
     refusal = LegatoError(Reason.TOO_MANY_SIGN_INS, "Too many attempts.", retry_after_s=41)
-    console.fakes.fail = {"SignInService.SignInWithLink": refusal}
+    console.fakes.fail = {"SignInService.SignIn": refusal}
     answer = console.post("/sign-in", {"code": "AAAA-BBBB"})
     assert (answer.status, answer.headers["retry-after"]) == (429, "41")
     assert "Try again in 41 seconds" in answer.text

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
-from services.auth.changes import HOLDS_EVERYWHERE_AFTER_S, GivenLimits
-from services.auth.keys.account_keys import AccountKeys
+from services.auth.keys.keys import Keys
+from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.service import AuthService
 from services.auth.store.epochs import changes_since
 from services.auth.store.tables import epoch
@@ -37,25 +37,25 @@ async def leaving(console: Console) -> Leaving:
     account_id = await console.create_account()
     _, owner = await console.signed_in(account_id)
     member, token = await console.signed_in(account_id, MEMBER)
-    key_ids = [(await create_key(console, account_id, token)).key.key_id for _ in range(2)]
-    owner_key_id = (await create_key(console, account_id, owner)).key.key_id
+    key_ids = [(await create_key(console, account_id, token)).key_id for _ in range(2)]
+    owner_key_id = (await create_key(console, account_id, owner)).key_id
     playground = pb.CreatePlaygroundTokenRequest(account_id=account_id)
     await console.call(console.account.CreatePlaygroundToken, playground, token)
     return Leaving(account_id, member.user.user_id, owner, token, key_ids, owner_key_id)
 
 
 async def states(console: Console, leaving: Leaving) -> dict[str, int]:
-    request = pb.AccountServiceListKeysRequest(account_id=leaving.account_id)
-    listed = await console.call(console.account.ListKeys, request, leaving.owner)
-    return {each.key.key_id: each.key.state for each in listed.keys}
+    request = auth_pb2.ListKeysRequest(account_id=leaving.account_id)
+    listed = await console.call(console.key_admin.ListKeys, request, leaving.owner)
+    return {each.key_id: each.state for each in listed.keys}
 
 
 async def test_whoever_is_removed_loses_the_keys_that_they_made(
     console: Console, leaving: Leaving, auth: AuthService, sleep: FakeSleep, database: Database
 ) -> None:
-    made = pb.AccountServiceListKeysRequest(account_id=leaving.account_id, created_by=leaving.user_id)
-    listed = await console.call(console.account.ListKeys, made, leaving.owner)
-    assert {each.key.key_id for each in listed.keys} == set(leaving.key_ids)
+    made = auth_pb2.ListKeysRequest(account_id=leaving.account_id, created_by=leaving.user_id)
+    listed = await console.call(console.key_admin.ListKeys, made, leaving.owner)
+    assert {each.key_id for each in listed.keys} == set(leaving.key_ids)
     with database.transaction(writes=False) as connection:
         before = connection.execute(sa.select(epoch.c.value)).scalar_one()
     sleep.waits_s.clear()
@@ -73,8 +73,8 @@ async def test_whoever_is_removed_loses_the_keys_that_they_made(
         **dict.fromkeys(leaving.key_ids, revoked),
         leaving.owner_key_id: active,
     }
-    events = pb.AccountServiceListAuditEventsRequest(account_id=leaving.account_id, page_size=3)
-    found = (await console.call(console.account.ListAuditEvents, events, leaving.owner)).events
+    events = pb.ListAuditEventsRequest(account_id=leaving.account_id, page_size=3)
+    found = (await console.call(console.audit.ListAuditEvents, events, leaving.owner)).events
     assert {(event.action, event.object_id) for event in found} == {
         ("member.removed", leaving.user_id),
         *(("key.revoked", key_id) for key_id in leaving.key_ids),
@@ -108,16 +108,17 @@ async def test_a_key_that_is_created_while_its_maker_is_removed_does_not_work(
     auth: AuthService, console: Console, leaving: Leaving
 ) -> None:
     """Whichever comes first, no key of theirs is left."""
-    create = pb.AccountServiceCreateKeyRequest(account_id=leaving.account_id, name="late")
+    create = auth_pb2.CreateKeyRequest(account_id=leaving.account_id, name="late")
     remove = pb.RemoveMemberRequest(account_id=leaving.account_id, user_id=leaving.user_id)
-    creating = [asyncio.create_task(console.reason(console.account.CreateKey, create, leaving.token)) for _ in range(8)]
+    creating = [
+        asyncio.create_task(console.reason(console.key_admin.CreateKey, create, leaving.token)) for _ in range(8)
+    ]
     await console.call(console.account.RemoveMember, remove, leaving.owner)
     assert set(await asyncio.gather(*creating)) <= {None, Reason.ROLE_MISSING}
     # As if the check of the token had come before the removal, and the key after it.
     by = Access(leaving.user_id, "ses_x", leaving.account_id, AccountRole.MEMBER, False, 0, 0)
-    keys = AccountKeys(auth._database, auth._peppers, auth.verifier._clock, auth.audit)
     with pytest.raises(LegatoError) as refused:
-        await keys.create(by, "late", (), None, GivenLimits(), "")
+        await Keys(auth.parts).create(by, leaving.account_id, "late")
     assert refused.value.reason is Reason.ROLE_MISSING
     found = await states(console, leaving)
     assert [key_id for key_id, state in found.items() if state == auth_pb2.KEY_STATE_ACTIVE] == [leaving.owner_key_id]

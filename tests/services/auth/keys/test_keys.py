@@ -15,18 +15,18 @@ from tests.services.auth.console import CLIENT, MEMBER, OPTIONS, OWNER, VIEWER, 
 from tests.support.fakes import FakeClock
 
 
-async def create_key(console: Console, account_id: str, token: bytes, **given: object) -> pb.AccountKey:
+async def create_key(console: Console, account_id: str, token: bytes, **given: object) -> auth_pb2.Key:
     fields: Any = {"name": "laptop", **given}
-    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, **fields)
-    return (await console.call(console.account.CreateKey, request, token)).key  # type: ignore[no-any-return]
+    request = auth_pb2.CreateKeyRequest(account_id=account_id, **fields)
+    return (await console.call(console.key_admin.CreateKey, request, token)).key  # type: ignore[no-any-return]
 
 
 async def test_a_token_of_one_account_is_refused_in_another(console: Console) -> None:
     own, other = await console.create_account(), await console.create_account()
     _, token = await console.signed_in(own)
     for account_id, expected in ((own, None), (other, Reason.ROLE_MISSING), ("", Reason.ROLE_MISSING)):
-        request = pb.AccountServiceListKeysRequest(account_id=account_id)
-        assert await console.reason(console.account.ListKeys, request, token) is expected
+        request = auth_pb2.ListKeysRequest(account_id=account_id)
+        assert await console.reason(console.key_admin.ListKeys, request, token) is expected
 
 
 async def test_a_token_that_the_console_made_is_refused(console: Console, clock: FakeClock) -> None:
@@ -44,17 +44,17 @@ async def test_a_token_that_the_console_made_is_refused(console: Console, clock:
             now_us + 60_000_000,
         )
     )
-    request = pb.AccountServiceListKeysRequest(account_id=account_id)
-    assert await console.reason(console.account.ListKeys, request, made) is Reason.ACCESS_TOKEN_INVALID
-    assert await console.reason(console.account.ListKeys, request) is Reason.ACCESS_TOKEN_INVALID
+    request = auth_pb2.ListKeysRequest(account_id=account_id)
+    assert await console.reason(console.key_admin.ListKeys, request, made) is Reason.ACCESS_TOKEN_INVALID
+    assert await console.reason(console.key_admin.ListKeys, request) is Reason.ACCESS_TOKEN_INVALID
 
 
 async def test_a_token_is_refused_after_a_minute(console: Console, clock: FakeClock) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
     clock.advance(60)
-    request = pb.AccountServiceListKeysRequest(account_id=account_id)
-    assert await console.reason(console.account.ListKeys, request, token) is Reason.ACCESS_TOKEN_INVALID
+    request = auth_pb2.ListKeysRequest(account_id=account_id)
+    assert await console.reason(console.key_admin.ListKeys, request, token) is Reason.ACCESS_TOKEN_INVALID
 
 
 async def test_what_grants_access_needs_a_recent_proof_and_what_removes_it_does_not(
@@ -65,10 +65,10 @@ async def test_what_grants_access_needs_a_recent_proof_and_what_removes_it_does_
     key = await create_key(console, account_id, token)
     clock.advance(600)
     token = (await console.resolve(signed_in.session_token)).access_token
-    create = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="phone")
-    assert await console.reason(console.account.CreateKey, create, token) is Reason.STEP_UP_REQUIRED
-    revoke = pb.AccountServiceRevokeKeyRequest(account_id=account_id, key_id=key.key.key_id)
-    assert await console.reason(console.account.RevokeKey, revoke, token) is None
+    create = auth_pb2.CreateKeyRequest(account_id=account_id, name="phone")
+    assert await console.reason(console.key_admin.CreateKey, create, token) is Reason.STEP_UP_REQUIRED
+    revoke = auth_pb2.RevokeKeyRequest(account_id=account_id, key_id=key.key_id)
+    assert await console.reason(console.key_admin.RevokeKey, revoke, token) is None
 
 
 async def test_members_change_their_own_keys_and_viewers_none(console: Console) -> None:
@@ -78,15 +78,15 @@ async def test_members_change_their_own_keys_and_viewers_none(console: Console) 
     ]
     of_owner, of_member = [await create_key(console, account_id, token) for token in (owner, member)]
 
-    async def rename(key: pb.AccountKey, token: bytes) -> Reason | None:
-        request = pb.RenameKeyRequest(account_id=account_id, key_id=key.key.key_id, name="renamed")
-        return await console.reason(console.account.RenameKey, request, token)
+    async def rename(key: auth_pb2.Key, token: bytes) -> Reason | None:
+        request = auth_pb2.RenameKeyRequest(account_id=account_id, key_id=key.key_id, name="renamed")
+        return await console.reason(console.key_admin.RenameKey, request, token)
 
     assert [await rename(of_member, token) for token in (owner, member, viewer)] == [None, None, Reason.ROLE_MISSING]
     assert await rename(of_owner, member) is Reason.ROLE_MISSING
-    request = pb.AccountServiceListKeysRequest(account_id=account_id)
-    listed = (await console.call(console.account.ListKeys, request, member)).keys
-    assert {(key.key.name, key.may_change) for key in listed} == {("laptop", False), ("renamed", True)}
+    request = auth_pb2.ListKeysRequest(account_id=account_id)
+    listed = (await console.call(console.key_admin.ListKeys, request, member)).keys
+    assert {(key.name, key.may_change) for key in listed} == {("laptop", False), ("renamed", True)}
     invite = pb.InviteMemberRequest(account_id=account_id, role=VIEWER)
     assert await console.reason(console.account.InviteMember, invite, member) is Reason.ROLE_MISSING
 
@@ -98,17 +98,17 @@ async def test_pages_of_keys_lead_forwards_and_back(console: Console, clock: Fak
     for number in range(7):
         clock.advance(1)
         # The newest is the first.
-        made.insert(0, (await create_key(console, account_id, token, name=f"key {number}")).key.key_id)
+        made.insert(0, (await create_key(console, account_id, token, name=f"key {number}")).key_id)
 
-    async def page(page_token: str, **others: Any) -> pb.AccountServiceListKeysResponse:
-        request = pb.AccountServiceListKeysRequest(
+    async def page(page_token: str, **others: Any) -> auth_pb2.ListKeysResponse:
+        request = auth_pb2.ListKeysRequest(
             account_id=account_id, page_size=3, page_token=page_token, newest_first=True, **others
         )
-        listed: pb.AccountServiceListKeysResponse = await console.call(console.account.ListKeys, request, token)
+        listed: auth_pb2.ListKeysResponse = await console.call(console.key_admin.ListKeys, request, token)
         return listed
 
-    def ids(listed: pb.AccountServiceListKeysResponse) -> list[str]:
-        return [each.key.key_id for each in listed.keys]
+    def ids(listed: auth_pb2.ListKeysResponse) -> list[str]:
+        return [each.key_id for each in listed.keys]
 
     first = await page("")
     second = await page(first.next_page_token)
@@ -122,30 +122,30 @@ async def test_pages_of_keys_lead_forwards_and_back(console: Console, clock: Fak
     assert (ids(again), again.previous_page_token) == (ids(first), "")
     found = await page("", search="KEY 4", also_key_ids=[made[0], made[6], "key_0000000000000000"])
     assert ids(found) == [made[2]]
-    assert {each.key.name for each in found.also_keys} == {"key 0", "key 6"}
+    assert {each.name for each in found.also_keys} == {"key 0", "key 6"}
     for page_token in ("~", "~x", "~~" + first.next_page_token):
-        request = pb.AccountServiceListKeysRequest(account_id=account_id, page_token=page_token)
+        request = auth_pb2.ListKeysRequest(account_id=account_id, page_token=page_token)
         expected = None if page_token == "~" else Reason.REQUEST_INVALID
-        assert await console.reason(console.account.ListKeys, request, token) is expected, page_token
-    too_long = pb.AccountServiceListKeysRequest(account_id=account_id, search="x" * 101)
-    assert await console.reason(console.account.ListKeys, too_long, token) is Reason.REQUEST_INVALID
+        assert await console.reason(console.key_admin.ListKeys, request, token) is expected, page_token
+    too_long = auth_pb2.ListKeysRequest(account_id=account_id, search="x" * 101)
+    assert await console.reason(console.key_admin.ListKeys, too_long, token) is Reason.REQUEST_INVALID
 
 
 async def test_keys_of_other_accounts_are_named_to_nobody(console: Console) -> None:
     account_id, other_id = [await console.create_account() for _ in range(2)]
     (_, token), (_, other) = [await console.signed_in(each) for each in (account_id, other_id)]
     theirs = await create_key(console, other_id, other)
-    request = pb.AccountServiceListKeysRequest(account_id=account_id, also_key_ids=[theirs.key.key_id])
-    assert not (await console.call(console.account.ListKeys, request, token)).also_keys
+    request = auth_pb2.ListKeysRequest(account_id=account_id, also_key_ids=[theirs.key_id])
+    assert not (await console.call(console.key_admin.ListKeys, request, token)).also_keys
 
 
 async def test_a_form_that_is_sent_twice_creates_one_key(console: Console) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
-    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="laptop", form_id="form1")
-    first, second = [await console.call(console.account.CreateKey, request, token) for _ in range(2)]
+    request = auth_pb2.CreateKeyRequest(account_id=account_id, name="laptop", form_id="form1")
+    first, second = [await console.call(console.key_admin.CreateKey, request, token) for _ in range(2)]
     assert first.api_key.startswith("sk-legato-")
-    assert (second.api_key, second.key.key.key_id) == ("", first.key.key.key_id)
+    assert (second.api_key, second.key.key_id) == ("", first.key.key_id)
 
 
 async def test_a_rotated_key_names_the_one_it_replaces_and_is_like_it(console: Console) -> None:
@@ -156,36 +156,34 @@ async def test_a_rotated_key_names_the_one_it_replaces_and_is_like_it(console: C
         console, account_id, token, scopes=[auth_pb2.SCOPE_USAGE], requests_per_minute=7, allowed_classes=allowance
     )
     # What the account does not allow any more, it cannot use, but that is no reason to refuse a rotation.
-    narrowed = pb.AccountServiceUpdateAccountRequest(
-        account_id=account_id, allowed_classes=ClassAllowance(class_ids=["mezzo"])
-    )
-    await console.call(console.account.UpdateAccount, narrowed, token)
-    request = pb.RotateKeyRequest(account_id=account_id, key_id=before.key.key_id)
-    after = (await console.call(console.account.RotateKey, request, token)).key
-    assert after.replaces_key_id == before.key.key_id
-    assert (list(after.key.scopes), after.key.requests_per_minute) == ([auth_pb2.SCOPE_USAGE], 7)
-    assert after.key.allowed_classes == allowance
-    identify = pb.IdentifyKeyRequest(account_id=account_id, key_id=before.key.key_id)
-    identified = await console.call(console.account.IdentifyKey, identify, token)
+    narrowed = auth_pb2.UpdateAccountRequest(account_id=account_id, allowed_classes=ClassAllowance(class_ids=["mezzo"]))
+    await console.call(console.account_admin.UpdateAccount, narrowed, token)
+    request = auth_pb2.RotateKeyRequest(account_id=account_id, key_id=before.key_id)
+    after = (await console.call(console.key_admin.RotateKey, request, token)).key
+    assert after.replaces_key_id == before.key_id
+    assert (list(after.scopes), after.requests_per_minute) == ([auth_pb2.SCOPE_USAGE], 7)
+    assert after.allowed_classes == allowance
+    identify = auth_pb2.GetKeyRequest(account_id=account_id, key_id=before.key_id)
+    identified = await console.call(console.key_admin.GetKey, identify, token)
     found = identified.key
-    assert identified.replaced_by.key.key_id == after.key.key_id
+    assert identified.replaced_by.key_id == after.key_id
     assert not identified.HasField("replaced")
-    identify.key_id = after.key.key_id
-    identified = await console.call(console.account.IdentifyKey, identify, token)
-    assert identified.replaced.key.key_id == before.key.key_id
+    identify.key_id = after.key_id
+    identified = await console.call(console.key_admin.GetKey, identify, token)
+    assert identified.replaced.key_id == before.key_id
     assert not identified.HasField("replaced_by")
-    assert found.key.state == auth_pb2.KEY_STATE_ACTIVE
+    assert found.state == auth_pb2.KEY_STATE_ACTIVE
 
 
 async def test_a_key_of_another_account_is_not_found(console: Console) -> None:
     own, other = await console.create_account(), await console.create_account()
     _, token = await console.signed_in(own)
     _, other_token = await console.signed_in(other)
-    key_id = (await create_key(console, other, other_token)).key.key_id
-    revoke = pb.AccountServiceRevokeKeyRequest(account_id=own, key_id=key_id)
-    assert await console.reason(console.account.RevokeKey, revoke, token) is Reason.NOT_FOUND
-    identify = pb.IdentifyKeyRequest(account_id=own, key_id=key_id)
-    assert await console.reason(console.account.IdentifyKey, identify, token) is Reason.NOT_FOUND
+    key_id = (await create_key(console, other, other_token)).key_id
+    revoke = auth_pb2.RevokeKeyRequest(account_id=own, key_id=key_id)
+    assert await console.reason(console.key_admin.RevokeKey, revoke, token) is Reason.NOT_FOUND
+    identify = auth_pb2.GetKeyRequest(account_id=own, key_id=key_id)
+    assert await console.reason(console.key_admin.GetKey, identify, token) is Reason.NOT_FOUND
 
 
 async def test_a_token_names_a_key_only_for_those_who_may_change_it(console: Console) -> None:
@@ -193,15 +191,15 @@ async def test_a_token_names_a_key_only_for_those_who_may_change_it(console: Con
     _, owner = await console.signed_in(account_id)
     _, member = await console.signed_in(account_id, MEMBER)
     _, stranger = await console.signed_in(other)
-    key_id = (await create_key(console, account_id, owner)).key.key_id
-    own_id = (await create_key(console, account_id, member)).key.key_id
-    rotate = pb.RotateKeyRequest(account_id=account_id, key_id=own_id)
-    new_id = (await console.call(console.account.RotateKey, rotate, member)).key.key.key_id
+    key_id = (await create_key(console, account_id, owner)).key_id
+    own_id = (await create_key(console, account_id, member)).key_id
+    rotate = auth_pb2.RotateKeyRequest(account_id=account_id, key_id=own_id)
+    new_id = (await console.call(console.key_admin.RotateKey, rotate, member)).key.key_id
 
     async def ask(token: bytes, key_id: str, account_id: str = account_id) -> Any:
-        request = pb.CreateKeyAccessTokenRequest(account_id=account_id, key_id=key_id)
+        request = auth_pb2.CreateKeyAccessTokenRequest(account_id=account_id, key_id=key_id)
         try:
-            made = await console.call(console.account.CreateKeyAccessToken, request, token)
+            made = await console.call(console.key_admin.CreateKeyAccessToken, request, token)
         except LegatoError as error:
             return error.reason
         access = AccessTokenVerifier(AccessTokenSigner(OPTIONS.signing_key).public_key()).verify(made.access_token, 0)
@@ -218,18 +216,18 @@ async def test_a_token_names_a_key_only_for_those_who_may_change_it(console: Con
 async def test_a_key_is_given_no_class_that_its_account_may_not_use(console: Console) -> None:
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
-    narrowed = pb.AccountServiceUpdateAccountRequest(
+    narrowed = auth_pb2.UpdateAccountRequest(
         account_id=account_id, allowed_classes=ClassAllowance(class_ids=["mezzo", "forte"])
     )
-    await console.call(console.account.UpdateAccount, narrowed, token)
+    await console.call(console.account_admin.UpdateAccount, narrowed, token)
     key = await create_key(console, account_id, token, allowed_classes=ClassAllowance(class_ids=["forte"]))
-    widened = pb.AccountServiceUpdateKeyRequest(
-        account_id=account_id, key_id=key.key.key_id, allowed_classes=ClassAllowance(class_ids=["fortissimo"])
+    widened = auth_pb2.UpdateKeyRequest(
+        account_id=account_id, key_id=key.key_id, allowed_classes=ClassAllowance(class_ids=["fortissimo"])
     )
-    assert await console.reason(console.account.UpdateKey, widened, token) is Reason.REQUEST_INVALID
-    other = pb.AccountServiceUpdateKeyRequest(account_id=account_id, key_id=key.key.key_id, allow_all_classes=True)
-    changed = await console.call(console.account.UpdateKey, other, token)
-    assert not changed.key.key.HasField("allowed_classes")
+    assert await console.reason(console.key_admin.UpdateKey, widened, token) is Reason.REQUEST_INVALID
+    other = auth_pb2.UpdateKeyRequest(account_id=account_id, key_id=key.key_id, allow_all_classes=True)
+    changed = await console.call(console.key_admin.UpdateKey, other, token)
+    assert not changed.key.HasField("allowed_classes")
 
 
 async def test_a_key_gets_no_higher_limit_than_its_account(console: Console) -> None:
@@ -238,8 +236,8 @@ async def test_a_key_gets_no_higher_limit_than_its_account(console: Console) -> 
     limited = auth_pb2.UpdateAccountRequest(account_id=account_id, requests_per_minute=10)
     await console.call(console.accounts.UpdateAccount, limited)
     key = await create_key(console, account_id, token, requests_per_minute=10)
-    raised = pb.AccountServiceUpdateKeyRequest(account_id=account_id, key_id=key.key.key_id, requests_per_minute=11)
-    assert await console.reason(console.account.UpdateKey, raised, token) is Reason.REQUEST_INVALID
+    raised = auth_pb2.UpdateKeyRequest(account_id=account_id, key_id=key.key_id, requests_per_minute=11)
+    assert await console.reason(console.key_admin.UpdateKey, raised, token) is Reason.REQUEST_INVALID
 
 
 async def test_an_invitation_tells_who_invites_and_is_accepted_once(console: Console) -> None:
@@ -279,13 +277,13 @@ async def test_a_removed_member_and_a_lower_role_take_effect_at_once(console: Co
     user_id = other.user.user_id
     lower = pb.ChangeMemberRoleRequest(account_id=account_id, user_id=user_id, role=VIEWER)
     await console.call(console.account.ChangeMemberRole, lower, owner)
-    create = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="laptop")
-    assert await console.reason(console.account.CreateKey, create, token) is Reason.ROLE_MISSING
+    create = auth_pb2.CreateKeyRequest(account_id=account_id, name="laptop")
+    assert await console.reason(console.key_admin.CreateKey, create, token) is Reason.ROLE_MISSING
 
     remove = pb.RemoveMemberRequest(account_id=account_id, user_id=user_id)
     await console.call(console.account.RemoveMember, remove, owner)
-    listing = pb.AccountServiceListKeysRequest(account_id=account_id)
-    assert await console.reason(console.account.ListKeys, listing, token) is Reason.ROLE_MISSING
+    listing = auth_pb2.ListKeysRequest(account_id=account_id)
+    assert await console.reason(console.key_admin.ListKeys, listing, token) is Reason.ROLE_MISSING
 
 
 async def test_the_last_owner_stays(console: Console) -> None:
@@ -302,13 +300,13 @@ async def test_the_audit_log_tells_what_was_done_and_by_whom(console: Console) -
     account_id = await console.create_account()
     owner, token = await console.signed_in(account_id)
     key = await create_key(console, account_id, token)
-    request = pb.AccountServiceListAuditEventsRequest(account_id=account_id, page_size=1)
-    page = await console.call(console.account.ListAuditEvents, request, token)
+    request = pb.ListAuditEventsRequest(account_id=account_id, page_size=1)
+    page = await console.call(console.audit.ListAuditEvents, request, token)
     [event] = page.events
-    assert (event.action, event.user_id, event.object_id) == ("key.created", owner.user.user_id, key.key.key_id)
+    assert (event.action, event.user_id, event.object_id) == ("key.created", owner.user.user_id, key.key_id)
     assert (event.user_name, event.network) == ("Ada", "192.0.2.0/24")
     request.page_token = page.next_page_token
-    before = await console.call(console.account.ListAuditEvents, request, token)
+    before = await console.call(console.audit.ListAuditEvents, request, token)
     assert before.events[0].event_no < event.event_no
 
 
@@ -330,11 +328,11 @@ async def test_whoever_changes_the_audit_log_breaks_its_chain(
 ) -> None:
     for _ in range(3):
         await console.create_account()
-    whole = await console.call(console.admin.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    whole = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
     assert (whole.events, list(whole.broken_event_nos)) == (3, [])
     with database.transaction(writes=True) as connection:
         connection.execute(sa.text(tampering))
-    broken = await console.call(console.admin.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    broken = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
     assert broken.broken_event_nos
 
 

@@ -5,7 +5,9 @@ import pytest
 import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2 as pb
-from services.auth.keys.last_uses import KeyUses
+from services.auth.keys.last_uses import LastUses
+from services.auth.parts import Parts
+from services.auth.peppers import Peppers
 from services.auth.records.times import HOUR_US
 from services.auth.service import AuthService
 from services.chassis.database.database import Database, DatabaseUnavailable
@@ -32,13 +34,13 @@ async def test_last_use_is_told_by_the_hour(client: AuthClient, auth: AuthServic
     clock.advance(59 * 60)
     call = client.watch()
     await tell_use(call, 1, used.key_id)
-    await auth.key_uses.written()
+    await auth.last_uses.written()
     by_id = {key.key_id: key for key in await listed(client, account.account_id)}
     assert by_id[used.key_id].last_use_time.ToDatetime(noon.tzinfo) == noon
     assert not by_id[unused.key_id].HasField("last_use_time")
     clock.advance(HOUR_S)
     await tell_use(call, 2, used.key_id)
-    await auth.key_uses.written()
+    await auth.last_uses.written()
     [again] = [key for key in await listed(client, account.account_id) if key.key_id == used.key_id]
     assert again.last_use_time.ToDatetime(noon.tzinfo).hour == noon.hour + 1
     call.cancel()
@@ -61,13 +63,18 @@ async def test_slow_write_of_uses_holds_up_no_heartbeat(
     assert (await ping(call, 2, epoch=1)).echoed_ping_no == 2
     may_end.set()
     await writing
-    await auth.key_uses.written()
+    await auth.last_uses.written()
     assert (await listed(client, account.account_id))[0].HasField("last_use_time")
     call.cancel()
 
 
 async def test_uses_that_cannot_be_written_wait_for_better_times(
-    database: Database, clock: FakeClock, log: Log, log_text: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    peppers: Peppers,
+    clock: FakeClock,
+    log: Log,
+    log_text: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     noted: list[str] = []
     is_away = True
@@ -78,7 +85,7 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
         noted.append("written")
 
     monkeypatch.setattr(database, "write", write)
-    uses = KeyUses(database, clock, log)
+    uses = LastUses(Parts(database, peppers, clock, log))
     for _ in range(2):
         uses.note(["key_a"])
         await uses.written()
@@ -87,7 +94,7 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
     uses.note(["key_b"])
     await uses.written()
     assert noted == ["written"]
-    assert uses._waiting == set()
+    assert uses._waiting == {}
 
 
 async def test_what_cannot_be_a_key_is_not_asked_of_the_database(client: AuthClient, auth: AuthService) -> None:
@@ -95,6 +102,6 @@ async def test_what_cannot_be_a_key_is_not_asked_of_the_database(client: AuthCli
     key = (await client.create_key(account.account_id)).key
     call = client.watch()
     await tell_use(call, 1, "key_\0", "", key.key_id)
-    await auth.key_uses.written()
+    await auth.last_uses.written()
     assert (await listed(client, account.account_id))[0].HasField("last_use_time")
     call.cancel()

@@ -139,17 +139,17 @@ async def test_the_key_of_a_playground_is_in_no_list_and_cannot_be_changed(
     account_id = await console.create_account()
     _, access = await console.signed_in(account_id)
     made = await create_token(console, account_id, access)
-    request = pb.AccountServiceListKeysRequest(account_id=account_id)
-    assert (await console.call(console.account.ListKeys, request, access)).keys == []
+    request = auth_pb2.ListKeysRequest(account_id=account_id)
+    assert (await console.call(console.key_admin.ListKeys, request, access)).keys == []
     request.with_playground = True
-    [listed] = (await console.call(console.account.ListKeys, request, access)).keys
-    assert (listed.key.key_id, listed.key.name, listed.is_playground) == (made.key_id, "Playground", True)
+    [listed] = (await console.call(console.key_admin.ListKeys, request, access)).keys
+    assert (listed.key_id, listed.name, listed.is_playground) == (made.key_id, "Playground", True)
     assert (listed.created_by_name, listed.may_change) == ("Ada", False)
     own: dict[str, Any] = {"account_id": account_id, "key_id": made.key_id}
     for method, change in (
-        (console.account.RevokeKey, pb.AccountServiceRevokeKeyRequest(**own)),
-        (console.account.RotateKey, pb.RotateKeyRequest(**own)),
-        (console.account.RenameKey, pb.RenameKeyRequest(name="x", **own)),
+        (console.key_admin.RevokeKey, auth_pb2.RevokeKeyRequest(**own)),
+        (console.key_admin.RotateKey, auth_pb2.RotateKeyRequest(**own)),
+        (console.key_admin.RenameKey, auth_pb2.RenameKeyRequest(name="x", **own)),
     ):
         assert await console.reason(method, change, access) is Reason.ROLE_MISSING
     assert await console.reason(console.keys.RevokeKey, auth_pb2.RevokeKeyRequest(key_id=made.key_id)) is (
@@ -287,7 +287,7 @@ async def test_the_audit_log_names_the_first_token_of_a_session_and_no_secret(co
     account_id = await console.create_account()
     _, access = await console.signed_in(account_id)
     made = [await create_token(console, account_id, access) for _ in range(3)]
-    request = pb.AccountServiceListAuditEventsRequest(account_id=account_id)
-    events = (await console.call(console.account.ListAuditEvents, request, access)).events
+    request = pb.ListAuditEventsRequest(account_id=account_id)
+    events = (await console.call(console.audit.ListAuditEvents, request, access)).events
     opened = [event for event in events if event.action == "playground.opened"]
     assert [event.object_id for event in opened] == [made[0].key_id]

@@ -1,16 +1,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from services.auth import key_format
-from services.auth.accounts.accounts import AccountAdmin
-from services.auth.audit.log import AuditLog
-from services.auth.key_format import ApiKey
-from services.auth.keys.key_admin import KeyAdmin
+from services.auth.accounts.accounts import Accounts
+from services.auth.keys.keys import Keys
 from services.auth.keys.verifier import Verifier
+from services.auth.parts import Parts
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
@@ -24,11 +24,9 @@ NEW_PEPPER = b"another pepper for tests: 32 bytes"
 
 
 async def issue_key(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> str:
-    account = await AccountAdmin(database, AuditLog(peppers, clock), clock, log, sleep).create("Acme")
-    issued = await KeyAdmin(database, peppers, AuditLog(peppers, clock), clock, log, sleep).create(
-        account.account_id, "laptop"
-    )
-    return issued.secret.reveal()
+    parts = Parts(database, peppers, clock, log, sleep)
+    account = await Accounts(parts).create(None, "Acme")
+    return (await Keys(parts).create(None, account.account_id, "laptop")).secret
 
 
 async def test_malformed_key_is_refused_without_asking_the_database(
@@ -44,25 +42,25 @@ async def test_malformed_key_is_refused_without_asking_the_database(
 async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_the_database(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    admin = KeyAdmin(database, peppers, AuditLog(peppers, clock), clock, log, sleep)
-    accounts = AccountAdmin(database, AuditLog(peppers, clock), clock, log, sleep)
-    account_id, suspended_id = (await accounts.create("Acme")).account_id, (await accounts.create("Bolt")).account_id
-    revoked, good = [await admin.create(account_id, "") for _ in range(2)]
-    expired = await admin.create(account_id, "", expires_after_days=30)
-    suspended = await admin.create(suspended_id, "")
-    await admin.revoke(revoked.key.key_id)
-    await accounts.suspend(suspended_id)
+    parts = Parts(database, peppers, clock, log, sleep)
+    keys, accounts = Keys(parts), Accounts(parts)
+    account_id, suspended_id = [(await accounts.create(None, name)).account_id for name in ("Acme", "Bolt")]
+    revoked, good = [await keys.create(None, account_id, "") for _ in range(2)]
+    expired = await keys.create(None, account_id, "", expires_after_days=30)
+    suspended = await keys.create(None, suspended_id, "")
+    await keys.revoke(None, revoked.shown.key.key_id)
+    await accounts.suspend(None, suspended_id)
     clock.advance(30 * 24 * 60 * 60)
-    wrong = ApiKey(good.secret.public_id, key_format.mint().secret)
+    wrong = replace(key_format.mint(), public_id=good.shown.key.key_id.removeprefix("key_")).reveal()
     verifier = Verifier(database, peppers, clock, log)
     asked: list[list[str]] = []
     with statements_of(database) as statements:
-        await verifier.verify(good.secret.reveal())
+        await verifier.verify(good.secret)
         asked.append(statements.copy())
-        for key in (key_format.mint(), wrong, revoked.secret, expired.secret, suspended.secret):
+        for key in (key_format.mint().reveal(), wrong, revoked.secret, expired.secret, suspended.secret):
             statements.clear()
             with pytest.raises(LegatoError):
-                await verifier.verify(key.reveal())
+                await verifier.verify(key)
             asked.append(statements.copy())
     assert all(statements == asked[0] for statements in asked)
     assert sum("api_keys" in statement for statement in asked[0]) == 1

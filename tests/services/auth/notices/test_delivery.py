@@ -343,7 +343,6 @@ async def test_one_part_that_fails_does_not_stop_the_others(
     away: Any = Away()
     await owner.add_webhook(receiver)
     await owner.call("SendTestNotice")
-    parts = auth.notice_loop._recorder, auth.notice_delivery, away, auth.audit, auth.sessions.now_us
-    loop = NoticeLoop(database, *parts, log)
+    loop = NoticeLoop(auth.parts, auth.notice_loop._recorder, auth.notice_delivery, away)
     await loop.run_once()
     assert [body["kind"] for body in receiver.bodies] == ["test"]

@@ -35,8 +35,8 @@ class ChangeOutbox:
 
 
 async def events_of(console: Console, account_id: str, token: bytes) -> list[pb.AuditEvent]:
-    request = pb.AccountServiceListAuditEventsRequest(account_id=account_id)
-    return list((await console.call(console.account.ListAuditEvents, request, token)).events)
+    request = pb.ListAuditEventsRequest(account_id=account_id)
+    return list((await console.call(console.audit.ListAuditEvents, request, token)).events)
 
 
 async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is_lost(
@@ -67,9 +67,9 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
     for _ in range(2):
         # As if this process ended before it could acknowledge.
         with pytest.raises(ConnectionError):
-            await take_over_changes(database, outbox, auth.audit, now_us)
+            await take_over_changes(database, outbox, auth.parts.audit, now_us)
     outbox.loses_acknowledgements = False
-    await take_over_changes(database, outbox, auth.audit, now_us)
+    await take_over_changes(database, outbox, auth.parts.audit, now_us)
     assert not outbox.pending
     by_command_line, by_owner, *_ = await events_of(console, account_id, token)
     assert (by_owner.action, by_owner.object_id) == ("spend_limits.changed", "key_one")
@@ -79,7 +79,7 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
     assert by_command_line.user_id == ""
     actions = [event.action for event in await events_of(console, account_id, token)]
     assert actions.count("spend_limits.changed") == actions.count("low_balance.changed") == 1
-    whole = await console.call(console.admin.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
+    whole = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())
     assert not whole.broken_event_nos
 
 
@@ -88,6 +88,6 @@ async def test_maintenance_is_in_the_audit_log(console: Console) -> None:
     for _ in range(2):
         await console.call(maintenance.StartMaintenance, auth_pb2.StartMaintenanceRequest(message="Back at noon."))
     await console.call(maintenance.EndMaintenance, auth_pb2.EndMaintenanceRequest())
-    listing = pb.UserAdminServiceListAuditEventsRequest(action="maintenance")
-    events = (await console.call(console.admin.ListAuditEvents, listing)).events
+    listing = pb.ListAuditEventsRequest(action="maintenance")
+    events = (await console.call(console.admin_audit.ListAuditEvents, listing)).events
     assert [event.action for event in events] == ["maintenance.ended", "maintenance.started"]

@@ -135,12 +135,12 @@ async def test_a_database_that_is_away_loses_no_network(
     key_id = await make_key(console, account_id)
     await use(auth, (key_id, HOME))
     networks: KeyNetworks = auth.key_networks
-    learn, networks._learn = networks._learn, _fail  # type: ignore[method-assign]
+    learn, networks.write = networks.write, _fail  # type: ignore[method-assign]
     await use(auth, (key_id, AWAY))
-    networks._learn = learn  # type: ignore[method-assign]
+    networks.write = learn  # type: ignore[method-assign]
     await use(auth, (key_id, HOME))
     assert len(await told(database, account_id)) == 1
 
 
-def _fail(connection: object, *, used: object) -> None:
+def _fail(connection: object, reports: object) -> None:
     raise ConnectionError

@@ -51,7 +51,7 @@ async def test_whoever_has_nothing_but_a_link_adds_a_first_passkey_and_confirms_
     assert await console.reason(console.user.StartPasskeyRegistration, start, token) is Reason.STEP_UP_REQUIRED
     started = await start_sign_in(console)
     proof = pb.PasskeyProof(challenge_id=started.challenge_id, credential_json=device.sign_in(started.options_json))
-    request = pb.StepUpRequest(session_token=signed_in.session_token, passkey=proof, client=CLIENT)
+    request = pb.StepUpRequest(session_token=signed_in.session_token, proof=pb.Proof(passkey=proof), client=CLIENT)
     renewed = (await console.call(console.sign_in.StepUp, request)).signed_in
     token = (await console.resolve(renewed.session_token)).access_token
     await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)

@@ -65,16 +65,14 @@ async def set_totp(console: Console, clock: FakeClock, token: bytes) -> App:
     return app
 
 
-def attempt(
-    code: str, password: str = PASSWORD, email: str = EMAIL, address: str = ""
-) -> cred.SignInWithPasswordRequest:
-    client = pb.Client(address=address or CLIENT.address)
-    return cred.SignInWithPasswordRequest(email=email, password=password, totp_code=code, client=client)
+def attempt(code: str, password: str = PASSWORD, email: str = EMAIL, address: str = "") -> pb.SignInRequest:
+    proof = pb.Proof(password=pb.PasswordProof(email=email, password=password, totp_code=code))
+    return pb.SignInRequest(proof=proof, client=pb.Client(address=address or CLIENT.address))
 
 
 async def test_a_password_with_a_code_signs_in_and_other_sessions_go_on(console: Console, clock: FakeClock) -> None:
     app, _, before = await set_up(console, clock)
-    response = await console.call(console.methods.SignInWithPassword, attempt(app.code(), email=f" {EMAIL.upper()} "))
+    response = await console.call(console.sign_in.SignIn, attempt(app.code(), email=f" {EMAIL.upper()} "))
     assert response.signed_in.user.user_id == before.user.user_id
     assert response.signed_in.session.method == pb.SIGN_IN_METHOD_PASSWORD
     assert response.signed_in.user.has_password
@@ -83,7 +81,7 @@ async def test_a_password_with_a_code_signs_in_and_other_sessions_go_on(console:
 
 async def test_a_code_works_once_and_none_before_it_works_any_more(console: Console, clock: FakeClock) -> None:
     app, _, _ = await set_up(console, clock)
-    sign_in = console.methods.SignInWithPassword
+    sign_in = console.sign_in.SignIn
     assert await console.reason(sign_in, attempt(app.code())) is None
     assert await console.reason(sign_in, attempt(app.code())) is Reason.SIGN_IN_FAILED
     assert await console.reason(sign_in, attempt(app.code(-1))) is Reason.SIGN_IN_FAILED
@@ -111,7 +109,7 @@ async def test_unknown_users_and_wrong_passwords_and_codes_fail_alike_after_one_
         attempt(app.code(), email=""),
     ):
         with pytest.raises(LegatoError) as failure:
-            await console.call(console.methods.SignInWithPassword, request)
+            await console.call(console.sign_in.SignIn, request)
         failures.append((failure.value.reason, failure.value.message))
     assert len(set(failures)) == 1
     assert failures[0][0] is Reason.SIGN_IN_FAILED
@@ -122,7 +120,7 @@ async def test_a_password_without_an_authenticator_app_signs_nobody_in(console: 
     signed_in = await console.use_link((await console.create_user(email=EMAIL)).code)
     token = (await console.resolve(signed_in.session_token)).access_token
     await console.call(console.credentials.SetPassword, cred.SetPasswordRequest(password=PASSWORD), token)
-    assert await console.reason(console.methods.SignInWithPassword, attempt("000000")) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, attempt("000000")) is Reason.SIGN_IN_FAILED
     assert not (await console.resolve(signed_in.session_token)).user.has_password
 
 
@@ -130,7 +128,7 @@ async def test_wrong_passwords_are_limited_by_user_from_all_addresses_and_passke
     console: Console, clock: FakeClock
 ) -> None:
     app, _, signed_in = await set_up(console, clock)
-    sign_in = console.methods.SignInWithPassword
+    sign_in = console.sign_in.SignIn
     reasons = [
         await console.reason(sign_in, attempt("000000", "x" * 15, address=f"198.51.100.{number}"))
         for number in range(7)
@@ -148,9 +146,9 @@ async def test_a_password_with_a_code_steps_a_session_up(console: Console, clock
     clock.advance(3600)
     proof = pb.PasswordProof(password=PASSWORD, totp_code=app.code())
     wrong = pb.PasswordProof(password=PASSWORD, totp_code="000000")
-    request = pb.StepUpRequest(session_token=signed_in.session_token, password=wrong, client=CLIENT)
+    request = pb.StepUpRequest(session_token=signed_in.session_token, proof=pb.Proof(password=wrong), client=CLIENT)
     assert await console.reason(console.sign_in.StepUp, request) is Reason.SIGN_IN_FAILED
-    request.password.CopyFrom(proof)
+    request.proof.password.CopyFrom(proof)
     renewed = await console.call(console.sign_in.StepUp, request)
     token = (await console.resolve(renewed.signed_in.session_token)).access_token
     await console.call(console.credentials.StartTotp, cred.StartTotpRequest(), token)
@@ -172,7 +170,7 @@ async def test_a_removed_password_no_longer_works(console: Console, clock: FakeC
     app, token, _ = await set_up(console, clock)
     await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
     await console.call(console.credentials.RemovePassword, cred.RemovePasswordRequest(), token)
-    assert await console.reason(console.methods.SignInWithPassword, attempt(app.code())) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, attempt(app.code())) is Reason.SIGN_IN_FAILED
     known = await console.call(console.credentials.GetCredentials, cred.GetCredentialsRequest(), token)
     assert not known.HasField("password_set_time")
     assert not known.HasField("totp_set_time")
@@ -193,7 +191,7 @@ async def test_a_mistyped_code_and_a_reload_keep_the_secret_of_an_app(console: C
     # It is good for as long as a new one: whoever was shown it just now has time to type a code.
     clock.advance(TOTP_CHALLENGE_VALID_US // 1_000_000 - 30)
     proof = pb.StepUpRequest(session_token=signed_in.session_token, client=CLIENT)
-    proof.sign_in_link_code = await link_code(console, signed_in.user.user_id)
+    proof.proof.sign_in_link_code = await link_code(console, signed_in.user.user_id)
     stepped_up = (await console.call(console.sign_in.StepUp, proof)).signed_in
     token = (await console.resolve(stepped_up.session_token)).access_token
     right = cred.SetTotpRequest(challenge_id=first.challenge_id, code=App(clock, first.secret).code())
@@ -283,7 +281,7 @@ async def test_edges_get_heartbeats_while_many_try_passwords(auth: AuthService, 
     attempts = asyncio.gather(
         *(
             console.reason(
-                console.methods.SignInWithPassword,
+                console.sign_in.SignIn,
                 attempt("000000", email=f"user{number}@example.ca", address=f"198.51.100.{number}"),
             )
             for number in range(200)

@@ -1,19 +1,22 @@
 """Signs users in and out, as a console does."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client
 from services.auth.service import AuthService
+from services.auth.users.sessions import SignedIn
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console
+from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console, by_link
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.fakes import FakeClock
 
@@ -34,8 +37,9 @@ async def start(console: Console) -> pb.StartPasskeySignInResponse:
     return await console.call(console.sign_in.StartPasskeySignIn, request)  # type: ignore[no-any-return]
 
 
-def finish(started: pb.StartPasskeySignInResponse, answer: str) -> pb.FinishPasskeySignInRequest:
-    return pb.FinishPasskeySignInRequest(challenge_id=started.challenge_id, credential_json=answer, client=CLIENT)
+def finish(started: pb.StartPasskeySignInResponse, answer: str) -> pb.SignInRequest:
+    passkey = pb.PasskeyProof(challenge_id=started.challenge_id, credential_json=answer)
+    return pb.SignInRequest(proof=pb.Proof(passkey=passkey), client=CLIENT)
 
 
 async def test_a_link_signs_its_user_in_once(console: Console) -> None:
@@ -46,8 +50,12 @@ async def test_a_link_signs_its_user_in_once(console: Console) -> None:
     resolved = await console.resolve(signed_in.session_token)
     assert (resolved.user.user_id, resolved.account_id) == (made.user.user_id, account_id)
     assert [held.role for held in resolved.memberships] == [OWNER]
-    request = pb.SignInWithLinkRequest(code=made.code, client=CLIENT)
-    assert await console.reason(console.sign_in.SignInWithLink, request) is Reason.SIGN_IN_FAILED
+    request = by_link(made.code)
+    assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
+
+
+async def with_proof(auth: AuthService, client: Client, **proof: Any) -> SignedIn:
+    return await auth.sign_in.by_proof(await auth.sign_in.proof(**proof), client)
 
 
 def _client(number: int) -> Client:
@@ -60,7 +68,7 @@ async def test_a_link_expires_and_is_replaced_by_a_newer_one(console: Console, c
     newer = await console.call(console.admin.CreateSignInLink, request)
     for code in (made.code, newer.code):
         clock.advance(600)
-        failed = await console.reason(console.sign_in.SignInWithLink, pb.SignInWithLinkRequest(code=code))
+        failed = await console.reason(console.sign_in.SignIn, by_link(code))
         assert failed is Reason.SIGN_IN_FAILED
 
 
@@ -68,15 +76,15 @@ async def test_wrong_codes_are_limited_by_address_and_other_addresses_are_not(
     console: Console, clock: FakeClock
 ) -> None:
     made = await console.create_user()
-    request = pb.SignInWithLinkRequest(code=WRONG, client=CLIENT)
-    reasons = [await console.reason(console.sign_in.SignInWithLink, request) for _ in range(12)]
+    request = by_link(WRONG)
+    reasons = [await console.reason(console.sign_in.SignIn, request) for _ in range(12)]
     assert reasons == [Reason.SIGN_IN_FAILED] * 10 + [Reason.TOO_MANY_SIGN_INS] * 2
 
-    right = pb.SignInWithLinkRequest(code=made.code, client=CLIENT)
-    assert await console.reason(console.sign_in.SignInWithLink, right) is Reason.TOO_MANY_SIGN_INS
+    right = by_link(made.code)
+    assert await console.reason(console.sign_in.SignIn, right) is Reason.TOO_MANY_SIGN_INS
     await console.use_link(made.code, pb.Client(address="203.0.113.9"))
     clock.advance(60)
-    assert await console.reason(console.sign_in.SignInWithLink, request) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
 
 
 async def test_successes_are_not_counted(console: Console) -> None:
@@ -90,16 +98,14 @@ async def test_a_passkey_signs_in_and_works_for_a_step_up(console: Console) -> N
     await add_passkey(console, token, passkey)
 
     started = await start(console)
-    again = await console.call(
-        console.sign_in.FinishPasskeySignIn, finish(started, passkey.sign_in(started.options_json))
-    )
+    again = await console.call(console.sign_in.SignIn, finish(started, passkey.sign_in(started.options_json)))
     assert again.signed_in.user.user_id == signed_in.user.user_id
     # The other session goes on.
     await console.resolve(signed_in.session_token)
 
     started = await start(console)
     proof = pb.PasskeyProof(challenge_id=started.challenge_id, credential_json=passkey.sign_in(started.options_json))
-    request = pb.StepUpRequest(session_token=signed_in.session_token, passkey=proof, client=CLIENT)
+    request = pb.StepUpRequest(session_token=signed_in.session_token, proof=pb.Proof(passkey=proof), client=CLIENT)
     renewed = await console.call(console.sign_in.StepUp, request)
     assert renewed.signed_in.session.session_id == signed_in.session.session_id
     await console.resolve(renewed.signed_in.session_token)
@@ -115,18 +121,18 @@ async def test_an_answer_of_a_passkey_is_good_once_on_its_own_origin_and_with_us
     await add_passkey(console, token, passkey)
     started = await start(console)
     request = finish(started, passkey.sign_in(started.options_json))
-    await console.call(console.sign_in.FinishPasskeySignIn, request)
-    assert await console.reason(console.sign_in.FinishPasskeySignIn, request) is Reason.SIGN_IN_FAILED
+    await console.call(console.sign_in.SignIn, request)
+    assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
 
     passkey.origin = "http://localhost:9999"
     started = await start(console)
     elsewhere = finish(started, passkey.sign_in(started.options_json))
-    assert await console.reason(console.sign_in.FinishPasskeySignIn, elsewhere) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, elsewhere) is Reason.SIGN_IN_FAILED
 
     passkey.origin, passkey.count = ORIGIN, 0
     started = await start(console)
     copied = finish(started, passkey.sign_in(started.options_json))
-    assert await console.reason(console.sign_in.FinishPasskeySignIn, copied) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, copied) is Reason.SIGN_IN_FAILED
 
     careless, request_start = Authenticator(ORIGIN, verifies_user=False), pb.StartPasskeyRegistrationRequest()
     request_start.origin = ORIGIN
@@ -141,12 +147,12 @@ async def test_a_recovery_code_works_once_and_ends_other_sessions(console: Conso
     signed_in, token = await console.signed_in(await console.create_account())
     made = await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
     assert len(set(made.codes)) == 10
-    request = pb.SignInWithRecoveryCodeRequest(code=made.codes[0], client=CLIENT)
-    recovered = (await console.call(console.sign_in.SignInWithRecoveryCode, request)).signed_in
+    request = pb.SignInRequest(proof=pb.Proof(recovery_code=made.codes[0]), client=CLIENT)
+    recovered = (await console.call(console.sign_in.SignIn, request)).signed_in
     assert recovered.user.recovery_codes == 9
     old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
     assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
-    assert await console.reason(console.sign_in.SignInWithRecoveryCode, request) is Reason.SIGN_IN_FAILED
+    assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
 
 
 async def test_a_session_ends_with_sign_out_at_once(console: Console) -> None:
@@ -204,7 +210,7 @@ async def test_without_a_signing_key_nobody_can_sign_in(
     auth = AuthService(database, peppers, clock, log, sleep)
     _, code, _ = await auth.users.create("Ada", "", "", 0)
     with pytest.raises(LegatoError) as caught:
-        await auth.sign_in.with_link(code, _client(1))
+        await with_proof(auth, _client(1), link_code=code)
     assert caught.value.reason is Reason.ENDPOINT_NOT_OFFERED
 
 
@@ -215,8 +221,8 @@ async def test_neither_log_nor_audit_event_nor_row_has_a_token_a_code_or_an_addr
     made = await console.create_user(account_id, email=EMAIL)
     signed_in = await console.use_link(made.code)
     token = (await console.resolve(signed_in.session_token)).access_token
-    request = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="laptop")
-    key = await console.call(console.account.CreateKey, request, token)
+    request = auth_pb2.CreateKeyRequest(account_id=account_id, name="laptop")
+    key = await console.call(console.key_admin.CreateKey, request, token)
     codes = (await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)).codes
     invite = pb.InviteMemberRequest(account_id=account_id, email="grace@example.ca", role=OWNER)
     invited = await console.call(console.account.InviteMember, invite, token)
@@ -238,9 +244,9 @@ async def test_attempts_beyond_the_limit_write_nothing_so_that_revocations_do_no
 ) -> None:
     for _ in range(10):
         with pytest.raises(LegatoError):
-            await auth.sign_in.with_link(WRONG, _client(1))
+            await with_proof(auth, _client(1), link_code=WRONG)
     monkeypatch.setattr(database, "write", None)
     for _ in range(100):
         with pytest.raises(LegatoError) as caught:
-            await auth.sign_in.with_link(WRONG, _client(1))
+            await with_proof(auth, _client(1), link_code=WRONG)
         assert caught.value.reason is Reason.TOO_MANY_SIGN_INS

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from services.auth.accounts.accounts import AccountAdmin
+from services.auth.accounts.accounts import Accounts
 from services.auth.accounts.members import Members
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client
@@ -30,6 +30,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import OPTIONS
+from tests.services.auth.sign_in.test_sign_in import with_proof
 from tests.support.fakes import FakeClock
 
 WAIT_TIMEOUT_S: Final = 60.0
@@ -118,14 +119,13 @@ def count_rows(database: Database, table: sa.Table) -> int:
 
 
 async def test_an_invitation_is_accepted_by_one_of_two(
-    replicas: list[AuthService], database: Database, peppers: Peppers, clock: FakeClock, log: Log,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    audit, admin = replicas[0].audit, replicas[0].users
-    account_id = (await AccountAdmin(database, audit, clock, log).create("Acme")).account_id
-    owner = (await admin.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
+    replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = replicas[0].parts
+    account_id = (await Accounts(parts).create(None, "Acme")).account_id
+    owner = (await replicas[0].users.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
     by = Access(owner.user_id, "", account_id, AccountRole.OWNER, False, 0, 0)
-    members = Members(database, peppers, clock, audit, replicas[0].mail)
+    members = Members(parts, replicas[0].mail)
     _, code, _ = await members.invite(by, "", int(AccountRole.MEMBER))
     attempts = [partial(each.sign_in.accept_invitation, code, "Grace", "") for each in replicas]
 
@@ -137,7 +137,7 @@ async def test_a_link_signs_one_of_two_in(
     replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, code, _ = await replicas[0].users.create("Ada", "", "", 0)
-    attempts = [partial(each.sign_in.with_link, code) for each in replicas]
+    attempts = [partial(with_proof, each, link_code=code) for each in replicas]
 
     assert await meet(database, monkeypatch, "use_link", attempts) == [Reason.SIGN_IN_FAILED]
     assert count_rows(database, sessions) == 1
@@ -151,7 +151,7 @@ async def test_a_recovery_code_signs_one_of_two_in(
     digest = peppers.digest_code(codes.RECOVERY, codes.plain(code))
     with database.transaction(writes=True) as connection:
         stored_codes.put_recovery_codes(connection, summary.user.user_id, [digest], 0)
-    attempts = [partial(each.sign_in.with_recovery_code, code) for each in replicas]
+    attempts = [partial(with_proof, each, recovery_code=code) for each in replicas]
 
     assert await meet(database, monkeypatch, "use_recovery_code", attempts) == [Reason.SIGN_IN_FAILED]
     assert count_rows(database, sessions) == 1

@@ -29,22 +29,32 @@ def add_key(
     **others: Any,
 ) -> Key:
     secret = key_format.mint()
+    digest = peppers.digest(secret)
     key = Key(
-        secret.key_id, account_id, "laptop", (Scope.INFERENCE, Scope.MODELS), at_us, at_us + 10, None, pepper_version=1
+        secret.key_id,
+        account_id,
+        "laptop",
+        (Scope.INFERENCE, Scope.MODELS),
+        at_us,
+        at_us + 10,
+        None,
+        digest.pepper_version,
     )
     key = replace(key, **others)
-    assert stored_keys.add_key(connection, key, peppers.digest(secret))
+    stored_keys.add_key(connection, key, digest)
     return key
 
 
 def revoke(connection: sa.Connection, key_id: str, now_us: int) -> Key | None:
-    return stored_keys.change_key(
-        connection, key_id, lambda key: replace(key, revoked_at_us=key.revoked_at_us or now_us)
-    )
+    key = stored_keys.lock_key(connection, key_id)
+    revoked = replace(key, revoked_at_us=key.revoked_at_us or now_us) if key else None
+    if key and revoked:
+        stored_keys.put_key(connection, key, revoked)
+    return revoked
 
 
 def suspend(connection: sa.Connection, at_us: int | None = 5) -> None:
-    assert stored_accounts.change_account(connection, ACCOUNT.account_id, partial(replace, suspended_at_us=at_us))
+    stored_accounts.change_account(connection, ACCOUNT.account_id, partial(replace, suspended_at_us=at_us))
 
 
 def epoch_of(connection: sa.Connection) -> int:

@@ -30,7 +30,3 @@ def test_change_of_an_account_to_what_it_was_leaves_the_epoch(writing: sa.Connec
     add_account(writing)
     assert stored_accounts.change_account(writing, ACCOUNT.account_id, lambda account: account) == ACCOUNT
     assert epoch_of(writing) == 1
-
-
-def test_change_of_an_unknown_account_is_none(writing: sa.Connection) -> None:
-    assert stored_accounts.change_account(writing, "acct_other", lambda account: account) is None

@@ -17,6 +17,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from protos.auth.v1 import credentials_pb2 as cred
 from protos.auth.v1 import users_pb2 as pb
+from services.auth.parts import Parts
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.users.mail import Mail
@@ -26,7 +27,7 @@ from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console
+from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console, by_link
 from tests.support.fakes import FakeClock
 
 SENDER = "Legato <no-reply@example.ca>"
@@ -155,8 +156,8 @@ async def test_a_link_by_mail_signs_in_once_and_leaves_an_operators_link_alone(
     assert "<img" not in text_of(message, "html")
     signed_in = await console.use_link(code)
     assert signed_in.user.user_id == made.user.user_id
-    again = pb.SignInWithLinkRequest(code=code, client=CLIENT)
-    assert await console.reason(console.sign_in.SignInWithLink, again) is Reason.SIGN_IN_FAILED
+    again = by_link(code)
+    assert await console.reason(console.sign_in.SignIn, again) is Reason.SIGN_IN_FAILED
     await console.use_link(made.code)
     assert '"mail.sent"' in log_stream.getvalue()
 
@@ -172,8 +173,8 @@ async def test_an_unknown_address_gets_the_same_answer_and_no_mail(
         reasons = [await ask(console, auth, address) for _ in range(3)]
         assert reasons == [None, None, Reason.TOO_MANY_SIGN_INS]
     clock.advance(901)
-    late = pb.SignInWithLinkRequest(code=link_in(box.messages[0], "/sign-in"), client=CLIENT)
-    assert await console.reason(console.sign_in.SignInWithLink, late) is Reason.SIGN_IN_FAILED
+    late = by_link(link_in(box.messages[0], "/sign-in"))
+    assert await console.reason(console.sign_in.SignIn, late) is Reason.SIGN_IN_FAILED
 
 
 async def test_a_mailed_code_confirms_who_it_is_and_other_sessions_go_on(
@@ -193,7 +194,9 @@ async def test_a_mailed_code_confirms_who_it_is_and_other_sessions_go_on(
     found = re.search(r"Type this code there: ([0-9A-Z-]+)", text_of(message))
     assert found is not None
     assert found[1] in text_of(message, "html")
-    proof = pb.StepUpRequest(session_token=signed_in.session_token, sign_in_link_code=found[1], client=CLIENT)
+    proof = pb.StepUpRequest(
+        session_token=signed_in.session_token, proof=pb.Proof(sign_in_link_code=found[1]), client=CLIENT
+    )
     renewed = (await console.call(console.sign_in.StepUp, proof)).signed_in
     assert renewed.session.session_id == signed_in.session.session_id
     token = (await console.resolve(renewed.session_token)).access_token
@@ -235,7 +238,12 @@ async def test_users_are_told_of_changes_to_how_they_sign_in(console: Console, a
 
 
 async def test_mail_is_tried_again_and_no_address_is_logged(
-    database: Database, peppers: Peppers, auth: AuthService, sender: MailSender, box: MailBox, log_stream: io.StringIO
+    database: Database,
+    peppers: Peppers,
+    clock: FakeClock,
+    sender: MailSender,
+    box: MailBox,
+    log_stream: io.StringIO,
 ) -> None:
     waits: list[float] = []
 
@@ -243,7 +251,7 @@ async def test_mail_is_tried_again_and_no_address_is_logged(
         waits.append(seconds)
 
     log = Log("auth", log_stream, debug=True)
-    mail = Mail(database, peppers, auth.audit, lambda: 0, log, sender, ORIGIN, wait)
+    mail = Mail(Parts(database, peppers, clock, log), sender, ORIGIN, wait)
     box.refusals = 2
     mail.invite(INVITED, "CODE-CODE", "Acme", "Ada")
     await mail.written()

@@ -30,8 +30,8 @@ async def token_of(console: Console, session: str) -> bytes:
 
 
 async def events_of(console: Console, **filters: str) -> list[Any]:
-    request = pb.UserAdminServiceListAuditEventsRequest(page_size=100, **filters)
-    return list((await console.call(console.admin.ListAuditEvents, request)).events)
+    request = pb.ListAuditEventsRequest(page_size=100, **filters)
+    return list((await console.call(console.admin_audit.ListAuditEvents, request)).events)
 
 
 async def test_the_last_operator_stays_one_and_can_sign_in(console: Console) -> None:
@@ -100,7 +100,7 @@ async def test_every_change_is_in_the_audit_log_with_the_operators_id(console: C
     record = pb.RecordOperatorActionRequest(
         action=pb.OPERATOR_ACTION_GRANT_CREDIT, account_id=account_id, object_id=f"{user_id}-0af3"
     )
-    await console.call(console.operators.RecordOperatorAction, record, token)
+    await console.call(console.audit.RecordOperatorAction, record, token)
     done = [event.action for event in reversed(await events_of(console, user_id=user_id))]
     assert done[1:] == [
         "account.created",
@@ -123,9 +123,9 @@ async def test_an_action_for_an_account_that_is_not_there_is_refused(console: Co
     _, session = await operator(console)
     request = pb.RecordOperatorActionRequest(action=pb.OPERATOR_ACTION_GRANT_CREDIT, account_id="acct_nowhere")
     token = await token_of(console, session)
-    assert await console.reason(console.operators.RecordOperatorAction, request, token) is Reason.NOT_FOUND
+    assert await console.reason(console.audit.RecordOperatorAction, request, token) is Reason.NOT_FOUND
     unknown = pb.RecordOperatorActionRequest()
-    assert await console.reason(console.operators.RecordOperatorAction, unknown, token) is Reason.REQUEST_INVALID
+    assert await console.reason(console.audit.RecordOperatorAction, unknown, token) is Reason.REQUEST_INVALID
 
 
 async def test_accounts_and_users_are_found_by_name_and_id(console: Console) -> None:
@@ -163,14 +163,14 @@ async def test_a_search_that_is_too_long_is_refused(console: Console) -> None:
 async def test_a_key_tells_whose_it_is(console: Console) -> None:
     account_id = await console.create_account()
     owner, token = await console.signed_in(account_id)
-    create = pb.AccountServiceCreateKeyRequest(account_id=account_id, name="Report")
-    key_id = (await console.call(console.account.CreateKey, create, token)).key.key.key_id
+    create = auth_pb2.CreateKeyRequest(account_id=account_id, name="Report")
+    key_id = (await console.call(console.key_admin.CreateKey, create, token)).key.key_id
     _, session = await operator(console)
     keys = auth_pb2_grpc.KeyAdminServiceStub(console.console_channel)
     request = auth_pb2.GetKeyRequest(key_id=key_id)
     found = await console.call(keys.GetKey, request, await token_of(console, session))
     assert (found.account.account_id, found.account.name) == (account_id, "Acme")
-    assert (found.created_by, found.created_by_name) == (owner.user.user_id, "Ada")
+    assert (found.key.created_by, found.key.created_by_name) == (owner.user.user_id, "Ada")
     assert await console.reason(keys.GetKey, request, token) is Reason.ROLE_MISSING
     unknown = auth_pb2.GetKeyRequest(key_id="key_0000000000000000")
     assert await console.reason(keys.GetKey, unknown, await token_of(console, session)) is Reason.NOT_FOUND

@@ -1,7 +1,7 @@
 """Tries out every method that is for operators, by each console with each kind of token, over TCP and on a socket."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ OPERATOR = replace(OWNER, is_operator=True)
 # Signed in longer than ten minutes ago.
 STALE_OPERATOR = replace(OPERATOR, authenticated_at_us=0)
 FOR_OPERATORS = sorted(method for method, rule in RULES.items() if rule.operator)
+FOR_OPERATORS_AND_MEMBERS = sorted(method for method, rule in RULES.items() if rule.or_operator)
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +80,14 @@ def consoles(transport: str, authority: Authority, socket_folder: Path, log: Log
     return Consoles(transport, authority, socket_folder, log)
 
 
-async def refusals(consoles: Consoles, identity: str, access: Access | None) -> dict[str, Reason | None]:
-    """Calls every method that is for operators; returns why each was refused, None if it was not."""
+async def refusals(
+    consoles: Consoles, identity: str, access: Access | None, methods: Sequence[str] = FOR_OPERATORS
+) -> dict[str, Reason | None]:
+    """Calls methods that are for operators; returns why each was refused, None if it was not."""
     metadata = () if access is None else ((METADATA_KEY, SIGNER.sign(access)),)
     found: dict[str, Reason | None] = {}
     async with consoles.channel(identity) as channel:
-        for method in FOR_OPERATORS:
+        for method in methods:
             try:
                 call: Any = channel.unary_unary(method)
                 await call(b"", metadata=metadata, wait_for_ready=True)
@@ -96,6 +99,12 @@ async def refusals(consoles: Consoles, identity: str, access: Access | None) -> 
 
 async def test_the_public_console_calls_none_of_them_even_with_an_operators_token(consoles: Consoles) -> None:
     assert set((await refusals(consoles, "console", OPERATOR)).values()) == {Reason.CALLER_NOT_ALLOWED}
+
+
+async def test_in_the_public_console_an_operators_token_is_good_for_its_own_account_alone(consoles: Consoles) -> None:
+    shared = FOR_OPERATORS_AND_MEMBERS
+    assert set((await refusals(consoles, "operator-console", OPERATOR, shared)).values()) == {None}
+    assert set((await refusals(consoles, "console", OPERATOR, shared)).values()) == {Reason.ROLE_MISSING}
 
 
 async def test_the_operators_console_can_do_nothing_without_a_token(consoles: Consoles) -> None:

@@ -1,4 +1,4 @@
-"""Encrypts the email addresses of users, so that a stolen database tells none.
+"""Encrypts email addresses and what notices say, so that a stolen database tells none of it.
 
 The encryption is deterministic (AES-SIV, RFC 5297): equal addresses are equal when encrypted, so that one is found by
 its column and index. A stolen database tells which users and invitations have the same address, and how long it is. See
@@ -22,7 +22,7 @@ _SEPARATOR: Final = "."
 _PURPOSE: Final = b"legato email addresses"
 
 
-class EmailCipher:
+class TextCipher:
     """Encrypts with the newest key of the setting and, without any, under the newest pepper; decrypts with all."""
 
     def __init__(self, keys: Mapping[int, bytes], peppers: Mapping[int, bytes]) -> None:
