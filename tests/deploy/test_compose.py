@@ -16,7 +16,7 @@ from services.auth.settings import AuthSettings
 from services.chassis.settings import PREFIX, load
 from services.metering.settings import MeteringSettings
 from services.payments.settings import PaymentsSettings
-from services.router.grounding.files.reading import MEMORY_BYTES
+from services.router.grounding.files.reader import MEMORY_BYTES
 from services.router.grounding.files.turns import AT_ONCE
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings

@@ -16,6 +16,7 @@ from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search
 from services.router.grounding.search_tool import TOOLS, SearchTool, tools_tokens
 from services.router.grounding.settings import GroundingSettings
+from services.router.grounding.wire import to_note
 from services.router.grounding.words import question_words
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
@@ -125,7 +126,7 @@ class Grounding:
         response.tokens.passages = added_tokens - response.tokens.notes
         response.added_text = found.text
         for note in found.notes:
-            response.notes.append(note.to_message(NOTES.tokens_of(note)))
+            response.notes.append(to_note(note, NOTES.tokens_of(note)))
         for number, passage in enumerate(found.passages, 1):
             response.passages.add(
                 number=number,

@@ -18,6 +18,7 @@ from services.router.grounding.files.turns import Turns
 from services.router.grounding.files.upload_limits import UploadLimits
 from services.router.grounding.records import Attachment
 from services.router.grounding.settings import GroundingSettings
+from services.router.grounding.wire import to_attachment
 
 # A document arrives at least this fast, beyond the time that any may take.
 LEAST_BYTES_PER_S: Final = 8 * 1024
@@ -82,7 +83,7 @@ class Intake:
     async def _add(self, requests: Requests, progress: Progress) -> None:
         try:
             attachment = await self.add(requests, progress)
-            progress.put(pb.AddAttachmentResponse(attachment=attachment.to_message()))
+            progress.put(pb.AddAttachmentResponse(attachment=to_attachment(attachment)))
         finally:
             progress.put(None)
 

@@ -5,21 +5,11 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from protos.router.v1 import grounding_pb2 as pb
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def _to_timestamp(micros: int) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.FromMicroseconds(micros)
-    return timestamp
 
 
 class DocumentKind(StrEnum):
@@ -45,16 +35,6 @@ class Note:
     tokens: int
     text: str
 
-    def to_message(self, tokens: int | None = None) -> pb.Note:
-        """Returns the note with these tokens, if they are known exactly."""
-        return pb.Note(
-            note_id=self.note_id,
-            account_id=self.account_id,
-            text=self.text,
-            tokens=self.tokens if tokens is None else tokens,
-            create_time=_to_timestamp(self.created_at_us),
-        )
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Document:
@@ -76,18 +56,6 @@ class Attachment:
     pages: int
     # Number of passages.
     passages: int
-
-    def to_message(self) -> pb.Attachment:
-        return pb.Attachment(
-            attachment_id=self.attachment_id,
-            account_id=self.account_id,
-            name=self.name,
-            kind=pb.DocumentKind.Value(f"DOCUMENT_KIND_{self.kind.name}"),
-            size_bytes=self.size_bytes,
-            pages=self.pages,
-            passages=self.passages,
-            create_time=_to_timestamp(self.created_at_us),
-        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -17,13 +17,8 @@ from services.router.routing.queue_watch import QueueWatch
 from services.router.routing.routes import Routes, Target
 from services.router.routing.saturation import ModelSaturation
 
-
-@dataclass(frozen=True, slots=True)
-class PooledProviderKey:
-    """The key of a pooled provider: models share its connections unless their timeouts differ."""
-
-    route: ProviderRoute
-    timeouts: Timeouts
+# The key of a pooled provider: models share its connections unless their timeouts differ.
+PooledProviderKey = tuple[ProviderRoute, Timeouts]
 
 
 class PooledProvider:
@@ -62,16 +57,12 @@ class ProviderPool:
     def replace(self, wanted: Iterable[PooledProviderKey]) -> Mapping[PooledProviderKey, PooledProvider]:
         """Opens the providers that are new and retires those no longer wanted."""
         wanted = set(wanted)
-        opened = {
-            key: PooledProvider(self._open_provider(key.route, key.timeouts))
-            for key in wanted
-            if key not in self._pooled
-        }
+        opened = {key: PooledProvider(self._open_provider(*key)) for key in wanted if key not in self._pooled}
         for key in self._pooled.keys() - wanted:
             self._retire(self._pooled.pop(key))
         self._pooled.update(opened)
-        for key, pooled in opened.items():
-            self.do(self._warm(key.route.name, pooled))
+        for (route, _), pooled in opened.items():
+            self.do(self._warm(route.name, pooled))
         return dict(self._pooled)
 
     async def aclose(self) -> None:
@@ -144,11 +135,10 @@ class ModelStates:
         wanted = {
             (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
         }
-        pooled = self._provider_pool.replace(PooledProviderKey(route, target.timeouts) for route, target in wanted)
+        pooled = self._provider_pool.replace((route, target.timeouts) for route, target in wanted)
         before = self._model_states
         self._model_states = {
-            (route, target): before.get((route, target))
-            or self._open(route, target, pooled[PooledProviderKey(route, target.timeouts)])
+            (route, target): before.get((route, target)) or self._open(route, target, pooled[route, target.timeouts])
             for route, target in wanted
         }
         self.by_class = {

@@ -13,6 +13,7 @@ from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
+from services.router.grounding.wire import to_attachment, to_note
 
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments
@@ -38,12 +39,10 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def AddNote(self, request: pb.AddNoteRequest, context: Context) -> pb.AddNoteResponse:
         note = await self._notes.add(_account_id(request), request.text)
         self._changed("note.added", note.account_id)
-        return pb.AddNoteResponse(note=note.to_message())
+        return pb.AddNoteResponse(note=to_note(note))
 
     async def ListNotes(self, request: pb.ListNotesRequest, context: Context) -> pb.ListNotesResponse:
-        return pb.ListNotesResponse(
-            notes=[note.to_message() for note in await self._notes.list_of(_account_id(request))]
-        )
+        return pb.ListNotesResponse(notes=map(to_note, await self._notes.list_of(_account_id(request))))
 
     async def RemoveNote(self, request: pb.RemoveNoteRequest, context: Context) -> pb.RemoveNoteResponse:
         await self._notes.remove(_account_id(request), request.note_id)
@@ -53,7 +52,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def UpdateNote(self, request: pb.UpdateNoteRequest, context: Context) -> pb.UpdateNoteResponse:
         note = await self._notes.update(_account_id(request), request.note_id, request.text)
         self._changed("note.updated", note.account_id)
-        return pb.UpdateNoteResponse(note=note.to_message())
+        return pb.UpdateNoteResponse(note=to_note(note))
 
     async def RemoveAllNotes(self, request: pb.RemoveAllNotesRequest, context: Context) -> pb.RemoveAllNotesResponse:
         removed = await self._notes.remove_all(_account_id(request))
@@ -73,7 +72,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
     async def ListAttachments(self, request: pb.ListAttachmentsRequest, context: Context) -> pb.ListAttachmentsResponse:
         kept = await self._attachments.list_of(_account_id(request))
-        return pb.ListAttachmentsResponse(attachments=[attachment.to_message() for attachment in kept])
+        return pb.ListAttachmentsResponse(attachments=map(to_attachment, kept))
 
     async def RemoveAttachment(
         self, request: pb.RemoveAttachmentRequest, context: Context

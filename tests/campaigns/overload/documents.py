@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from protos.router.v1.grounding_pb2 import AddAttachmentRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error
-from services.router.grounding.files.reading import MEMORY_BYTES
+from services.router.grounding.files.reader import MEMORY_BYTES
 from services.router.grounding.files.turns import AT_ONCE
 from services.router.grounding.settings import GroundingSettings
 from tests.support.pdfs import assemble_pdf

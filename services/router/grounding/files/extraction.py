@@ -13,7 +13,7 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.files.isolation import LANDLOCK, SECCOMP, library_folders
-from services.router.grounding.files.reading import ReaderOutput
+from services.router.grounding.files.reader import ReaderOutput
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.records import Document, DocumentKind
 
@@ -83,7 +83,7 @@ class Extraction:
 def reader_command(pages_most: int) -> list[str]:
     """Builds the command line. The environment is empty, so the import path is an argument; -I isolates Python."""
     program = (
-        "import sys; sys.path[:0] = sys.argv[1].split(':'); from services.router.grounding.files.reading import main; "
+        "import sys; sys.path[:0] = sys.argv[1].split(':'); from services.router.grounding.files.reader import main; "
     )
     return [
         *(sys.executable, "-I", "-B", "-X", "utf8", "-c", program + "main(int(sys.argv[2]))"),

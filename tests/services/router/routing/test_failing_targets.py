@@ -1,20 +1,18 @@
 """Models that fail again and again: who is asked in their place, how often, and when they are tried again."""
 
 import asyncio
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
-from services.router.routing import circuit_breaker
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE
 from services.router.settings import MOST_ATTEMPTS
-from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
+from tests.services.router.harness import Router, as_json, refusal_of, running_router, target
 from tests.support.leftovers import nothing_is_left
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.openai import Reply, Upstream
@@ -138,24 +136,6 @@ async def test_model_that_is_passed_over_is_not_asked_for_want_of_room_elsewhere
             running.cancel()
 
 
-async def test_chat_that_tries_out_a_silent_model_moves_on_long_before_its_time_is_over(
-    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(circuit_breaker, "LEAST_TRIAL_TIMEOUT_S", 0.2)
-    async with (
-        Upstream() as first,
-        Upstream() as second,
-        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
-    ):
-        assert await attempt_of(router) == 1
-        first.replies.extend([BROKEN] * FAILURES_IN_A_ROW)
-        first.default_reply = delayed(Reply(), 600)
-        async with asyncio.timeout(60):
-            while len(first.requests) < 1 + FAILURES_IN_A_ROW + 2:
-                await attempt_of(router)
-        assert all(request.aborted for request in first.requests[1 + FAILURES_IN_A_ROW :])
-
-
 async def test_no_chat_is_sent_to_more_models_than_the_most(socket_folder: Path, log: Log) -> None:
     async with Upstream(BROKEN) as first, Upstream(BROKEN) as second, Upstream(BROKEN) as third, Upstream() as fourth:
         upstreams = (first, second, third, fourth)
@@ -206,34 +186,6 @@ async def test_model_may_have_less_time_to_begin_than_others(stream: bool, socke
         async with running_router(socket_folder, log, targets) as router:
             assert (await router.ask(stream=stream)).text == "Hello, world!"
         assert len(hasty.requests) == 1
-
-
-async def test_answer_that_takes_too_long_in_all_is_cut_and_not_tried_elsewhere(socket_folder: Path, log: Log) -> None:
-    endless = Reply(contents=["Hello"], repeat=10_000, event_delay_s=0.05)
-    async with Upstream(endless) as first, Upstream() as second:
-        targets = {replace(target("first"), timeouts=Timeouts(total_s=1)): first, target("second"): second}
-        async with running_router(socket_folder, log, targets) as router:
-            call = router.open()
-            assert await call.receive()
-            with pytest.raises(LegatoError) as refusal:
-                await read(call)
-            assert refusal.value.reason is Reason.UPSTREAM_FAILED
-            await first.requests[0].ended.wait()
-            assert first.requests[0].aborted
-        assert not second.requests
-
-
-async def test_model_whose_answers_break_is_passed_over(socket_folder: Path, log: Log) -> None:
-    async with (
-        Upstream(Reply(cut_after=2, event_delay_s=0.01)) as first,
-        Upstream() as second,
-        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
-    ):
-        async with asyncio.timeout(60):
-            while not second.requests:
-                with contextlib.suppress(LegatoError):
-                    await router.ask()
-        assert first.requests
 
 
 def delayed(reply: Reply, delay_s: float) -> Reply:

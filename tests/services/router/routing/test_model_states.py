@@ -103,7 +103,7 @@ class PlayedProvider:
 
 
 def key(name: str, timeouts: Timeouts | None = None) -> PooledProviderKey:
-    return PooledProviderKey(ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts())
+    return ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts()
 
 
 def provider_of(pooled: PooledProvider) -> PlayedProvider:

@@ -81,11 +81,6 @@ def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
     assert (big.concurrency, small.concurrency) == (None, 2)
 
 
-def test_constant_limit_must_be_a_number_above_zero(routes_file: Path) -> None:
-    text = GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 0")
-    assert mistakes_of(routes_file, text) == ["models.small.concurrency: must be a whole number above zero"]
-
-
 def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) -> None:
     text = GOOD.replace(
         "max_output_tokens = 50", "max_output_tokens = 50\nfirst_byte_s = 5\nidle_s = 0.5\ntotal_s = 60"
@@ -95,12 +90,6 @@ def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) 
     big, small = load_routes(routes_file, {"HOST_KEY": "secret"}, given).classes["fortissimo"]
     assert big.timeouts == given
     assert small.timeouts == Timeouts(connect_s=1, first_byte_s=5, idle_s=0.5, whole_s=4, total_s=60)
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "inf", "nan", "true", '"5"'])
-def test_time_must_be_a_number_of_seconds_above_zero(value: str, routes_file: Path) -> None:
-    text = GOOD.replace("max_output_tokens = 50", f"max_output_tokens = 50\nwhole_s = {value}")
-    assert mistakes_of(routes_file, text) == ["models.small.whole_s: must be a number of seconds above zero"]
 
 
 def test_servers_that_are_particular_can_be_named(routes_file: Path) -> None:
@@ -202,11 +191,6 @@ def test_secret_in_the_file_is_not_repeated_in_the_mistake(routes_file: Path) ->
     assert "sk-in-the-file" not in "\n".join(mistakes_of(routes_file, text))
 
 
-@pytest.mark.parametrize("text", ["classes = 3", "[classes]\nmezzo = 3", "[[models]]\nname = 'x'", "not toml"])
-def test_file_of_the_wrong_shape_is_a_mistake_and_no_crash(routes_file: Path, text: str) -> None:
-    assert mistakes_of(routes_file, text)
-
-
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"LEGATO_ROUTES.*nowhere\.toml"):
         load_routes(tmp_path / "nowhere.toml")
@@ -273,26 +257,8 @@ def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_fi
     assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
 
 
-def test_mistakes_in_what_limits_a_model_are_named(routes_file: Path) -> None:
-    more = '\nqueue_metrics_url = "host.test/metrics"\nqueue_most_waiting = 0\nqueueing_s = -1'
-    assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}")) == [
-        "models.big.queue_metrics_url: must start with http:// or https://",
-        "models.big.queue_most_waiting: must be a whole number above zero",
-        "models.big.queueing_s: must be a number of seconds above zero, or 0",
-    ]
-
-
 def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
     cost = 'max_output_tokens = 100\ncost = { input = "0.05", output = "0.100000001" }'
     routes_file.write_text(GOOD.replace("max_output_tokens = 100", cost))
     big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
     assert big.cost == ProviderCost(50_000_000, 50_000_000, 100_000_001)
-
-
-def test_a_cost_that_is_no_amount_is_a_mistake(routes_file: Path) -> None:
-    cost = 'max_output_tokens = 100\ncost = { input = 0.05, output = "-1", price = "2" }'
-    assert mistakes_of(routes_file, GOOD.replace("max_output_tokens = 100", cost)) == [
-        'models.big.cost.input: must be dollars in a string, like "0.10", with at most nine decimals',
-        'models.big.cost.output: must be dollars in a string, like "0.10", with at most nine decimals',
-        "models.big.cost.price: is not a known key",
-    ]

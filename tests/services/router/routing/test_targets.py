@@ -1,17 +1,13 @@
 """Models that have no room: who is asked in their place, and what the client is told."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
-from services.router.providers import base
-from services.router.providers.openai.provider import OpenAIProvider
 from services.router.routing.backoff import LEAST_PROBES, LONGEST_BACKOFF_S, MOST_PROBES
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE, RetryBudget
 from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
@@ -81,55 +77,6 @@ async def test_running_chats_go_on_while_others_are_refused(socket_folder: Path,
         assert [answer.text for answer in answers] == ["Hello" * 20] * TWO
 
 
-@pytest.mark.parametrize("leaves", [True, False], ids=["the client leaves", "the answer breaks"])
-async def test_place_is_free_again_however_a_chat_ends(leaves: bool, socket_folder: Path, log: Log) -> None:
-    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
-        for _ in range(3 * TWO):
-            upstream.replies.append(STALLED if leaves else Reply(cut_after=2))
-            call = router.open()
-            assert await call.receive()
-            if leaves:
-                call.cancel()
-                await upstream.requests[-1].ended.wait()
-            else:
-                with pytest.raises(LegatoError):
-                    await read(call)
-        assert (await router.ask()).text == "Hello, world!"
-
-
-async def test_place_is_free_again_when_the_client_leaves_before_the_first_piece(socket_folder: Path, log: Log) -> None:
-    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
-        for number in range(3 * TWO):
-            upstream.replies.append(Reply(delay_s=60))
-            call = router.open()
-            request = await upstream.received(number + 1)
-            call.cancel()
-            await request.ended.wait()
-        assert (await router.ask()).text == "Hello, world!"
-
-
-async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log: Log) -> None:
-    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
-        for _ in range(3 * TWO):
-            upstream.replies.append(Reply(status=500))
-            assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
-        assert (await router.ask()).text == "Hello, world!"
-
-
-async def test_place_is_free_again_where_a_mistake_of_ours_keeps_the_model_from_being_asked(
-    socket_folder: Path, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(provider: OpenAIProvider, call: base.ProviderCall) -> AsyncGenerator[base.Piece, None]:
-        raise KeyError("id")
-
-    async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
-        with monkeypatch.context() as patched:
-            patched.setattr(OpenAIProvider, "answer", fail)
-            for _ in range(3 * TWO):
-                assert (await refusal_of(router)).reason is Reason.INTERNAL
-        assert (await router.ask()).text == "Hello, world!"
-
-
 async def test_models_that_are_all_busy_are_saturation_and_the_soonest_is_told(socket_folder: Path, log: Log) -> None:
     later, sooner = Reply(status=429, headers={"retry-after": "40"}), Reply(status=503, headers={"retry-after": "20"})
     async with Upstream(later) as first, Upstream(sooner) as second:
@@ -187,21 +134,6 @@ async def test_model_that_refuses_one_key_is_left_alone_by_that_key_while_anothe
             for key_id in ("refused", "refused", "another", "refused"):
                 assert (await router.ask(key_id=key_id, account_id=key_id)).text == "Hello, world!"
         assert (len(first.requests), len(second.requests)) == (2, 3)
-
-
-async def test_connection_that_is_refused_while_others_are_answered_means_full_and_else_away(
-    socket_folder: Path, log: Log
-) -> None:
-    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
-        running = await open_running(router, upstream)
-        for site in list(upstream._runner.sites):  # type: ignore[union-attr]
-            await site.stop()
-        assert (await refusal_of(router)).reason is Reason.SATURATED
-        running.cancel()
-        await upstream.requests[0].ended.wait()
-        async with asyncio.timeout(60):
-            while (await refusal_of(router)).reason is not Reason.UPSTREAM_FAILED:
-                await asyncio.sleep(0.02)
 
 
 async def test_busy_model_that_names_no_time_is_asked_again(socket_folder: Path, log: Log) -> None:

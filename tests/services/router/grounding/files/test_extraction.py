@@ -13,7 +13,7 @@ import pytest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.router.grounding.files.extraction import Extraction, OnPage, reader_command, started_reader
-from services.router.grounding.files.reading import MEMORY_BYTES, PROCESSOR_S
+from services.router.grounding.files.reader import MEMORY_BYTES, PROCESSOR_S
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.records import Document, DocumentKind
 from tests.support.pdfs import make_pdf, make_pdf_bomb

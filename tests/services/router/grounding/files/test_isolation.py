@@ -47,8 +47,8 @@ def intrude(document, kind, pages_most):
         "environ": sorted(os.environ), "computing": attempt(lambda: sum(range(1000))),
         "late library": attempt(lambda: __import__("colorsys")),
     })]
-from services.router.grounding.files import reading
-reading.pages_of = intrude
+from services.router.grounding.files import reader
+reader.pages_of = intrude
 """
 
 

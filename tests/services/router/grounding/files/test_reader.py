@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.grounding.files.documents import DocumentRefused, kind_of, pages_of
+from services.router.grounding.files.reader import DocumentRefused, kind_of, pages_of
 from services.router.grounding.records import DocumentKind
 from tests.support.pdfs import make_pdf, make_pdf_in_utf16
 
