@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.contracts.product import ROOT, product_modules
+
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -26,3 +27,13 @@ def test_architecture_names_files_that_exist() -> None:
 def test_the_overview_lists_all_decisions_in_order() -> None:
     listed = re.findall(r"\]\(decisions/([^)]+)\)", (ROOT / "docs" / "index.md").read_text())
     assert listed == sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+
+
+def test_the_map_has_one_line_for_each_folder_of_the_product() -> None:
+    _, _, text = (ROOT / "ARCHITECTURE.md").read_text().partition("## The map")
+    lines = [line.split("|")[1] for line in text.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    named = [folder.rstrip("/") for line in lines for folder in re.findall(r"`([\w/]+)`", line)]
+    folders = {str(path.parent) for path in product_modules() if path.name != "__init__.py"}
+    assert sorted(folders - set(named)) == []
+    assert len(set(named)) == len(named)
+    assert [folder for folder in named if not (ROOT / folder).is_dir()] == []

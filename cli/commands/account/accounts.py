@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.command import Invocation, command_group
-from cli.commands.bookings import OutcomeUnknown, command_line, grant
+from cli.commands.account.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, money, own_limits, rfc3339, time_of
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from cli.command import Invocation, command_group
-from cli.commands import bookings
+from cli.commands.account import bookings
 from cli.commands.account.accounts import balance_of, get_account
 from cli.commands.ledger.statements import describe_ledger_entry, list_entries, period_options
 from cli.connection import call_service

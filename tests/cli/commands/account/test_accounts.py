@@ -6,7 +6,7 @@ import grpc
 import pytest
 from click.testing import CliRunner
 
-from cli.commands import bookings
+from cli.commands.account import bookings
 from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
 from protos.auth.v1 import auth_pb2

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from cli.commands import bookings
+from cli.commands.account import bookings
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
