@@ -27,8 +27,8 @@ from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import ChannelHolder, errors_of, from_rpc_error, was_lost
-from services.chassis.rpc.replicas import Replicas
+from services.chassis.rpc.channel import errors_of
+from services.chassis.rpc.replica_channel import ChannelReplica, ReplicaChannel
 from services.chassis.telemetry.log import Log
 
 # A page is answered within about a second, whatever does not answer.
@@ -61,47 +61,10 @@ class Caller(Protocol):
     async def recent_token(self) -> bytes: ...
 
 
-class ServiceReplica:
-    def __init__(self, address: str, server_name: str, certificates: Certificates | None) -> None:
-        self.address = address
-        self._connection = ChannelHolder(address, server_name, lambda channel: channel, certificates)
-        self.load = 0
-
-    @property
-    def channel(self) -> grpc.aio.Channel:
-        return self._connection.stub
-
-    @property
-    def usable(self) -> bool:
-        return self.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
-
-    @property
-    def is_leaving(self) -> bool:
-        return False
-
-    def unload(self) -> None:
-        self.load -= 1
-
-    async def close(self) -> None:
-        await self._connection.close()
-
-
-class Service:
-    """The replicas of one service."""
-
-    def __init__(
-        self, title: str, server_name: str, addresses: str, certificates: Certificates | None, log: Log
-    ) -> None:
-        self.title = title
-        self.replicas: Replicas[ServiceReplica] = Replicas(
-            title, addresses, lambda address: ServiceReplica(address, server_name, certificates), log
-        )
-
-
 class ServiceCalls:
     """One service, as one user calls it: the stubs of its gRPC services take it for their channel."""
 
-    def __init__(self, service: Service, caller: Caller, replica: ServiceReplica | None = None) -> None:
+    def __init__(self, service: ReplicaChannel, caller: Caller, replica: ChannelReplica | None = None) -> None:
         """Calls the least loaded replica, or this one alone."""
         self._service = service
         self._caller = caller
@@ -114,14 +77,9 @@ class ServiceCalls:
             is_read = READS.fullmatch(path.rpartition("/")[2]) is not None
             replicas = self._replicas()[: 2 if is_read else 1]
             timeout_s = (timeout or (READ_TIMEOUT_S if is_read else CHANGE_TIMEOUT_S)) / len(replicas)
-            for replica in replicas:
-                method = replica.channel.unary_unary(path, *codec, **options)
-                try:
-                    return await _call(replica, method, request, timeout_s, metadata)
-                except grpc.RpcError as error:
-                    if not was_lost(error):
-                        raise from_rpc_error(error, self._service.title) from None
-            raise unavailable(self._service.title)
+            return await self._service.ask(
+                replicas, path, codec, options, request, timeout_s=timeout_s, metadata=metadata
+            )
 
         return call
 
@@ -138,7 +96,7 @@ class ServiceCalls:
 
     unary_stream = stream_stream
 
-    def _replicas(self) -> list[ServiceReplica]:
+    def _replicas(self) -> list[ChannelReplica]:
         replicas = self._service.replicas.in_order() if self._replica is None else [self._replica]
         if not replicas:
             raise unavailable(self._service.title)
@@ -190,15 +148,6 @@ class PaymentsCalls(ServiceCalls):
     payments = Stub(PaymentServiceStub)
 
 
-async def _call(replica: ServiceReplica, method: Any, request: Any, timeout_s: float, metadata: Any) -> Any:
-    replica.load += 1
-    try:
-        # While a service restarts, a call waits for it rather than fail at once.
-        return await method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
-    finally:
-        replica.unload()
-
-
 def token_metadata(access_token: bytes) -> TokenMetadata:
     return ((ACCESS_TOKEN_METADATA, access_token),)
 
@@ -233,8 +182,8 @@ class Services:
     ) -> None:
         """Takes the `addresses` of a service by its name, and that of payments, if there are any."""
 
-        def service(title: str, name: str, address: str) -> Service:
-            return Service(title, name, address, certificates, log)
+        def service(title: str, name: str, address: str) -> ReplicaChannel:
+            return ReplicaChannel(title, name, address, certificates, log)
 
         self.auth = service("Sign-in", "auth", addresses("auth"))
         self.metering = service("Metering", "metering", addresses("metering"))
@@ -253,6 +202,6 @@ class Services:
         """Returns the number of usable replicas by service."""
         return {name: service.replicas.count_usable() for name, service in self._all().items()}
 
-    def _all(self) -> dict[str, Service]:
+    def _all(self) -> dict[str, ReplicaChannel]:
         found = {"auth": self.auth, "metering": self.metering, "router": self.router}
         return {**found, "payments": self.payments} if self.payments is not None else found

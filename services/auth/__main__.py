@@ -11,6 +11,7 @@ from services.auth.settings import AuthSettings
 from services.chassis.database.clock import DatabaseClock
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.settings import load
 
 # Longer than a revocation takes, since its caller waits for it.
@@ -20,16 +21,17 @@ STOP_GRACE_S = 3.0
 async def main() -> None:
     settings = load(AuthSettings)
     async with serving("auth", settings) as process:
-        database = process.open_database(MIGRATIONS)
+        log, database = process.log, process.open_database(MIGRATIONS)
         clock = DatabaseClock(database, process.clock)
         await clock.set()
-        outbox = MeteringOutbox(process.address_of("metering"), process.certificates)
-        process.opened.push_async_callback(outbox.close)
+        metering = ReplicaChannel("Metering", "metering", process.address_of("metering"), process.certificates, log)
+        await metering.start()
+        process.opened.push_async_callback(metering.close)
         peppers = parse_peppers(settings.key_peppers)
-        auth = AuthService(database, peppers, clock, process.log, console=settings.console, outbox=outbox)
+        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=MeteringOutbox(metering))
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
-        retention = AuditRetention(database, auth.parts.audit, clock, process.log, kept_days=kept_days)
+        retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)
         show_auth(auth, retention, process.registry)
         await auth.note_peppers()
         await auth.encrypt_emails()

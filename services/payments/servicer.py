@@ -2,24 +2,29 @@
 
 import re
 from collections import defaultdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 import msgspec
 
+from protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
 from protos.payments.v1 import payments_pb2 as pb
 from protos.payments.v1 import payments_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
-from services.payments.metering import MeteringClient
 from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import Checkout, StripeClient
+
+if TYPE_CHECKING:
+    from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceAsyncStub
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 LARGEST_EVENT_BYTES: Final = 1024 * 1024
 CENTS_PER_DOLLAR: Final = 100
+# Less than Stripe waits for the answer to an event.
+METERING_TIMEOUT_S: Final = 5.0
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CHECKOUT_ID: Final = re.compile(r"[A-Za-z0-9_]{1,255}")
@@ -35,7 +40,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
     def __init__(
         self,
         stripe: StripeClient,
-        metering: MeteringClient,
+        metering: "PaymentBookingServiceAsyncStub",
         return_origin: str,
         least_usd: int,
         most_usd: int,
@@ -63,7 +68,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
             message = f"A payment is between ${least:,} and ${most:,}."
             raise LegatoError(Reason.REQUEST_INVALID, message, param="amount_cents")
         # What is paid for an account that metering does not know, such as another service's, is not booked.
-        await self._metering.open_account(account_id)
+        await self._open_account(account_id)
         key = f"legato-{account_id}-{operation_id}-{cents}"
         checkout = await self._stripe.create_checkout(account_id, cents, self._return_origin, key)
         self._log.info("checkout.created", account_id=account_id, operation_id=operation_id)
@@ -75,7 +80,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         checkout = await self._stripe.read_checkout(request.checkout_id)
         if not checkout.account_id or checkout.account_id != request.account_id:
             raise _no_checkout()
-        await self._metering.open_account(checkout.account_id)
+        await self._open_account(checkout.account_id)
         is_booked = checkout.is_paid and checkout.payment_id is not None and await self._book(checkout.payment_id)
         return pb.GetCheckoutResponse(
             state=pb.CHECKOUT_STATE_BOOKED if is_booked else _state_of(checkout),
@@ -96,6 +101,9 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         self.events["booked" if is_booked else "ignored"] += 1
         return pb.ReceiveEventResponse(is_booked=is_booked)
 
+    async def _open_account(self, account_id: str) -> None:
+        await self._metering.OpenAccount(OpenAccountRequest(account_id=account_id), timeout=METERING_TIMEOUT_S)
+
     async def _receive(self, payload: bytes) -> bool:
         try:
             payment_id = parse_event(payload).payment_id
@@ -110,7 +118,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         if payment is None:
             return False
         try:
-            await self._metering.book(to_booking(payment))
+            await self._metering.BookPayment(to_booking(payment), timeout=METERING_TIMEOUT_S)
         except UnsupportedCurrency as error:
             self._log.failure("payment.not_booked", error, account_id=payment.account_id, operation_id=payment_id)
             raise internal_error() from None

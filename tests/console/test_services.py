@@ -10,11 +10,12 @@ import grpc.aio
 import pytest
 
 from console import services
-from console.services import AuthCalls, Service, if_available
+from console.services import AuthCalls, if_available
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.telemetry.log import Log
 
 # Each has far more methods than these tests call.
@@ -64,7 +65,7 @@ async def serving(folder: Path, *replicas: Accounts) -> AsyncIterator[AuthCalls]
             server.add_insecure_port(addresses[-1])
             await server.start()
             opened.push_async_callback(server.stop, None)
-        service = Service("Sign-in", "auth", ",".join(addresses), None, log)
+        service = ReplicaChannel("Sign-in", "auth", ",".join(addresses), None, log)
         await service.replicas.start()
         opened.push_async_callback(service.replicas.close)
         yield AuthCalls(service, User())

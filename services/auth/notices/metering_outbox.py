@@ -4,7 +4,7 @@ acknowledges it there.
 A crash in between brings it twice, and its id makes it one. Any number of replicas may do this at the same time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,67 +21,39 @@ from services.auth.store import audit as stored_audit
 from services.auth.store.notices import key_names
 from services.auth.store.sessions import session_by_id
 from services.chassis.database.database import Database
-from services.chassis.errors import LegatoError
 from services.chassis.money import format_usd
-from services.chassis.rpc.certificates import Certificates
-from services.chassis.rpc.channel import ChannelHolder, errors_of
-from services.chassis.rpc.replicas import parse_endpoints
+from services.chassis.rpc.replica_channel import ReplicaChannel
 
 if TYPE_CHECKING:
-    import grpc.aio
-
     from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceAsyncStub
     from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceAsyncStub
 
-NAME: Final = "Metering"
 # Metering answers in milliseconds, and may be starting.
 TIMEOUT_S: Final = 3.0
 AT_ONCE_MOST: Final = 200
 
 
-class _Stubs:
-    def __init__(self, channel: "grpc.aio.Channel") -> None:
-        self.notices: NoticeOutboxServiceAsyncStub = NoticeOutboxServiceStub(channel)
-        self.changes: ChangeOutboxServiceAsyncStub = ChangeOutboxServiceStub(channel)
-
-
 class MeteringOutbox:
-    def __init__(self, addresses: str, certificates: Certificates | None = None) -> None:
-        """Takes `addresses` as unix:PATH or HOST:PORT, comma-separated."""
-        self._channels = [
-            ChannelHolder(endpoint.address, "metering", _Stubs, certificates) for endpoint in parse_endpoints(addresses)
-        ]
+    def __init__(self, metering: ReplicaChannel) -> None:
+        """Asks any replica: all have the same database."""
+        self._notices: NoticeOutboxServiceAsyncStub = NoticeOutboxServiceStub(metering.channel)
+        self._changes: ChangeOutboxServiceAsyncStub = ChangeOutboxServiceStub(metering.channel)
 
     async def list_pending(self) -> Sequence[pb.PendingNotice]:
         request = pb.ListPendingNoticesRequest(page_size=AT_ONCE_MOST)
-        return (await self._call(lambda stubs: stubs.notices.ListPendingNotices, request)).notices  # type: ignore[no-any-return]
+        return (await self._notices.ListPendingNotices(request, timeout=TIMEOUT_S)).notices
 
     async def acknowledge(self, notice_ids: Sequence[str]) -> None:
         request = pb.AcknowledgeNoticesRequest(notice_ids=notice_ids)
-        await self._call(lambda stubs: stubs.notices.AcknowledgeNotices, request)
+        await self._notices.AcknowledgeNotices(request, timeout=TIMEOUT_S)
 
     async def list_changes(self) -> Sequence[changes_pb.PendingChange]:
         request = changes_pb.ListPendingChangesRequest(page_size=AT_ONCE_MOST)
-        return (await self._call(lambda stubs: stubs.changes.ListPendingChanges, request)).changes  # type: ignore[no-any-return]
+        return (await self._changes.ListPendingChanges(request, timeout=TIMEOUT_S)).changes
 
     async def acknowledge_changes(self, change_ids: Sequence[str]) -> None:
         request = changes_pb.AcknowledgeChangesRequest(change_ids=change_ids)
-        await self._call(lambda stubs: stubs.changes.AcknowledgeChanges, request)
-
-    async def close(self) -> None:
-        for channel in self._channels:
-            await channel.close()
-
-    async def _call(self, method: Callable[[_Stubs], Any], request: Any) -> Any:
-        """Calls the first replica that answers; all have the same database."""
-        for channel in self._channels[:-1]:
-            try:
-                with errors_of(NAME):
-                    return await method(channel.stub)(request, timeout=TIMEOUT_S, wait_for_ready=True)
-            except LegatoError:
-                continue
-        with errors_of(NAME):
-            return await method(self._channels[-1].stub)(request, timeout=TIMEOUT_S, wait_for_ready=True)
+        await self._changes.AcknowledgeChanges(request, timeout=TIMEOUT_S)
 
 
 async def take_over(database: Database, outbox: MeteringOutbox, recorder: NoticeRecorder) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Request, sync_playwright
 
-from console import services
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from tests.console.browser.axe import DESKTOP, PHONE, bring_axe
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.support.servers.chromium import find_chromium
@@ -60,13 +60,13 @@ def launch(play: Playwright, options: Sequence[str] = ()) -> Browser:
 @pytest.fixture(scope="package", autouse=True)
 def patient_console() -> Iterator[None]:
     """Lets services take as long as the browser may: on a busy machine a page would say that they do not answer."""
-    ask = services._call
+    ask = ReplicaChannel.ask
 
-    async def ask_patiently(replica: Any, method: Any, request: Any, timeout_s: float, metadata: Any) -> Any:
-        return await ask(replica, method, request, max(timeout_s, PATIENCE_MS / 1000), metadata)
+    async def ask_patiently(self: ReplicaChannel, *given: Any, timeout_s: float, metadata: Any = None) -> Any:
+        return await ask(self, *given, timeout_s=max(timeout_s, PATIENCE_MS / 1000), metadata=metadata)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(services, "_call", ask_patiently)
+        patch.setattr(ReplicaChannel, "ask", ask_patiently)
         yield
 
 

@@ -5,10 +5,13 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
+from protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
+from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
 from protos.payments.v1 import payments_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.certificates import Certificates
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import find_violations
@@ -16,7 +19,6 @@ from services.metering.batch import Writer
 from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.store.prices import adopt_prices
 from services.metering.store.tables import ledger
-from services.payments.metering import MeteringClient
 from services.payments.servicer import PaymentServicer
 from services.payments.stripe_client import StripeClient
 from tests.services.metering.conftest import MIGRATIONS
@@ -106,8 +108,15 @@ def ledger_database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may need longer than Stripe would wait."""
-    monkeypatch.setattr("services.payments.metering.TIMEOUT_S", 60.0)
+    monkeypatch.setattr("services.payments.servicer.METERING_TIMEOUT_S", 60.0)
     monkeypatch.setattr("services.payments.stripe_client.TIMEOUT_S", 60.0)
+
+
+async def new_servicer(stripe: StripeServer, metering: ReplicaChannel, log: Log) -> PaymentServicer:
+    booking: Any = PaymentBookingServiceStub(metering.channel)
+    await booking.OpenAccount(OpenAccountRequest(account_id=ACCOUNT), timeout=60)
+    client = StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log)
+    return PaymentServicer(client, booking, ORIGIN, 5, 1_000, log)
 
 
 @pytest.fixture
@@ -116,10 +125,9 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     metering = Metering(ledger_database, f"unix:{socket_folder}/metering.sock", log)
     await metering.start()
-    client = MeteringClient(metering.listen, None, log)
+    client = ReplicaChannel("Metering", "metering", metering.listen, None, log)
     await client.start()
-    await client.open_account(ACCOUNT)
-    servicer = PaymentServicer(StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log), client, ORIGIN, 5, 1_000, log)
+    servicer = await new_servicer(stripe, client, log)
     yield Desk(stripe, metering, servicer)
     await client.close()
     await metering.stop()

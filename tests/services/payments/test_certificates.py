@@ -6,21 +6,19 @@ from typing import Any
 import pytest
 
 from protos.metering.v1.payment_booking_pb2 import BookPaymentRequest
+from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
 from protos.payments.v1 import payments_pb2 as pb
 from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of, open_channel
+from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.payments.metering import MeteringClient
-from services.payments.servicer import PaymentServicer
-from services.payments.stripe_client import StripeClient
-from tests.services.payments.conftest import ORIGIN, Metering
+from tests.services.payments.conftest import ACCOUNT, Metering, new_servicer
 from tests.support.certificates import Authority
-from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, StripeServer, sign
+from tests.support.outside.stripe_server import StripeServer, sign
 
-ACCOUNT = "acct_aaaaaaaaaaaaaaaa"
 FORGED = BookPaymentRequest(account_id=ACCOUNT, payment_id="stripe-forged", paid_nanos=1, reason="Card payment")
 
 
@@ -32,10 +30,9 @@ async def test_an_event_is_booked_over_mutual_tls_and_nobody_but_payments_may_bo
     await metering.start()
     metering_address = f"127.0.0.1:{metering.port}"
     own = authority.certificates("payments", log)
-    client = MeteringClient(metering_address, own, log)
+    client = ReplicaChannel("Metering", "metering", metering_address, own, log)
     await client.start()
-    await client.open_account(ACCOUNT)
-    servicer = PaymentServicer(StripeClient(SECRET_KEY, WEBHOOK_SECRET, stripe.url, log), client, ORIGIN, 5, 1_000, log)
+    servicer = await new_servicer(stripe, client, log)
     server = RpcServer("127.0.0.1:0", [servicer], log, own)
     await server.start()
     payment = stripe.new_payment(ACCOUNT, 12_34)
@@ -58,10 +55,11 @@ async def test_an_event_is_booked_over_mutual_tls_and_nobody_but_payments_may_bo
         assert (await receive(console)).is_booked
     assert metering.entries() == [(f"stripe-{payment}", "Card payment", 12_340_000_000, 0)]
     for stranger in ("console", "operator-console", "admin"):
-        forger = MeteringClient(metering_address, authority.certificates(stranger, log), log)
+        certificates = authority.certificates(stranger, log)
+        forger = ReplicaChannel("Metering", "metering", metering_address, certificates, log)
         await forger.start()
         with pytest.raises(LegatoError) as refused:
-            await forger.book(FORGED)
+            await PaymentBookingServiceStub(forger.channel).BookPayment(FORGED, timeout=60)
         assert refused.value.reason is Reason.CALLER_NOT_ALLOWED
         await forger.close()
     assert len(metering.entries()) == 1

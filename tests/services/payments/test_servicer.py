@@ -163,7 +163,7 @@ async def test_while_metering_or_stripe_is_away_nothing_is_answered_and_nothing_
     event = sign(desk.stripe.event(PAID, payment))
     await desk.metering.stop()
     with monkeypatch.context() as patch:
-        patch.setattr("services.payments.metering.TIMEOUT_S", 0.05)
+        patch.setattr("services.payments.servicer.METERING_TIMEOUT_S", 0.05)
         assert await desk.refusal(event) is Reason.UNAVAILABLE
     await desk.metering.start()
     desk.stripe.fails_with = 500

@@ -1,0 +1,100 @@
+"""Calls a service with several replicas by ordinary RPCs: the stubs of its gRPC services take it for their channel."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, cast
+
+import grpc
+import grpc.aio
+
+from services.chassis.errors import unavailable
+from services.chassis.rpc.certificates import Certificates
+from services.chassis.rpc.channel import ChannelHolder, from_rpc_error, was_lost
+from services.chassis.rpc.replicas import Replicas
+from services.chassis.telemetry.log import Log
+
+# How many replicas are asked where none answers.
+ASKED_MOST: Final = 2
+
+
+class ChannelReplica:
+    """One process of a service, and the channel to it."""
+
+    def __init__(self, address: str, server_name: str, certificates: Certificates | None) -> None:
+        self.address = address
+        self._connection = ChannelHolder(address, server_name, lambda channel: channel, certificates)
+        self.load = 0
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        return self._connection.stub
+
+    @property
+    def usable(self) -> bool:
+        return self.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
+
+    @property
+    def is_leaving(self) -> bool:
+        return False
+
+    def unload(self) -> None:
+        self.load -= 1
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class ReplicaChannel:
+    def __init__(
+        self, title: str, server_name: str, addresses: str, certificates: Certificates | None, log: Log
+    ) -> None:
+        """Takes `title`, the service's name in error messages, and the one in its certificate."""
+        self.title = title
+        self.replicas: Replicas[ChannelReplica] = Replicas(
+            title, addresses, lambda address: ChannelReplica(address, server_name, certificates), log
+        )
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """Itself, for the stubs."""
+        return cast(grpc.aio.Channel, self)
+
+    async def start(self) -> None:
+        await self.replicas.start()
+
+    async def close(self) -> None:
+        await self.replicas.close()
+
+    def unary_unary(self, path: str, *codec: Any, **options: Any) -> Callable[..., Awaitable[Any]]:
+        """Returns a call for which another replica is asked where one gives no answer: it must be one that may be
+        repeated."""
+
+        def call(request: Any, *, timeout: float) -> Awaitable[Any]:
+            replicas = self.replicas.in_order()[:ASKED_MOST]
+            return self.ask(replicas, path, codec, options, request, timeout_s=timeout)
+
+        return call
+
+    async def ask(
+        self,
+        replicas: Iterable[ChannelReplica],
+        path: str,
+        codec: Any,
+        options: Any,
+        request: Any,
+        *,
+        timeout_s: float,
+        metadata: Any = None,
+    ) -> Any:
+        """Asks the replicas one after the other until one answers or refuses."""
+        for replica in replicas:
+            replica.load += 1
+            try:
+                method = replica.channel.unary_unary(path, *codec, **options)
+                # While a service restarts, a call waits for it rather than fail at once.
+                return await method(request, timeout=timeout_s, metadata=metadata, wait_for_ready=True)
+            except grpc.RpcError as error:
+                if not was_lost(error):
+                    raise from_rpc_error(error, self.title) from None
+            finally:
+                replica.unload()
+        raise unavailable(self.title)
