@@ -260,7 +260,7 @@ class Supervisor:
             for process in running:
                 _send(process, signal.SIGTERM)
             ends = asyncio.create_task(_all_ended(running))
-            hurried = asyncio.create_task(_is_set(hurry))
+            hurried = asyncio.create_task(hurry.wait())
             await asyncio.wait([ends, hurried], timeout=self.timing.grace_s, return_when=asyncio.FIRST_COMPLETED)
             await _cancel([hurried])
             if hurry.is_set():
@@ -320,20 +320,15 @@ async def _all_ended(processes: Sequence[Process]) -> None:
         await process.wait()
 
 
-async def _is_set(event: asyncio.Event) -> None:
-    await event.wait()
-
-
 async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:
     """Returns whether the task ended before the event; else cancels it. Raises its exception."""
-    waiting = asyncio.create_task(_is_set(event))
+    waiting = asyncio.create_task(event.wait())
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    await _cancel([waiting])
-    if not task.done():
-        await _cancel([task])
-        return False
-    await task
-    return True
+    has_ended = task.done()
+    await _cancel([waiting, task])
+    if has_ended:
+        await task
+    return has_ended
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

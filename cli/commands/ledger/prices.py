@@ -8,7 +8,6 @@ import click
 from cli.command import Invocation, command
 from cli.connection import call_service
 from cli.descriptions import rfc3339
-from protos.metering.v1.metering_pb2 import Price
 from protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
 from protos.router.v1.router_pb2 import ListTargetsRequest, Target
 from services.chassis.money import format_usd
@@ -69,18 +68,13 @@ def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterat
             # The routes do not state what it costs.
             yield {**row, **dict.fromkeys(KINDS), "below_cost": None}
             continue
-        earned = {kind: _nanos(price, kind) for kind in KINDS}
-        paid = {kind: getattr(cost, f"{kind}_nanos") for kind in KINDS}
+        earned: dict[str, int] = {kind: getattr(price, f"{kind}_nanos_per_million") for kind in KINDS}
+        paid: dict[str, int] = {kind: getattr(cost, f"{kind}_nanos") for kind in KINDS}
         yield {
             **row,
             **{kind: _margin(earned[kind], paid[kind]) for kind in KINDS},
             "below_cost": any(earned[kind] < paid[kind] for kind in KINDS),
         }
-
-
-def _nanos(price: Price, kind: str) -> int:
-    nanos: int = getattr(price, f"{kind}_nanos_per_million")
-    return nanos
 
 
 def _margin(earned_nanos: int, paid_nanos: int) -> str | None:

@@ -40,7 +40,6 @@ def check(invocation: Invocation, file: Path) -> None:
 def reload(invocation: Invocation) -> None:
     """Reload the routes file on every router. Running chats go on; a file with a mistake changes nothing."""
     outcomes: list[dict[str, Any]] = []
-    failures: list[str] = []
     for router, stub in invocation.services.routers.items():
         targets, mistakes = None, []
         try:
@@ -48,9 +47,8 @@ def reload(invocation: Invocation) -> None:
         except CallRefused as error:
             mistakes = error.message.splitlines()
         outcomes.append({"router": router, "reloaded": not mistakes, "targets": targets, "mistakes": mistakes})
-        failures += (f"{router}: {mistake}" for mistake in mistakes)
     invocation.show_list(outcomes, ["router", "reloaded", "targets"])
-    _fail_for(failures)
+    _fail_for([f"{outcome['router']}: {mistake}" for outcome in outcomes for mistake in outcome["mistakes"]])
 
 
 @routes.command()

@@ -31,8 +31,9 @@ from services.chassis.telemetry.log import Log
 # The time that processes of a killed supervisor need to end, with a margin.
 LEFTOVERS_TIMEOUT_S = lifeline.GRACE_S + lifeline.FAREWELL_S + 5
 
-# Of one kind.
-MOST_PROCESSES: Final = 64
+PORT: Final = click.IntRange(0, 65535)
+# Processes of one kind.
+COUNT: Final = click.IntRange(1, 64)
 BY_PROCESSORS: Final = "[default: by the number of processors]"
 
 # The time that an edge needs to close, once running answers have ended.
@@ -44,32 +45,22 @@ class CannotStart(click.ClickException):
 
 
 @command()
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    help="The port; 0 selects a free one.  [default: $LEGATO_EDGE_PORT, or 8080]",
-)
+@click.option("--port", type=PORT, help="The port; 0 selects a free one.  [default: $LEGATO_EDGE_PORT, or 8080]")
 @click.option("--host", help="The address to listen on.  [default: $LEGATO_EDGE_HOST, or 127.0.0.1]")
 @click.option(
     "--routes",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The routes file: the models of each class.  [default: $LEGATO_ROUTES, or the local model for all]",
 )
-@click.option(
-    "--workers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of edges (HTTP processes).  {BY_PROCESSORS}"
-)
-@click.option("--routers", type=click.IntRange(1, MOST_PROCESSES), help=f"Number of routers.  {BY_PROCESSORS}")
-@click.option(
-    "--metering",
-    type=click.IntRange(1, MOST_PROCESSES),
-    help=f"Number of metering processes; several need PostgreSQL.  {BY_PROCESSORS}",
-)
+@click.option("--workers", type=COUNT, help=f"Number of edges (HTTP processes).  {BY_PROCESSORS}")
+@click.option("--routers", type=COUNT, help=f"Number of routers.  {BY_PROCESSORS}")
+@click.option("--metering", type=COUNT, help=f"Number of metering processes; several need PostgreSQL.  {BY_PROCESSORS}")
 @click.option(
     "--welcome", "welcomes", is_flag=True, help="On the first start create an account and a key, and print them."
 )
 @click.option(
     "--console-port",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     help="The port of the web console; 0 selects a free one.  [default: $LEGATO_CONSOLE_PORT, or 8081]",
 )
 @click.option("--no-console", is_flag=True, help="Start without the web console.")
