@@ -117,7 +117,7 @@ class ConsoleApp:
             if not page.has_upload:
                 visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
-            if page.needs_account and not visit.who.account_id:
+            if page.needs_account and not visit.account_id:
                 return visit.render("no_account.html")
             self._require_role(visit, page)
             return await handler(visit)

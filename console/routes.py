@@ -41,7 +41,7 @@ class PageRoute:
     method: str
     path: str
     handler: Handler
-    # Pages for everybody know who is signed in, if anybody is.
+    # Public pages know the signed-in user too, if there is one.
     needs_sign_in: bool = True
     # Called by a script.
     is_json: bool = False
@@ -58,7 +58,7 @@ class PageRoute:
 
     @property
     def needs_operator(self) -> bool:
-        """Returns whether there is no such page for anybody but operators."""
+        """Returns whether the page exists for operators alone."""
         return self.path.startswith("/operator")
 
 

@@ -42,7 +42,7 @@ class ConsoleServerSettings(ProcessSettings, frozen=True, kw_only=True):
     auth_address: str = ""
     router_address: str = ""
     metering_address: str = ""
-    # Empty: nobody can pay by card here.
+    # Empty: credit cannot be bought by card here.
     payments_address: str = ""
     # Comma-separated addresses and networks of proxies whose X-Forwarded-For is trusted.
     trusted_proxies: str = ""

@@ -60,7 +60,7 @@ class OwnKeys:
 
 def chosen_keys(visit: Visit) -> str:
     """Reads whose keys a report is of: "" for all, "mine", or the id of one; what is no id counts as not given."""
-    given = visit.request.query_params.get("keys", "")
+    given = visit.query.get("keys", "")
     # Members come for what they use themselves; owners and viewers for the account.
     chosen = given if _KEY_ID.fullmatch(given) else "mine" if visit.who.has_own_keys_only else "all"
     return "" if chosen == "all" else chosen
@@ -70,7 +70,7 @@ async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
     """Reads the names of these keys, and of the newest; without auth's answer, reports have ids instead."""
     wanted = [each for each in dict.fromkeys(key_ids) if each not in ("", "mine")][:NAMED_AT_ONCE]
     request = auth_pb2.ListKeysRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         page_size=OPTIONS_MOST,
         with_playground=True,
         newest_first=True,
@@ -86,11 +86,7 @@ async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
 
 async def read_own_keys(visit: Visit) -> OwnKeys:
     request = auth_pb2.ListKeysRequest(
-        account_id=visit.who.account_id,
-        page_size=OWN_MOST,
-        with_playground=True,
-        newest_first=True,
-        only_own=True,
+        account_id=visit.account_id, page_size=OWN_MOST, with_playground=True, newest_first=True, only_own=True
     )
     listed = await if_available(visit.auth.key_admin.ListKeys(request))
     if listed is None:
@@ -110,7 +106,7 @@ async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -
 
 async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
     """Reads the name of one key."""
-    request = auth_pb2.GetKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    request = auth_pb2.GetKeyRequest(account_id=visit.account_id, key_id=key_id)
     try:
         found = await visit.auth.key_admin.GetKey(request)
     except LegatoError as error:

@@ -142,15 +142,13 @@ async def set_limits(visit: Visit, account_id: str, key_id: str, limits: pb.Spen
 
 async def inherit(visit: Visit, key_id: str, replaced_key_id: str) -> None:
     """Gives a new key the limits of the one that it replaces."""
-    request = pb.InheritSpendLimitsRequest(
-        account_id=visit.who.account_id, key_id=key_id, replaced_key_id=replaced_key_id
-    )
+    request = pb.InheritSpendLimitsRequest(account_id=visit.account_id, key_id=key_id, replaced_key_id=replaced_key_id)
     metadata = await _metadata_for(visit, key_id)
     await visit.metering.spend_limits.InheritSpendLimits(request, metadata=metadata)
 
 
 async def _metadata_for(visit: Visit, key_id: str) -> TokenMetadata:
     """Returns an access token by which metering knows that the key is the account's."""
-    request = CreateKeyAccessTokenRequest(account_id=visit.who.account_id, key_id=key_id)
+    request = CreateKeyAccessTokenRequest(account_id=visit.account_id, key_id=key_id)
     made = await visit.auth.key_admin.CreateKeyAccessToken(request)
     return token_metadata(made.access_token)

@@ -38,7 +38,7 @@ def last_days(visit: Visit) -> list[date]:
 
 async def balance(visit: Visit) -> pb.Balance | None:
     """Returns the balance; None if metering does not answer."""
-    request = pb.GetBalanceRequest(account_id=visit.who.account_id)
+    request = pb.GetBalanceRequest(account_id=visit.account_id)
     found = await visit.optional(visit.metering.metering.GetBalance(request), "balance")
     return None if found is None else found.balance
 
@@ -79,7 +79,7 @@ async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] 
     """Reads the period by day and class; or as a whole, of these keys."""
     days, zone = last_days(visit), visit.zone
     request = pb.ListUsageRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         start_time=stamp_of(zone.midnight(days[0])),
         end_time=stamp_of(zone.midnight(days[-1] + timedelta(days=1))),
         time_zone=zone.name,

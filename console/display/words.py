@@ -36,7 +36,7 @@ SIGN_IN_METHODS: Final = {
     users_pb2.SIGN_IN_METHOD_PASSWORD: "Password",
     users_pb2.SIGN_IN_METHOD_OIDC: "Single sign-on",
 }
-# Address, icon, name and shortcut of the pages for operators; capital letters, beside those of everybody.
+# Address, icon, name and shortcut of the pages for operators; capital letters, beside the small ones of account pages.
 OPERATOR_PAGES: Final = (
     ("/operator", "status", "Live status", "S"),
     ("/operator/accounts", "accounts", "Accounts", "A"),

@@ -57,7 +57,7 @@ for (const form of document.querySelectorAll("form[method=post]")) {
   });
 }
 
-// What takes long is asked for again while somebody looks.
+// What takes long is asked for again while the page is visible.
 for (const form of document.querySelectorAll("form[data-repeats]")) {
   setTimeout(() => form.requestSubmit(), 1000 * form.dataset.repeats);
 }

@@ -1,7 +1,7 @@
-// Reads the figures of the status page again while somebody looks at it. Without it, the Refresh link does.
+// Reads the figures of the status page again while it is visible. Without it, the Refresh link does.
 
 const EVERY_MS = 5000;
-// A page that nobody touches must not keep its session alive: that ends after an hour without use.
+// A page without any input must not keep its session alive: that ends after an hour without use.
 const UNTOUCHED_MS = 15 * 60 * 1000;
 const root = document.querySelector("[data-status]");
 const problem = root.querySelector("[data-problem]");

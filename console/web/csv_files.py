@@ -19,7 +19,7 @@ Row = Sequence[Any]
 
 
 class FileCutOff(Exception):
-    """Ends a download: a browser then shows that it failed, and nobody takes a part for the whole."""
+    """Ends a download: a browser then shows that it failed, and a part is not taken for the whole."""
 
 
 def text_cell(text: str) -> str:

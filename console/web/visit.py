@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -25,7 +26,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
-# Longer than a redirect takes, and over before somebody comes back later.
+# Longer than a redirect takes, and shorter than a visitor stays away.
 NOTICE_LIFE_S: Final = 60
 A_YEAR_S: Final = 365 * 24 * 3600
 # A longer one would make a header that proxies refuse.
@@ -60,7 +61,7 @@ class Console:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Visitor:
     """A signed-in user, in one of the user's accounts."""
 
     session_token: str = field(repr=False)
@@ -110,12 +111,12 @@ class Visit:
     request: Request
     form: Form
     # None on pages that need no sign-in.
-    _who: Who | None = None
+    _who: Visitor | None = None
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
     _resolved_at_s: float = 0.0
     _began_s: float = field(init=False)
-    # The services, as whoever visits calls them.
+    # The services, called on behalf of the visitor.
     auth: AuthCalls = field(init=False, repr=False)
     metering: MeteringCalls = field(init=False, repr=False)
     router: RouterCalls = field(init=False, repr=False)
@@ -142,18 +143,31 @@ class Visit:
         return {replica.address: RouterCalls(service, self, replica) for replica in replicas}
 
     @property
-    def who(self) -> Who:
+    def who(self) -> Visitor:
         if self._who is None:
             raise sign_in_first()
         return self._who
 
     @property
-    def known(self) -> Who | None:
+    def known(self) -> Visitor | None:
         return self._who
 
     @property
+    def account_id(self) -> str:
+        return self.who.account_id
+
+    @property
+    def query(self) -> QueryParams:
+        return self.request.query_params
+
+    @property
+    def page_token(self) -> str:
+        """Returns which page of a list is asked for; empty: the first."""
+        return self.query.get("page", "")
+
+    @property
     def may_pay(self) -> bool:
-        """Returns whether credit can be bought here, by whoever this is."""
+        """Returns whether the visitor can buy credit here."""
         return self.console.services.payments is not None and self.who.is_owner
 
     @property
@@ -209,7 +223,7 @@ class Visit:
     def sign_out(self) -> None:
         self.cookies[self.session_cookie] = None
 
-    async def resolve(self, token: str) -> Who:
+    async def resolve(self, token: str) -> Visitor:
         """Finds out who a session belongs to; the cookie follows where its token was replaced."""
         account_id = self.request.cookies.get(self.account_cookie, "")
         request = pb.ResolveSessionRequest(session_token=token, account_id=account_id)
@@ -217,7 +231,7 @@ class Visit:
         if resolved.new_session_token:
             token = resolved.new_session_token
             self.sign_in(token)
-        self._who = Who(token, resolved)
+        self._who = Visitor(token, resolved)
         self._resolved_at_s = self.console.clock.elapsed_s()
         return self._who
 
@@ -332,7 +346,7 @@ def sign_in_first() -> LegatoError:
 
 
 def own_path(given: str, otherwise: str = "/") -> str:
-    """Returns `given` if it is a path of this site: nobody is sent elsewhere after signing in."""
+    """Returns `given` if it is a path of this site: signing in leads to no other site."""
     is_plain = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
     return given if is_plain and "\\" not in given else otherwise
 

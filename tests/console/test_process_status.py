@@ -55,7 +55,7 @@ async def test_what_does_not_answer_is_listed_all_the_same(
 ) -> None:
     monkeypatch.setattr("console.process_status.READ_WITHIN_S", 0.2)
     with socket.socket(socket.AF_UNIX) as silent:
-        # Connections wait there, and nobody takes them.
+        # Connections wait there, and none is accepted.
         silent.bind(f"{socket_folder}/silent.sock")
         silent.listen()
         states = await read_processes(

@@ -110,7 +110,7 @@ class Statement:
 
 async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> Response:
     this_month = Month(visit.zone.today(visit.now).replace(day=1))
-    given = date_in(f"{visit.request.query_params.get('month', '')}-01")
+    given = date_in(f"{visit.query.get('month', '')}-01")
     month = Month(min(max(given or this_month.first, EARLIEST), this_month.first))
     balance, statement = await asyncio.gather(usage.balance(visit), _read_statement(visit, month))
     return visit.render(
@@ -131,13 +131,13 @@ async def show(visit: Visit, audited: pb.AuditAccountResponse | None = None) -> 
 
 async def verify(visit: Visit) -> Response:
     """Audits the account, and shows what was proven; or that it takes longer, and asks for it again."""
-    request = pb.AuditAccountRequest(account_id=visit.who.account_id, max_wait_ms=AUDIT_WAIT_MS)
+    request = pb.AuditAccountRequest(account_id=visit.account_id, max_wait_ms=AUDIT_WAIT_MS)
     audited = await visit.metering.statements.AuditAccount(request, timeout=AUDIT_TIMEOUT_S)
     return await show(visit, audited)
 
 
 async def show_entries(visit: Visit) -> Response:
-    days, page_token = days_in(visit.request.query_params), visit.request.query_params.get("page", "")
+    days, page_token = days_in(visit.query), visit.page_token
     listed = await visit.metering.statements.ListLedgerEntries(_listing(visit, days, PAGE_SIZE, page_token))
     return visit.render(
         "entries.html",
@@ -153,13 +153,13 @@ async def show_entries(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    rows = _file_rows(visit, days_in(visit.request.query_params))
+    rows = _file_rows(visit, days_in(visit.query))
     return csv_response(visit, "legato-statement.csv", COLUMNS, rows)
 
 
 async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     zone = visit.zone
-    request = pb.ListLedgerDaysRequest(account_id=visit.who.account_id, time_zone=zone.name, **month.days.times(zone))
+    request = pb.ListLedgerDaysRequest(account_id=visit.account_id, time_zone=zone.name, **month.days.times(zone))
     listed = await if_available(visit.metering.statements.ListLedgerDays(request))
     if listed is None:
         return None
@@ -183,7 +183,7 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
 
 def _listing(visit: Visit, days: Days, page_size: int, page_token: str) -> pb.ListLedgerEntriesRequest:
     return pb.ListLedgerEntriesRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         newest_first=True,
         page_size=page_size,
         page_token=page_token,

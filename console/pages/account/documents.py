@@ -41,7 +41,7 @@ Call = grpc.aio.StreamStreamCall[pb.AddAttachmentRequest, pb.AddAttachmentRespon
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    request = pb.ListAttachmentsRequest(account_id=visit.who.account_id)
+    request = pb.ListAttachmentsRequest(account_id=visit.account_id)
     listing = if_configured(visit.router.grounding.ListAttachments(request))
     shown = await read_unless_away(visit, listing, "documents.html")
     if isinstance(shown, Response):
@@ -84,7 +84,7 @@ async def upload(visit: Visit) -> Response:
 
 
 async def remove(visit: Visit) -> Response:
-    request = pb.RemoveAttachmentRequest(account_id=visit.who.account_id, attachment_id=visit.form.get("attachment_id"))
+    request = pb.RemoveAttachmentRequest(account_id=visit.account_id, attachment_id=visit.form.get("attachment_id"))
     await visit.router.grounding.RemoveAttachment(request, timeout=REMOVAL_TIMEOUT_S)
     return visit.redirect("/documents", "document-removed")
 
@@ -121,7 +121,7 @@ async def _send(visit: Visit) -> AsyncGenerator[pb.AddAttachmentResponse]:
     if not given.name:
         raise LegatoError(Reason.REQUEST_INVALID, "Choose a file.", param="document")
     with open_stream("The router", visit.router.grounding.AddAttachment()) as call:
-        head = pb.AddAttachmentRequest(account_id=visit.who.account_id, name=given.name, size_bytes=given.size_bytes)
+        head = pb.AddAttachmentRequest(account_id=visit.account_id, name=given.name, size_bytes=given.size_bytes)
         await call.write(head)
         # The router says what it has after each piece: the next one is sent then. A write that fails, since the call
         # has ended meanwhile, would not tell why the router ended it.

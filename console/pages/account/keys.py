@@ -14,6 +14,7 @@ from console.account.allowed_classes import classes_in, classes_of_account, clas
 from console.account.allowed_classes import in_words as classes_in_words
 from console.account.key_ids import key_id_of, require_known
 from console.account.key_limits import LIMITS, limit_in_effect, limits_in
+from console.display import words
 from console.display.snippets import snippets
 from console.display.words import in_words, time_of
 from console.services import if_available
@@ -29,11 +30,7 @@ PAGE_SIZE: Final = 50
 # So many are looked at for a summary.
 SUMMARY_SIZE: Final = 200
 EXPIRIES: Final = ("30", "90", "365", "never")
-SCOPES: Final = {
-    "inference": auth_pb2.SCOPE_INFERENCE,
-    "models": auth_pb2.SCOPE_MODELS,
-    "usage": auth_pb2.SCOPE_USAGE,
-}
+SCOPES: Final = {name: number for number, (name, _title) in words.SCOPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +47,12 @@ class KeysChoice:
 
 
 async def show(visit: Visit) -> Response:
-    query = visit.request.query_params
+    query = visit.query
     choice = KeysChoice(query.get("q", "").strip()[:LONGEST_NAME], query.get("show") == "active")
     request = auth_pb2.ListKeysRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         page_size=PAGE_SIZE,
-        page_token=query.get("page", ""),
+        page_token=visit.page_token,
         search=choice.search,
         only_active=choice.only_active,
         newest_first=True,
@@ -123,7 +120,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def create(visit: Visit) -> Response:
     new = NewKey.read(visit.form, classes_of_account(await visit.read_account()))
     request = auth_pb2.CreateKeyRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         name=new.name,
         scopes=new.scopes,
         expires_after_days=new.expires_after_days,
@@ -179,7 +176,7 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
 async def rename(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         name = rules.require_name()
-    request = auth_pb2.RenameKeyRequest(account_id=visit.who.account_id, key_id=key_id_of(visit), name=name)
+    request = auth_pb2.RenameKeyRequest(account_id=visit.account_id, key_id=key_id_of(visit), name=name)
     await visit.auth.key_admin.RenameKey(request)
     return visit.redirect(_path(visit), "key-renamed")
 
@@ -202,7 +199,7 @@ async def set_classes(visit: Visit) -> Response:
 
 
 async def _update(visit: Visit, request: auth_pb2.UpdateKeyRequest) -> None:
-    request.account_id, request.key_id = visit.who.account_id, key_id_of(visit)
+    request.account_id, request.key_id = visit.account_id, key_id_of(visit)
     await visit.auth.key_admin.UpdateKey(request)
 
 
@@ -210,10 +207,10 @@ async def _update(visit: Visit, request: auth_pb2.UpdateKeyRequest) -> None:
 async def rotate(visit: Visit) -> Response:
     """Creates a key like another, with its spend limits too. The secret is shown only when those hold; if they cannot
     be set, the new key is revoked."""
-    if await spend_limits.read_spends(visit, visit.who.account_id, [key_id_of(visit)]) is None:
+    if await spend_limits.read_spends(visit, visit.account_id, [key_id_of(visit)]) is None:
         raise _not_rotated()
     request = auth_pb2.RotateKeyRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         key_id=key_id_of(visit),
         expires_after_days=_days(visit.form.get("expires")),
         form_id=visit.form.get("form_id"),
@@ -235,7 +232,7 @@ async def revoke(visit: Visit) -> Response:
 
 
 async def _revoke(visit: Visit, key_id: str) -> None:
-    request = auth_pb2.RevokeKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    request = auth_pb2.RevokeKeyRequest(account_id=visit.account_id, key_id=key_id)
     await visit.auth.key_admin.RevokeKey(request)
 
 
@@ -259,7 +256,7 @@ async def identify(visit: Visit) -> Response:
 
 async def keys_in_use(visit: Visit) -> list[auth_pb2.Key] | None:
     """Returns the oldest keys in use, for a summary; None if auth does not answer in time."""
-    request = auth_pb2.ListKeysRequest(account_id=visit.who.account_id, page_size=SUMMARY_SIZE, only_active=True)
+    request = auth_pb2.ListKeysRequest(account_id=visit.account_id, page_size=SUMMARY_SIZE, only_active=True)
     listed = await if_available(visit.auth.key_admin.ListKeys(request))
     return None if listed is None else list(listed.keys)
 
@@ -272,11 +269,11 @@ async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
     """Returns what keys with limits have spent; nothing if metering does not answer."""
     if not key_ids:
         return {}
-    return await spend_limits.read_spends(visit, visit.who.account_id, key_ids) or {}
+    return await spend_limits.read_spends(visit, visit.account_id, key_ids) or {}
 
 
 async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:
-    request = auth_pb2.GetKeyRequest(account_id=visit.who.account_id, key_id=key_id)
+    request = auth_pb2.GetKeyRequest(account_id=visit.account_id, key_id=key_id)
     return await visit.auth.key_admin.GetKey(request)
 
 

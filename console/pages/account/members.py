@@ -22,7 +22,7 @@ KEYS_SHOWN: Final = 200
 @shows_refusals
 async def invite(visit: Visit) -> Response:
     request = pb.InviteMemberRequest(
-        account_id=visit.who.account_id, email=visit.form.get("email"), role=role_named(visit.form.get("role"))
+        account_id=visit.account_id, email=visit.form.get("email"), role=role_named(visit.form.get("role"))
     )
     made = await visit.auth.accounts.InviteMember(request)
     return await INVITED.lead_to("/settings/members/invited", visit, made)
@@ -37,7 +37,7 @@ INVITED: Final = ShownOnce(pb.InviteMemberResponse, _invited, back="/settings")
 
 @shows_refusals
 async def cancel_invitation(visit: Visit) -> Response:
-    request = pb.CancelInvitationRequest(account_id=visit.who.account_id, invitation_id=visit.form.get("invitation_id"))
+    request = pb.CancelInvitationRequest(account_id=visit.account_id, invitation_id=visit.form.get("invitation_id"))
     await visit.auth.accounts.CancelInvitation(request)
     return visit.redirect("/settings", "invitation-cancelled")
 
@@ -45,7 +45,7 @@ async def cancel_invitation(visit: Visit) -> Response:
 @shows_refusals
 async def change_role(visit: Visit) -> Response:
     request = pb.ChangeMemberRoleRequest(
-        account_id=visit.who.account_id, user_id=visit.form.get("user_id"), role=role_named(visit.form.get("role"))
+        account_id=visit.account_id, user_id=visit.form.get("user_id"), role=role_named(visit.form.get("role"))
     )
     await visit.auth.accounts.ChangeMemberRole(request)
     return visit.redirect("/settings", "role-changed")
@@ -53,7 +53,7 @@ async def change_role(visit: Visit) -> Response:
 
 async def show_removal(visit: Visit) -> Response:
     """Lists the keys that a member made, before they are removed."""
-    user_id, account_id = visit.path_value("user_id"), visit.who.account_id
+    user_id, account_id = visit.path_value("user_id"), visit.account_id
     listing = auth_pb2.ListKeysRequest(
         account_id=account_id, created_by=user_id, only_active=True, newest_first=True, page_size=KEYS_SHOWN
     )
@@ -77,9 +77,7 @@ async def show_removal(visit: Visit) -> Response:
 @shows_refusals
 async def remove(visit: Visit) -> Response:
     request = pb.RemoveMemberRequest(
-        account_id=visit.who.account_id,
-        user_id=visit.form.get("user_id"),
-        kept_key_ids=visit.form.all("kept_key_ids"),
+        account_id=visit.account_id, user_id=visit.form.get("user_id"), kept_key_ids=visit.form.all("kept_key_ids")
     )
     await visit.auth.accounts.RemoveMember(request)
     is_self = request.user_id == visit.who.user.user_id

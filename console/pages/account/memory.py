@@ -43,7 +43,7 @@ async def search(visit: Visit) -> Response:
 
 @shows_again(show, "text")
 async def add(visit: Visit) -> Response:
-    request = pb.AddNoteRequest(account_id=visit.who.account_id, text=visit.form.get("text"))
+    request = pb.AddNoteRequest(account_id=visit.account_id, text=visit.form.get("text"))
     await visit.router.grounding.AddNote(request)
     return visit.redirect("/memory", "note-added")
 
@@ -56,14 +56,14 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show_one, "text")
 async def edit(visit: Visit) -> Response:
     request = pb.UpdateNoteRequest(
-        account_id=visit.who.account_id, note_id=visit.path_value("note_id"), text=visit.form.get("text")
+        account_id=visit.account_id, note_id=visit.path_value("note_id"), text=visit.form.get("text")
     )
     await visit.router.grounding.UpdateNote(request)
     return visit.redirect("/memory", "note-changed")
 
 
 async def remove(visit: Visit) -> Response:
-    request = pb.RemoveNoteRequest(account_id=visit.who.account_id, note_id=visit.path_value("note_id"))
+    request = pb.RemoveNoteRequest(account_id=visit.account_id, note_id=visit.path_value("note_id"))
     await visit.router.grounding.RemoveNote(request)
     return visit.redirect("/memory", "note-removed")
 
@@ -73,7 +73,7 @@ async def forget_all(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         is_confirmed = visit.form.get("confirmed") == "yes"
         rules.require(is_confirmed, "confirmed", "Nothing was removed: tick the box first.")
-    done = await visit.router.grounding.RemoveAllNotes(pb.RemoveAllNotesRequest(account_id=visit.who.account_id))
+    done = await visit.router.grounding.RemoveAllNotes(pb.RemoveAllNotesRequest(account_id=visit.account_id))
     return visit.redirect("/memory", "notes-forgotten", done.removed)
 
 
@@ -92,6 +92,6 @@ async def _find(visit: Visit) -> pb.Note:
 
 
 async def _notes(visit: Visit) -> Sequence[pb.Note]:
-    request = pb.ListNotesRequest(account_id=visit.who.account_id)
+    request = pb.ListNotesRequest(account_id=visit.account_id)
     listed = await if_configured(visit.router.grounding.ListNotes(request))
     return () if listed is None else listed.notes

@@ -34,8 +34,8 @@ _TOLD: Final = (Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.RATE_LIMITED)
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    account_id = visit.who.account_id
-    only_failed = visit.request.query_params.get("show") == "failed"
+    account_id = visit.account_id
+    only_failed = visit.query.get("show") == "failed"
     settings, listed, told = await asyncio.gather(
         visit.auth.notices.GetNoticeSettings(pb.GetNoticeSettingsRequest(account_id=account_id)),
         visit.auth.notices.ListNotices(
@@ -66,7 +66,7 @@ async def set_low_balance(visit: Visit) -> Response:
     with Rules(visit.form) as rules:
         problem = "An amount in dollars, such as 5.00, or nothing for the default."
         nanos = rules.parse(parse_dollars, "low_balance", problem)
-    request = metering_pb.SetLowBalanceRequest(account_id=visit.who.account_id, threshold_nanos=nanos)
+    request = metering_pb.SetLowBalanceRequest(account_id=visit.account_id, threshold_nanos=nanos)
     await visit.metering.notice_thresholds.SetLowBalance(request)
     return visit.redirect(PATH, "notices-changed")
 
@@ -74,21 +74,21 @@ async def set_low_balance(visit: Visit) -> Response:
 async def set_mail(visit: Visit) -> Response:
     chosen = visit.form.all("kind")
     muted = [kind for kind in KINDS if kind != "test" and kind not in chosen]
-    request = pb.SetMutedKindsRequest(account_id=visit.who.account_id, muted_kinds=muted)
+    request = pb.SetMutedKindsRequest(account_id=visit.account_id, muted_kinds=muted)
     await visit.auth.notices.SetMutedKinds(request)
     return visit.redirect(PATH, "notices-changed")
 
 
 @shows_again(show, "own_mail", reasons=_TOLD)
 async def set_own_mail(visit: Visit) -> Response:
-    request = pb.SetOwnMailRequest(account_id=visit.who.account_id, is_on=visit.form.get("own_mail") == "on")
+    request = pb.SetOwnMailRequest(account_id=visit.account_id, is_on=visit.form.get("own_mail") == "on")
     await visit.auth.notices.SetOwnMail(request)
     return visit.redirect(PATH, "notices-changed")
 
 
 @shows_again(show, "url", reasons=_TOLD)
 async def add_webhook(visit: Visit) -> Response:
-    request = pb.AddWebhookRequest(account_id=visit.who.account_id, url=visit.form.get("url"))
+    request = pb.AddWebhookRequest(account_id=visit.account_id, url=visit.form.get("url"))
     made = await visit.auth.notices.AddWebhook(request)
     return await WEBHOOK.lead_to(f"{PATH}/webhooks", visit, made)
 
@@ -102,20 +102,20 @@ WEBHOOK: Final = ShownOnce(pb.AddWebhookResponse, _webhook_made)
 
 @shows_again(show, "url", reasons=_TOLD)
 async def remove_webhook(visit: Visit) -> Response:
-    request = pb.RemoveWebhookRequest(account_id=visit.who.account_id, webhook_id=visit.form.get("webhook_id"))
+    request = pb.RemoveWebhookRequest(account_id=visit.account_id, webhook_id=visit.form.get("webhook_id"))
     await visit.auth.notices.RemoveWebhook(request)
     return visit.redirect(PATH, "webhook-removed")
 
 
 @shows_again(show, "test", reasons=_TOLD)
 async def send_test(visit: Visit) -> Response:
-    request = pb.SendTestNoticeRequest(account_id=visit.who.account_id)
+    request = pb.SendTestNoticeRequest(account_id=visit.account_id)
     await visit.auth.notices.SendTestNotice(request)
     return visit.redirect(PATH, "notice-test-sent")
 
 
 @shows_again(show, "resend", reasons=_TOLD)
 async def resend(visit: Visit) -> Response:
-    request = pb.ResendNoticeRequest(account_id=visit.who.account_id, delivery_id=visit.form.get("delivery_id"))
+    request = pb.ResendNoticeRequest(account_id=visit.account_id, delivery_id=visit.form.get("delivery_id"))
     await visit.auth.notices.ResendNotice(request)
     return visit.redirect(PATH, "notice-sent-again")

@@ -61,7 +61,7 @@ FIRST_KEY: Final = ShownOnce(auth_pb2.CreateKeyResponse, show)
 async def create_key(visit: Visit) -> Response:
     """Creates a key from the guide, and shows the guide with the key in it."""
     request = auth_pb2.CreateKeyRequest(
-        account_id=visit.who.account_id, name="First key", form_id=visit.form.get("form_id")
+        account_id=visit.account_id, name="First key", form_id=visit.form.get("form_id")
     )
     made = await visit.auth.key_admin.CreateKey(request)
     if not made.api_key:

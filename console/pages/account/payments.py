@@ -41,7 +41,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
         other=_other_amount(visit),
         least=least,
         most=most,
-        is_cancelled="cancelled" in visit.request.query_params,
+        is_cancelled="cancelled" in visit.query,
         form_id=secrets.token_hex(16),
     )
 
@@ -55,7 +55,7 @@ async def begin(visit: Visit) -> Response:
     except ValueError:
         raise Refusal({"other": "An amount in dollars and cents, such as 25 or 12.50."}) from None
     request = pb.CreateCheckoutRequest(
-        account_id=visit.who.account_id, amount_cents=cents, operation_id=visit.form.get("form_id")
+        account_id=visit.account_id, amount_cents=cents, operation_id=visit.form.get("form_id")
     )
     try:
         created = await payments.CreateCheckout(request, timeout=PROVIDER_TIMEOUT_S)
@@ -72,9 +72,7 @@ async def begin(visit: Visit) -> Response:
 async def show_outcome(visit: Visit) -> Response:
     """Answers a user who comes back from the provider; what was paid is booked by then, or soon."""
     payments = _payments(visit)
-    request = pb.GetCheckoutRequest(
-        account_id=visit.who.account_id, checkout_id=visit.request.query_params.get("checkout", "")
-    )
+    request = pb.GetCheckoutRequest(account_id=visit.account_id, checkout_id=visit.query.get("checkout", ""))
     if not request.checkout_id:
         return visit.redirect("/credit")
     found = await if_available(payments.GetCheckout(request, timeout=PROVIDER_TIMEOUT_S))

@@ -154,7 +154,7 @@ def advice(visit: Visit) -> dict[str, str]:
 
 
 async def create_token(visit: Visit) -> Response:
-    request = pb.CreatePlaygroundTokenRequest(account_id=visit.who.account_id)
+    request = pb.CreatePlaygroundTokenRequest(account_id=visit.account_id)
     made = await visit.auth.accounts.CreatePlaygroundToken(request)
     valid_s = max(0.0, (time_of(made.expire_time) - visit.now).total_seconds())
     return JSONResponse({"token": made.playground_token, "valid_s": valid_s})
@@ -165,7 +165,7 @@ async def read_cost(visit: Visit) -> Response:
     request_id = visit.form.get("request_id")
     if not REQUEST_ID.fullmatch(request_id):
         raise LegatoError(Reason.REQUEST_INVALID, "This is not the id of a request.")
-    request = metering_pb2.GetRequestRequest(account_id=visit.who.account_id, request_id=request_id)
+    request = metering_pb2.GetRequestRequest(account_id=visit.account_id, request_id=request_id)
     found = await visit.metering.metering.GetRequest(request)
     if found.state == metering_pb2.REQUEST_STATE_RUNNING:
         return JSONResponse({})

@@ -57,7 +57,7 @@ class RequestChoice:
 
 
 async def show(visit: Visit) -> Response:
-    wanted = visit.request.query_params.get("id", "").strip().lower()
+    wanted = visit.query.get("id", "").strip().lower()
     if wanted:
         return _look_up(visit, wanted)
     return await _list(visit)
@@ -67,7 +67,7 @@ async def show_one(visit: Visit) -> Response:
     request_id = visit.path_value("request_id")
     if not REQUEST_ID.fullmatch(request_id):
         return _unknown(visit, request_id)
-    request = pb.ListRequestsRequest(account_id=visit.who.account_id, request_id=request_id)
+    request = pb.ListRequestsRequest(account_id=visit.account_id, request_id=request_id)
     found = await visit.metering.statements.ListRequests(request)
     receipts = [*found.running, *found.requests]
     if not receipts:
@@ -100,7 +100,7 @@ def _look_up(visit: Visit, wanted: str) -> Response:
 
 async def _list(visit: Visit) -> Response:
     choice = _choice_in(visit)
-    page_token = visit.request.query_params.get("page", "")
+    page_token = visit.page_token
     own = await read_own_keys(visit) if choice.keys == "mine" else None
     request = _request(visit, choice, own, PAGE_SIZE, page_token)
     listed = await if_available(visit.metering.statements.ListRequests(request))
@@ -121,7 +121,7 @@ async def _list(visit: Visit) -> Response:
 
 
 def _choice_in(visit: Visit) -> RequestChoice:
-    query = visit.request.query_params
+    query = visit.query
     class_id = query.get("class", "")
     return RequestChoice(days_in(query), chosen_keys(visit), class_id if class_id in CLASSES else "")
 
@@ -134,7 +134,7 @@ def _request(
         # A key that does not exist: a user without keys sees no request.
         keys = own.key_ids or ["none"]
     return pb.ListRequestsRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         key_ids=keys,
         class_ids=[choice.class_id] if choice.class_id else [],
         page_size=page_size,

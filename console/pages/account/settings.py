@@ -20,7 +20,7 @@ EVENTS_ON_A_PAGE = 100
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     account, members, models = await asyncio.gather(
         visit.read_account(),
-        visit.auth.accounts.ListMembers(pb.ListMembersRequest(account_id=visit.who.account_id)),
+        visit.auth.accounts.ListMembers(pb.ListMembersRequest(account_id=visit.account_id)),
         visit.optional(visit.router.router.ListModels(ListModelsRequest()), "classes"),
     )
     classes = None if models is None else [each.model_id for each in models.models if each.model_id != AUTO]
@@ -68,9 +68,7 @@ async def rename(visit: Visit) -> Response:
 
 async def show_events(visit: Visit) -> Response:
     request = pb.ListAuditEventsRequest(
-        account_id=visit.who.account_id,
-        page_size=EVENTS_ON_A_PAGE,
-        page_token=visit.request.query_params.get("page", ""),
+        account_id=visit.account_id, page_size=EVENTS_ON_A_PAGE, page_token=visit.page_token
     )
     events = await visit.auth.audit.ListAuditEvents(request)
     return visit.render(
@@ -79,6 +77,6 @@ async def show_events(visit: Visit) -> Response:
 
 
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
-    request.account_id = visit.who.account_id
+    request.account_id = visit.account_id
     await visit.auth.account_admin.UpdateAccount(request)
     return visit.redirect("/settings", "account-changed")

@@ -19,7 +19,7 @@ KEYS_SHOWN: Final = 100
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    spends = await spend_limits.read_spends(visit, visit.who.account_id)
+    spends = await spend_limits.read_spends(visit, visit.account_id)
     limited = [(each, limited_meters(each)) for each in (spends or {}).values() if each.key_id and limited_meters(each)]
     # Those of which most is spent come first.
     limited.sort(key=lambda pair: max(meter.percent for meter in pair[1]), reverse=True)
@@ -37,12 +37,12 @@ async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show, "day")
 async def set_limits(visit: Visit) -> Response:
     limits = spend_limits.limits_in(visit.form)
-    await spend_limits.set_limits(visit, visit.who.account_id, WHOLE_ACCOUNT, limits)
+    await spend_limits.set_limits(visit, visit.account_id, WHOLE_ACCOUNT, limits)
     return visit.redirect("/credit/limits", "spend-limits-set")
 
 
 async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
-    key_id, account_id = key_id_of(visit), visit.who.account_id
+    key_id, account_id = key_id_of(visit), visit.account_id
     spends, names = await asyncio.gather(
         spend_limits.read_spends(visit, account_id, [key_id]), read_key_name(visit, key_id)
     )
@@ -60,5 +60,5 @@ async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
 @shows_again(show_key, "day")
 async def set_key_limits(visit: Visit) -> Response:
     limits, key_id = spend_limits.limits_in(visit.form), key_id_of(visit)
-    await spend_limits.set_limits(visit, visit.who.account_id, key_id, limits)
+    await spend_limits.set_limits(visit, visit.account_id, key_id, limits)
     return visit.redirect(f"/keys/{key_id}/spend-limits", "spend-limits-set")

@@ -102,7 +102,7 @@ async def download(visit: Visit) -> Response:
 
 
 def _choice_in(visit: Visit) -> UsageChoice:
-    query = visit.request.query_params
+    query = visit.query
     by = query.get("by", "class")
     return UsageChoice(period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", chosen_keys(visit))
 
@@ -246,7 +246,7 @@ def _request(
 ) -> pb.ListUsageRequest:
     period = choice.period
     return pb.ListUsageRequest(
-        account_id=visit.who.account_id,
+        account_id=visit.account_id,
         start_time=stamp_of(period.start),
         end_time=stamp_of(period.end),
         bucket=bucket or (pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY),

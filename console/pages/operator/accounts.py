@@ -26,10 +26,8 @@ BOOKING_FIELDS: Final = ("kind", "amount", "amount_again", "reason", "operation_
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    wanted = visit.request.query_params.get("q", "").strip()[:LONGEST_NAME]
-    request = auth_pb2.ListAccountsRequest(
-        page_size=ACCOUNTS_ON_A_PAGE, page_token=visit.request.query_params.get("page", ""), query=wanted
-    )
+    wanted = visit.query.get("q", "").strip()[:LONGEST_NAME]
+    request = auth_pb2.ListAccountsRequest(page_size=ACCOUNTS_ON_A_PAGE, page_token=visit.page_token, query=wanted)
     listed = await visit.auth.account_admin.ListAccounts(request)
     return visit.render(
         "operator_accounts.html",
@@ -78,9 +76,7 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
 
 async def show_keys(visit: Visit) -> Response:
     request = auth_pb2.ListKeysRequest(
-        account_id=visit.path_value("account_id"),
-        page_size=KEYS_ON_A_PAGE,
-        page_token=visit.request.query_params.get("page", ""),
+        account_id=visit.path_value("account_id"), page_size=KEYS_ON_A_PAGE, page_token=visit.page_token
     )
     account, listed = await asyncio.gather(_account(visit), visit.auth.key_admin.ListKeys(request))
     return visit.render("operator_keys.html", account=account, keys=listed.keys, next_page=listed.next_page_token)

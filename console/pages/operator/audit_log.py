@@ -21,11 +21,11 @@ KINDS: Final = (
 async def show(
     visit: Visit, verified: pb.VerifyAuditEventsResponse | None = None, *, is_unknown: bool = False
 ) -> Response:
-    query = visit.request.query_params
+    query = visit.query
     filters = {name: query.get(name, "").strip()[:100] for name in FILTERS}
     request = pb.ListAuditEventsRequest(
         page_size=EVENTS_ON_A_PAGE,
-        page_token=query.get("page", ""),
+        page_token=visit.page_token,
         account_id=filters["account"],
         user_id=filters["user"],
         action=filters["action"],

@@ -17,10 +17,10 @@ LONGEST_QUERY: Final = 100
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
-    query = visit.request.query_params
+    query = visit.query
     wanted, account_id = query.get("q", "").strip()[:LONGEST_QUERY], query.get("account", "").strip()
     request = pb.ListUsersRequest(
-        page_size=USERS_ON_A_PAGE, page_token=query.get("page", ""), query=wanted, account_id=account_id
+        page_size=USERS_ON_A_PAGE, page_token=visit.page_token, query=wanted, account_id=account_id
     )
     listed = await visit.auth.user_admin.ListUsers(request)
     accounts: dict[str, list[pb.Membership]] = {}

@@ -101,7 +101,7 @@ async def rename_user(visit: Visit) -> Response:
 
 async def show_events(visit: Visit) -> Response:
     """Shows everything that the user has done, a page at a time."""
-    page_token = visit.request.query_params.get("page", "")
+    page_token = visit.page_token
     request = pb.ListAuditEventsRequest(
         user_id=visit.who.user.user_id, page_size=EVENTS_ON_A_PAGE, page_token=page_token
     )

@@ -108,4 +108,4 @@ async def become(visit: Visit, signed_in: pb.SignedIn) -> None:
 
 
 def next_path(visit: Visit) -> str:
-    return own_path(visit.form.get("next") or visit.request.query_params.get("next", ""))
+    return own_path(visit.form.get("next") or visit.query.get("next", ""))

@@ -17,7 +17,7 @@ COOKIE_LIFE_S: Final = 600
 @shows_refusals
 async def start(visit: Visit) -> Response:
     """Answers a link: a form could not be sent on to another site, as the pages' policy forbids that."""
-    again = visit.request.query_params.get("again") == "1"
+    again = visit.query.get("again") == "1"
     request = StartOidcSignInRequest(origin=visit.origin, client=visit.client, again=again)
     started = await visit.auth.methods.StartOidcSignIn(request)
     _remember(visit, started.browser_token, next_path(visit))
@@ -45,7 +45,7 @@ async def link(visit: Visit) -> Response:
 @shows_refusals
 async def finish(visit: Visit) -> Response:
     """Signs in, or links, the user who comes back from the issuer in the browser that began."""
-    query = visit.request.query_params
+    query = visit.query
     browser_token, _dot, path = visit.request.cookies.get(_cookie(visit), "").partition(".")
     visit.cookies[_cookie(visit)] = None
     path = own_path(unquote(path))

@@ -34,7 +34,7 @@ def test_revoked_keys_stay_in_reports_by_their_names(console: ConsoleHarness) ->
     assert "Contractor · Revoked" in console.get("/usage", session).text
 
 
-def test_reports_have_ids_while_nobody_knows_the_names(console: ConsoleHarness) -> None:
+def test_reports_have_ids_while_names_are_not_known(console: ConsoleHarness) -> None:
     console.fakes.fill()
     console.fakes.fail = {"KeyAdminService.ListKeys": not_answering()}
     text = console.get("/usage?by=key", console.fakes.sign_in()).text

@@ -1,4 +1,4 @@
-"""The operators' pages in a browser: accessible in every state, and figures that follow while somebody looks."""
+"""The operators' pages in a browser: accessible in every state, and figures that follow while the page is visible."""
 
 import pytest
 from playwright.sync_api import Page, expect

@@ -90,7 +90,7 @@ def test_without_javascript_a_link_asks_too(console: ConsoleHarness, open_page: 
     assert len(console.fakes.sessions) == 1
 
 
-def test_whoever_has_nothing_but_a_link_adds_a_passkey_and_goes_on_with_the_form(
+def test_a_user_with_nothing_but_a_link_adds_a_passkey_and_goes_on_with_the_form(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
     page = open_page("/keys/new")

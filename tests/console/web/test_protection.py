@@ -66,7 +66,7 @@ def test_https_is_insisted_on_where_there_is_any() -> None:
     assert "strict-transport-security" not in Protection(["http://localhost:8081"], "http://127.0.0.1:8080/v1").headers
 
 
-def test_scripts_may_reach_the_api_and_nobody_else() -> None:
+def test_scripts_may_reach_the_api_and_no_other_host() -> None:
     policy = Protection(OURS, "https://api.example.ca/v1").headers["content-security-policy"]
     assert "connect-src 'self' https://api.example.ca;" in policy
 

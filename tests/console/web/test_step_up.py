@@ -78,7 +78,7 @@ def test_a_mailed_code_confirms_and_goes_on_with_what_was_asked(console: Console
     assert done.headers["location"] == "/security/passkeys/new"
 
 
-def test_whoever_has_been_mailed_too_much_is_told_to_wait(console: ConsoleHarness) -> None:
+def test_a_user_who_has_been_mailed_too_much_is_told_to_wait(console: ConsoleHarness) -> None:
     console.fakes.methods.mail, console.fakes.is_fresh = True, False
     refusal = LegatoError(Reason.TOO_MANY_SIGN_INS, "Too many attempts.", retry_after_s=41)
     console.fakes.fail = {"CredentialService.SendStepUpCode": refusal}

@@ -25,7 +25,7 @@ def test_the_keys_of_a_member_are_listed_and_revoked_unless_they_are_kept(consol
     assert "Nightly report" in {each.name for each in console.fakes.keys if each.state == 1}
 
 
-def test_whoever_leaves_sees_the_keys_that_end_and_keeps_none(console: ConsoleHarness) -> None:
+def test_a_member_who_leaves_sees_the_keys_that_end_and_keeps_none(console: ConsoleHarness) -> None:
     console.fakes.fill()
     console.fakes.role = access_token_pb2.ACCOUNT_ROLE_MEMBER
     session = console.fakes.sign_in()

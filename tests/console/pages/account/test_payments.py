@@ -64,7 +64,7 @@ def test_only_owners_add_credit(console: ConsoleHarness, role: "access_token_pb2
     assert created(console) == []
 
 
-def test_whoever_paid_comes_back_to_the_credit_and_reads_how_much_it_was(console: ConsoleHarness) -> None:
+def test_a_user_who_paid_comes_back_to_the_credit_and_reads_how_much_it_was(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
     console.fakes.book_payments()
     answer = console.get(OUTCOME, session)
@@ -90,7 +90,7 @@ def test_an_outcome_that_is_not_known_yet_says_so(console: ConsoleHarness) -> No
     assert (answer.status, "Your payment was received" in answer.text) == (200, True)
 
 
-def test_a_checkout_of_somebody_else_is_not_found_and_none_is_the_credit(console: ConsoleHarness) -> None:
+def test_a_checkout_of_another_user_is_not_found_and_none_is_the_credit(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
     assert console.get("/credit/payment?checkout=cs_other", session).status == 404
     assert console.get("/credit/payment", session).headers["location"] == "/credit"

@@ -34,7 +34,7 @@ def test_each_visit_has_a_booking_of_its_own(console: ConsoleHarness, session: s
     ("changed", "problem"),
     [
         ({"amount_again": "50.00"}, "The two amounts differ"),
-        # Whoever writes decimals with a comma does not grant a hundred times as much.
+        # An operator who writes decimals with a comma does not grant a hundred times as much.
         ({"amount": "5,00", "amount_again": "5,00"}, "such as 5.00"),
         ({"amount": "-5", "amount_again": "-5"}, "A grant is more than zero"),
         ({"kind": "adjustment"}, "needs a reason"),

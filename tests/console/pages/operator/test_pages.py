@@ -24,7 +24,7 @@ def test_every_page_below_operator_is_for_operators_alone() -> None:
 
 
 @pytest.mark.parametrize("page", FOR_OPERATORS, ids=lambda page: f"{page.method} {page.path}")
-def test_there_is_no_such_page_for_anybody_else(console: ConsoleHarness, page: PageRoute) -> None:
+def test_other_users_find_no_such_page(console: ConsoleHarness, page: PageRoute) -> None:
     session = console.fakes.sign_in()
     path = path_of(page)
     answer = console.get(path, session) if page.method == "GET" else console.post(path, session=session)
@@ -33,7 +33,7 @@ def test_there_is_no_such_page_for_anybody_else(console: ConsoleHarness, page: P
 
 
 @pytest.mark.parametrize("page", FOR_OPERATORS, ids=lambda page: f"{page.method} {page.path}")
-def test_a_proof_of_who_it_is_opens_no_operators_page_to_anybody_else(console: ConsoleHarness, page: PageRoute) -> None:
+def test_a_proof_of_who_it_is_opens_no_operators_page_to_other_users(console: ConsoleHarness, page: PageRoute) -> None:
     pending = f'{{"method": "{page.method}", "path": "{path_of(page)}", "fields": []}}'
     fields = {"pending": pending, "kind": "recovery", "code": "recovery-1"}
     answer = console.post("/confirm", fields, console.fakes.sign_in())

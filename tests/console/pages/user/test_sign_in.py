@@ -82,7 +82,7 @@ def test_asking_for_mail_says_the_same_for_every_address(console: ConsoleHarness
     assert {(answer.status, answer.cookies) for answer in answers} == {(303, answers[0].cookies)}
 
 
-def test_a_link_opened_by_somebody_who_is_signed_in_asks_which_to_be(console: ConsoleHarness) -> None:
+def test_a_link_opened_by_a_signed_in_user_asks_which_to_be(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
     shown = console.get("/sign-in?next=/keys%3Fq%3Da", session)
     for words in ("You are signed in as Ada Lovelace", 'href="/keys?q=a"', "Sign in with the link"):

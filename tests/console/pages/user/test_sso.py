@@ -23,7 +23,7 @@ def test_single_sign_on_starts_with_a_link_and_ends_in_the_browser_that_began(co
         assert console.get(path, headers=headers).status == 401
 
 
-def test_single_sign_on_of_somebody_who_is_signed_in_ends_the_session_before(console: ConsoleHarness) -> None:
+def test_single_sign_on_of_a_signed_in_user_ends_the_session_before(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
     headers = {"Cookie": f"{COOKIE}={session}; {SSO_COOKIE}=browser-1.%2Fkeys"}
     assert console.get("/sign-in/sso/return?state=state-1&code=code-1", headers=headers).status == 303

@@ -1,0 +1,108 @@
+"""What a visitor does on a page until it is in the state to look at."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page
+
+from tests.console.fakes.services import INVITATION
+
+Act = Callable[[Page], None]
+
+
+def look(page: Page) -> None:
+    """Does nothing: the page itself is the state."""
+
+
+def try_a_wrong_code(page: Page) -> None:
+    page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_text("That did not work").wait_for()
+
+
+def show_the_invitation(page: Page) -> None:
+    page.get_by_label("Code of the invitation").fill(INVITATION)
+    page.get_by_role("button", name="Show the invitation").click()
+    page.get_by_role("button", name="Accept", exact=True).wait_for()
+
+
+def try_a_wrong_password(page: Page) -> None:
+    page.get_by_text("Other ways to sign in").click()
+    page.get_by_label("Email address", exact=True).fill("ada@example.ca")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_label("Code of your authenticator app").fill("000000")
+    page.get_by_role("button", name="Sign in with your password").click()
+    page.get_by_text("That did not work").wait_for()
+
+
+def create_a_key(page: Page) -> None:
+    page.get_by_role("button", name="Create the key").click()
+    page.get_by_text("Save the key now").wait_for()
+
+
+def mistype_a_limit(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.get_by_label("Requests per minute").fill("many")
+    page.get_by_role("button", name="Create the key").click()
+    page.get_by_text("A whole number, or nothing.").first.wait_for()
+
+
+def mistype_a_spend_limit(page: Page) -> None:
+    page.get_by_label("Dollars a day").fill("five")
+    page.get_by_role("button", name="Set the spend limits").click()
+    page.get_by_text("An amount in dollars such as 5.00, or nothing.").first.wait_for()
+
+
+def create_the_first_key(page: Page) -> None:
+    page.get_by_role("button", name="Create a key and insert it").click()
+    page.get_by_text("Your key is in the examples below").wait_for()
+
+
+def revoke(page: Page) -> None:
+    page.locator("summary", has_text="Revoke").click()
+    page.get_by_role("button", name="Revoke this key").click()
+    page.get_by_text("Every edge refuses the key").wait_for()
+
+
+def mistype_an_amount(page: Page) -> None:
+    page.get_by_label("Or another amount").fill("a lot")
+    page.get_by_role("button", name="Continue to payment").click()
+    page.get_by_text("One field needs another look").wait_for()
+
+
+def make_recovery_codes(page: Page) -> None:
+    page.get_by_role("button", name="Make new codes").click()
+    page.get_by_text("Save them now").wait_for()
+
+
+def mistype_a_code(page: Page) -> None:
+    page.get_by_label("Code", exact=True).fill("000000")
+    page.get_by_role("button", name="Set up").click()
+    page.get_by_text("the picture is the same").wait_for()
+
+
+def link_an_identity(page: Page) -> None:
+    page.get_by_role("button", name="Link login.example.ca").click()
+    page.get_by_role("link", name="Continue").wait_for()
+
+
+def invite(page: Page) -> None:
+    page.get_by_text("Invite somebody").click()
+    page.get_by_role("button", name="Make the invitation").click()
+    page.get_by_text("Pass this link on").wait_for()
+
+
+def have_a_code_mailed(page: Page) -> None:
+    page.get_by_role("button", name="Mail me a code").click()
+    page.get_by_text("A code is on its way").wait_for()
+
+
+def show_the_invitation_while_signed_in(page: Page) -> None:
+    page.get_by_label("Code of the invitation").fill(INVITATION)
+    page.get_by_role("button", name="Show the invitation").click()
+    page.get_by_role("heading", name="Join").wait_for()
+
+
+def add_a_webhook(page: Page) -> None:
+    page.get_by_label("Address of a new webhook").fill("https://hooks.example.ca/second")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("Save the secret now").wait_for()

@@ -1,0 +1,166 @@
+"""What the services know before a page is opened: the account, its use, and which of them do not answer."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from protos.payments.v1 import payments_pb2
+from protos.type.v1 import access_token_pb2
+from tests.console.fakes.operator_services import METRICS
+from tests.console.fakes.services import Fakes, not_answering
+
+Prepare = Callable[[Fakes], None]
+
+
+def nothing(fakes: Fakes) -> None:
+    """Leaves the services as they are: an account without any use yet."""
+
+
+def failing(*methods: str) -> Prepare:
+    """Fills the account, and lets RPCs (`Service.Method`) fail."""
+
+    def prepare(fakes: Fakes) -> None:
+        fakes.fill()
+        fakes.fail = {method: not_answering() for method in methods}
+
+    return prepare
+
+
+without_metering = failing(
+    "MeteringService.ListUsage",
+    "MeteringService.GetBalance",
+    "StatementService.ListRequests",
+    "StatementService.ListLedgerDays",
+    "SpendLimitService.ListSpendLimits",
+)
+
+
+def rotate(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.add_key("Nightly report", replaces="key_0000000000000001")
+
+
+def add_many_keys(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.add_many_keys(150)
+
+
+def suspend(fakes: Fakes) -> None:
+    fakes.is_suspended = True
+
+
+def become_viewer(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+
+
+def answer_with_the_bundled_model(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.bundled_classes = {"mezzo", "forte", "fortissimo"}
+
+
+def narrow(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.allowed_classes = ["mezzo", "fortissimo"]
+
+
+def grow_stale(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.is_fresh = False
+
+
+def grow_stale_with_a_link_alone(fakes: Fakes) -> None:
+    fakes.is_fresh = False
+
+
+def grow_stale_with_mail(fakes: Fakes) -> None:
+    fakes.is_fresh, fakes.methods.mail = False, True
+
+
+def fill_grounding(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.fill_grounding()
+
+
+def fill_notices(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.fill_notices()
+
+
+def switch_off_grounding(fakes: Fakes) -> None:
+    fakes.fill_grounding()
+    fakes.switches = dict.fromkeys(fakes.switches, False)
+
+
+def unconfigure_grounding(fakes: Fakes) -> None:
+    fakes.grounding.Clear()
+
+
+def grow_stale_with_all_ways(fakes: Fakes) -> None:
+    fakes.offer_everything()
+    fakes.is_fresh = False
+
+
+def pay(fakes: Fakes) -> None:
+    """Pays today, in an account that has nothing else: the statement is the same on every day."""
+    fakes.balance.balance_nanos = 0
+    fakes.book_payments()
+
+
+def owe(fakes: Fakes) -> None:
+    fakes.balance.balance_nanos = 0
+    fakes.balance.owed_nanos = 4_350_000_000
+
+
+def wait_for_the_money(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_PROCESSING
+
+
+def leave_the_checkout(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_OPEN
+
+
+def leave_all_accounts(fakes: Fakes) -> None:
+    fakes.has_account = False
+
+
+# Pages of a signed-in user: the path, and what the services know.
+def spend_in_october(fakes: Fakes) -> None:
+    """A statement has a row for each day of its month, so the month is not this one."""
+    fakes.fill()
+    fakes.reset_statements()
+    key_ids = [each.key_id for each in fakes.keys[:4]]
+    fakes.fill_statements(key_ids, fakes.balance.balance_nanos, now=datetime(2026, 10, 28, 15, tzinfo=UTC))
+
+
+def fill_operator(fakes: Fakes) -> None:
+    fakes.operator.fill()
+
+
+def fill_dead_letters(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.fill_dead_letters()
+
+
+def fill_operator_with_limits(fakes: Fakes) -> None:
+    fakes.fill()
+    fakes.operator.fill()
+
+
+def change_routes(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.operator.route_changes = [
+        "- forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 48",
+        "+ forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 64",
+        "+ provider cedar: another key",
+    ]
+
+
+def break_operator(fakes: Fakes) -> None:
+    fakes.operator.fill()
+    fakes.fail = {
+        name: not_answering() for name in ("CreditAdminService.ListBalances", "RouteAdminService.ListTargets")
+    }
+    fakes.operator.missing = {"edge-2": ["auth", "metering"]}
+    fakes.operator.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")
