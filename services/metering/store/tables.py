@@ -1,8 +1,13 @@
-"""The tables, as the migrations create them."""
+"""The tables, as the migrations create them. The columns of most are the fields of a record, in their order."""
 
 from typing import Final
 
 import sqlalchemy as sa
+
+from services.chassis.database.columns import columns_of
+from services.metering.ledger.closings import AccountClosing, Closing
+from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold, OwedChange
+from services.metering.ledger.spend import Spend
 
 # What a counter of usage counts.
 COUNTED: Final = (
@@ -11,78 +16,10 @@ COUNTED: Final = (
 
 metadata = sa.MetaData()
 
-accounts = sa.Table(
-    "accounts",
-    metadata,
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("balance_nanos", sa.BigInteger),
-    sa.Column("held_nanos", sa.BigInteger),
-    sa.Column("has_spend_limits", sa.Boolean),
-    sa.Column("low_balance_nanos", sa.BigInteger),
-    sa.Column("owed_nanos", sa.BigInteger),
-)
-
-# Columns are the fields of `records.Hold`, in their order.
-holds = sa.Table(
-    "holds",
-    metadata,
-    sa.Column("request_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text),
-    sa.Column("key_id", sa.Text),
-    sa.Column("class_id", sa.Text),
-    sa.Column("state", sa.Text),
-    sa.Column("amount_nanos", sa.BigInteger),
-    sa.Column("price_version", sa.BigInteger),
-    sa.Column("deadline_at_us", sa.BigInteger),
-    sa.Column("prompt_tokens", sa.BigInteger),
-    sa.Column("cached_tokens", sa.BigInteger),
-    sa.Column("completion_tokens", sa.BigInteger),
-    sa.Column("charged_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
-    sa.Column("loss_bound_nanos", sa.BigInteger),
-    sa.Column("basis", sa.Text),
-    sa.Column("end", sa.Text),
-    sa.Column("counted_hour_us", sa.BigInteger),
-    sa.Column("reserved_at_us", sa.BigInteger),
-    sa.Column("resolved_at_us", sa.BigInteger),
-)
-
-# Columns are the fields of `records.Claim`, in their order.
-claims = sa.Table(
-    "claims",
-    metadata,
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("key_digest", sa.LargeBinary, primary_key=True),
-    sa.Column("body_digest", sa.LargeBinary),
-    sa.Column("request_id", sa.Text),
-    sa.Column("claimed_at_us", sa.BigInteger),
-)
-
-# Columns after the first are the fields of `records.Entry`, in their order.
-ledger = sa.Table(
-    "ledger",
-    metadata,
-    sa.Column("entry_id", sa.BigInteger, primary_key=True),
-    sa.Column("kind", sa.Text),
-    sa.Column("request_id", sa.Text),
-    sa.Column("account_id", sa.Text),
-    sa.Column("customer_nanos", sa.BigInteger),
-    sa.Column("recorded_at_us", sa.BigInteger),
-    sa.Column("revenue_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
-    sa.Column("external_nanos", sa.BigInteger),
-    sa.Column("key_id", sa.Text),
-    sa.Column("class_id", sa.Text),
-    sa.Column("price_version", sa.BigInteger),
-    sa.Column("hour_us", sa.BigInteger),
-    sa.Column("requests", sa.BigInteger),
-    sa.Column("prompt_tokens", sa.BigInteger),
-    sa.Column("cached_tokens", sa.BigInteger),
-    sa.Column("completion_tokens", sa.BigInteger),
-    sa.Column("basis", sa.Text),
-    sa.Column("end", sa.Text),
-    sa.Column("reason", sa.Text),
-)
+accounts = sa.Table("accounts", metadata, *columns_of(AccountBalance, "account_id"))
+holds = sa.Table("holds", metadata, *columns_of(Hold, "request_id"))
+claims = sa.Table("claims", metadata, *columns_of(Claim, "account_id", "key_digest"))
+ledger = sa.Table("ledger", metadata, sa.Column("entry_id", sa.BigInteger, primary_key=True), *columns_of(Entry))
 
 # The usage of a key and class in an hour.
 usage_hours = sa.Table(
@@ -105,24 +42,7 @@ account_hours = sa.Table(
     *(sa.Column(name, sa.BigInteger) for name in COUNTED),
 )
 
-# Columns are the fields of `spend.Spend`, in their order.
-spends = sa.Table(
-    "spends",
-    metadata,
-    sa.Column("spend_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text),
-    sa.Column("key_id", sa.Text),
-    sa.Column("day_limit_nanos", sa.BigInteger),
-    sa.Column("month_limit_nanos", sa.BigInteger),
-    sa.Column("total_limit_nanos", sa.BigInteger),
-    sa.Column("day_us", sa.BigInteger),
-    sa.Column("month_us", sa.BigInteger),
-    sa.Column("day_spent_nanos", sa.BigInteger),
-    sa.Column("month_spent_nanos", sa.BigInteger),
-    sa.Column("total_spent_nanos", sa.BigInteger),
-    sa.Column("held_nanos", sa.BigInteger),
-    sa.Column("shared_spend_id", sa.Text),
-)
+spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 
 # Columns before the last are the fields of `notices.AccountNotice`, in their order.
 notices = sa.Table(
@@ -156,71 +76,13 @@ prices = sa.Table(
     sa.Column("output_nanos_per_million", sa.BigInteger),
 )
 
-# Columns are the fields of `closings.Closing`, in their order.
-closings = sa.Table(
-    "closings",
-    metadata,
-    sa.Column("month_us", sa.BigInteger, primary_key=True),
-    sa.Column("ends_us", sa.BigInteger),
-    sa.Column("entries", sa.BigInteger),
-    sa.Column("customer_nanos", sa.BigInteger),
-    sa.Column("revenue_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
-    sa.Column("external_nanos", sa.BigInteger),
-    sa.Column("accounts", sa.BigInteger),
-    sa.Column("balance_nanos", sa.BigInteger),
-    sa.Column("closed_at_us", sa.BigInteger),
-    sa.Column("entries_hash", sa.Text),
-    sa.Column("accounts_hash", sa.Text),
-    sa.Column("previous_hash", sa.Text),
-    sa.Column("closing_hash", sa.Text),
-)
-
-# Columns are the fields of `closings.AccountClosing`, in their order.
-account_closings = sa.Table(
-    "account_closings",
-    metadata,
-    sa.Column("month_us", sa.BigInteger, primary_key=True),
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("entries", sa.BigInteger),
-    sa.Column("granted_nanos", sa.BigInteger),
-    sa.Column("adjusted_nanos", sa.BigInteger),
-    sa.Column("charged_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
-    sa.Column("requests", sa.BigInteger),
-    sa.Column("prompt_tokens", sa.BigInteger),
-    sa.Column("cached_tokens", sa.BigInteger),
-    sa.Column("completion_tokens", sa.BigInteger),
-    sa.Column("balance_nanos", sa.BigInteger),
-    sa.Column("total_entries", sa.BigInteger),
-    sa.Column("total_credited_nanos", sa.BigInteger),
-    sa.Column("total_charged_nanos", sa.BigInteger),
-)
+closings = sa.Table("closings", metadata, *columns_of(Closing, "month_us"))
+account_closings = sa.Table("account_closings", metadata, *columns_of(AccountClosing, "month_us", "account_id"))
 
 # Grants and adjustments whose entries were pruned: a repeat, or the reversal of one, must still find them. Columns are
-# the first fields of `records.Entry`, in their order.
-pruned_credits = sa.Table(
-    "pruned_credits",
-    metadata,
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("request_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text),
-    sa.Column("customer_nanos", sa.BigInteger),
-    sa.Column("recorded_at_us", sa.BigInteger),
-    sa.Column("revenue_nanos", sa.BigInteger),
-    sa.Column("loss_nanos", sa.BigInteger),
-    sa.Column("external_nanos", sa.BigInteger),
-)
-
-# Columns are the fields of `records.OwedChange`, in their order.
-owed_changes = sa.Table(
-    "owed_changes",
-    metadata,
-    sa.Column("request_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text),
-    sa.Column("owed_nanos", sa.BigInteger),
-    sa.Column("recorded_at_us", sa.BigInteger),
-)
+# the first fields of an entry.
+pruned_credits = sa.Table("pruned_credits", metadata, *columns_of(Entry, "kind", "request_id")[:8])
+owed_changes = sa.Table("owed_changes", metadata, *columns_of(OwedChange, "request_id"))
 
 # What auth has not taken over for the audit log yet. Columns are the id and the fields of `changes.AccountChange`.
 account_changes = sa.Table(

@@ -28,15 +28,15 @@ GRANT = (
 
 
 @pytest.fixture
-def before_lean_checks(tmp_path: Path) -> Iterator[Database]:
-    """A file of SQLite as it was at 0003, with a little in it."""
+def release_0_1_0(tmp_path: Path) -> Iterator[Database]:
+    """A file of SQLite as 0.1.0 has it, with a little in it."""
     database = open_database("metering", "", tmp_path)
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with database.transaction(writes=True) as connection:
         config.attributes["connection"] = connection
         prepare_table(connection)
-        command.upgrade(config, "0003")
+        command.upgrade(config, "0004")
         for statement in ("INSERT INTO accounts VALUES ('acct_a', 10, 5)", HOLD, GRANT):
             connection.exec_driver_sql(statement)
     yield database
@@ -48,15 +48,15 @@ def rows_of(database: Database, table: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.exec_driver_sql(f"SELECT * FROM {table}")]
 
 
-async def test_books_are_the_same_with_leaner_checks(before_lean_checks: Database) -> None:
+async def test_books_are_the_same_after_the_upgrade(release_0_1_0: Database) -> None:
     tables = ("accounts", "usage_hours", "holds", "ledger")
-    before = [rows_of(before_lean_checks, table) for table in tables]
-    before_lean_checks.migrate(MIGRATIONS)
-    after = [rows_of(before_lean_checks, table) for table in tables]
+    before = [rows_of(release_0_1_0, table) for table in tables]
+    release_0_1_0.migrate(MIGRATIONS)
+    after = [rows_of(release_0_1_0, table) for table in tables]
     # An account has a column more since.
     after[0] = [row[:3] for row in after[0]]
     assert after == before
-    assert await audit(before_lean_checks) == []
+    assert await audit(release_0_1_0) == []
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ async def test_books_are_the_same_with_leaner_checks(before_lean_checks: Databas
         "DELETE FROM ledger",
     ],
 )
-def test_leaner_checks_still_refuse(before_lean_checks: Database, change: str) -> None:
-    before_lean_checks.migrate(MIGRATIONS)
-    with pytest.raises(sa.exc.IntegrityError), before_lean_checks.transaction(writes=True) as connection:
+def test_checks_refuse(release_0_1_0: Database, change: str) -> None:
+    release_0_1_0.migrate(MIGRATIONS)
+    with pytest.raises(sa.exc.IntegrityError), release_0_1_0.transaction(writes=True) as connection:
         connection.exec_driver_sql(change)
 
 
