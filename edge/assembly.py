@@ -12,15 +12,13 @@ from edge.access.saturation import EdgeSaturation
 from edge.api.app import EdgeApp
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.early_refusals import EarlyRefusals
-from edge.api.state import EdgeState
 from edge.backends.exchanges import Backends
 from edge.backends.position import EdgePosition, parse_position
 from edge.billing.checkpoints import Checkpoints
 from edge.billing.metering import Metering
 from edge.billing.recovery import Journals
-from edge.chat.chat import ChatServices
 from edge.chat.chat_metrics import ChatMetrics
-from edge.chat.endpoint import ChatEndpoint
+from edge.chat.edge_state import EdgeState
 from edge.metrics import show_edge
 from edge.readiness import Readiness
 from edge.settings import EdgeSettings
@@ -87,25 +85,20 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
     journals = Journals(settings.journals_folder, log)
     models = ModelCatalog(services.routers)
     saturation = EdgeSaturation(clock, settings.edge_queueing_s)
-    metrics = ChatMetrics(registry)
-    prompt_memory = open_prompt_memory(settings.prompt_bytes)
-    chat_services = ChatServices(
+    edge = EdgeState(
+        principals=principals,
+        models=models,
         metering=metering,
         journal=journals.own,
         routers=services.routers,
         saturation=saturation,
+        places=FairBudget("A place for another chat", most_connections(settings.edge_connections)),
+        prompt_memory=open_prompt_memory(settings.prompt_bytes),
         life_s=settings.stream_life_s,
         keepalive_s=settings.keepalive_s,
         clock=clock,
         log=log,
-        metrics=metrics,
-    )
-    chat = ChatEndpoint(
-        principals=principals,
-        models=models,
-        places=FairBudget("A place for another chat", most_connections(settings.edge_connections)),
-        prompt_memory=prompt_memory,
-        services=chat_services,
+        metrics=ChatMetrics(registry),
         tracer=process.open_tracer(settings.trace_ratio),
     )
     await services.start()
@@ -114,15 +107,12 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
     saturation.start()
     checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
     try:
-        state = EdgeState(
-            principals=principals, chat=chat, models=models, metering=metering, clock=clock, log=log, metrics=metrics
-        )
         origins = parse_origins(settings.cors_origins, settings.console_url)
-        app = EdgeApp(state, origins, has_docs=settings.edge_docs)
-        early_refusals = EarlyRefusals(state, saturation, EdgeCorsMiddleware(app, origins))
+        app = EdgeApp(edge, origins, has_docs=settings.edge_docs)
+        early_refusals = EarlyRefusals(edge, EdgeCorsMiddleware(app, origins))
         readiness = Readiness(services, lambda: process.is_leaving)
         show_exchanges(registry, services.message_items)
-        show_prompt_memory(registry, prompt_memory)
+        show_prompt_memory(registry, edge.prompt_memory)
         show_edge(registry, readiness, saturation, journals.own, metering)
         yield Assembly(app, early_refusals, readiness, journals, metering, models, principals)
         # Answers have ended; their settlements may still be pending.

@@ -1,4 +1,4 @@
-"""Dependencies of endpoints: the API key, its scope, its rate limit.
+"""Dependencies of endpoints: the parts of the edge, the API key, its scope, its rate limit.
 
 A chat passes the same checks in another order, since it also waits for capacity and for its body
 (`edge/chat/endpoint.py`).
@@ -6,15 +6,24 @@ A chat passes the same checks in another order, since it also waits for capacity
 
 from typing import Annotated
 
-from fastapi import Request, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer, SecurityScopes
 
-from edge.api.state import Edge
 from edge.backends.auth import Principal, Scope
+from edge.chat.edge_state import EdgeState
 
 # They only describe where a key is sent; `Principals` reads it.
 _BEARER = HTTPBearer(scheme_name="bearer", auto_error=False)
 _API_KEY = APIKeyHeader(scheme_name="apiKey", name="x-api-key", auto_error=False)
+
+
+async def edge_of(request: Request) -> EdgeState:
+    edge: EdgeState = request.app.state.edge
+    return edge
+
+
+# A parameter of an endpoint: `edge: Edge`.
+Edge = Annotated[EdgeState, Depends(edge_of)]
 
 
 def scope_called(name: str) -> "Scope.ValueType":

@@ -11,7 +11,8 @@ from starlette.exceptions import HTTPException
 from edge.api import chat, models, not_offered, openapi, usage
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import UnexpectedErrorMiddleware, answer_error
-from edge.api.state import EdgeState
+from edge.chat.edge_state import EdgeState
+from edge.chat.endpoint import ChatEndpoint
 from edge.wire.origins import ANY_ORIGIN
 from services.chassis.errors import LegatoError
 from services.chassis.http.request_id import RequestIdMiddleware
@@ -33,6 +34,7 @@ class EdgeApp(FastAPI):
     def __init__(self, edge: EdgeState, origins: Sequence[str] = (ANY_ORIGIN,), *, has_docs: bool = True) -> None:
         super().__init__(openapi_url=None, redirect_slashes=False, telemetry=_NO_TELEMETRY)
         self.state.edge = edge
+        self.state.chat = ChatEndpoint(edge)
         for router in ROUTERS:
             self.include_router(router)
         if has_docs:

@@ -24,7 +24,7 @@ class ChatRoute(APIRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST":
-            await scope["app"].state.edge.chat.serve(scope, receive, send)
+            await scope["app"].state.chat.serve(scope, receive, send)
         else:
             await super().handle(scope, receive, send)
 

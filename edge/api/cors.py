@@ -12,26 +12,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from edge.api.description import HEADERS
+
 # How long a browser may cache a preflight response.
 _CACHED_S: Final = 86_400
 
-# The response headers that a page may read.
-EXPOSED: Final = (
-    "x-request-id",
-    "retry-after",
-    "retry-after-ms",
-    "x-should-retry",
-    "x-original-request-id",
-    "x-legato-max-tokens",
-    "x-legato-attempt",
-    "x-legato-ignored",
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-)
+# The response headers that a page may read: all of ours.
+EXPOSED: Final = tuple(name for name in HEADERS if name != "allow")
 
 
 class EdgeCorsMiddleware(CORSMiddleware):

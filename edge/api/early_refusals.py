@@ -3,11 +3,10 @@
 Under overload, cheap refusals leave more CPU time for the chats that are served.
 """
 
-from edge.access.saturation import EdgeSaturation
 from edge.api.chat import CHAT_PATH
 from edge.api.cors import EdgeCorsMiddleware
 from edge.api.errors import note_refusal
-from edge.api.state import EdgeState
+from edge.chat.edge_state import EdgeState
 from edge.chat.endpoint import INFERENCE
 from edge.wire.responses import JSON, error_body, error_headers
 from services.chassis.errors import LegatoError
@@ -17,14 +16,13 @@ from services.chassis.http.request_id import new_request_id
 
 
 class EarlyRefusals:
-    def __init__(self, edge: EdgeState, saturation: EdgeSaturation, cors: EdgeCorsMiddleware) -> None:
+    def __init__(self, edge: EdgeState, cors: EdgeCorsMiddleware) -> None:
         self._edge = edge
-        self._saturation = saturation
         self._cors = cors
 
     def __call__(self, scope: HttpScope) -> Answer | None:
         """Renders the refusal; returns None for a request that has to be processed."""
-        if not self._saturation.is_reached or scope["path"] != CHAT_PATH or scope["method"] != "POST":
+        if not self._edge.saturation.is_reached or scope["path"] != CHAT_PATH or scope["method"] != "POST":
             return None
         refusal = self.refusal(scope["headers"])
         if refusal is None:
@@ -44,5 +42,5 @@ class EarlyRefusals:
         if principal is None or not principal.may(INFERENCE):
             return None
         rates = self._edge.metering.last_rates(principal)
-        error = None if rates is None else self._saturation.refusal(principal.key_id)
+        error = None if rates is None else self._edge.saturation.refusal(principal.key_id)
         return None if error is None or rates is None else (error, rates)

@@ -5,9 +5,8 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict
 
-from edge.api.access import ModelsKey
+from edge.api.access import Edge, ModelsKey
 from edge.api.description import errors
-from edge.api.state import Edge
 from protos.router.v1 import router_pb2 as router_messages
 from services.chassis.errors import Reason
 

@@ -9,9 +9,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from edge.api.access import UsageKey
+from edge.api.access import Edge, UsageKey
 from edge.api.description import REQUEST_ID, errors
-from edge.api.state import Edge
 from edge.chat.endpoint import COMPLETION_PREFIX
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.spend_limits_pb2 import Spend

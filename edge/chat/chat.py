@@ -6,16 +6,14 @@ from enum import IntEnum, auto
 from typing import Any, Final
 
 from edge.access.running_keys import RunningKey
-from edge.access.saturation import EdgeSaturation
 from edge.backends.auth import Principal
-from edge.backends.exchanges import ChatCall, RouterReplica, chat_opening
+from edge.backends.exchanges import ChatCall, chat_opening
 from edge.billing.hold import ChatHold
-from edge.billing.journal import Journal
-from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
-from edge.chat.chat_metrics import OPERATION, OUTCOMES, ChatMetrics, StepTimer
+from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
+from edge.chat.edge_state import EdgeState
 from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
 from edge.wire.body_reader import ClientGone
@@ -28,9 +26,6 @@ from services.chassis.exchange import ExchangeBroken
 from services.chassis.http.asgi import WhenGone
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.process import failpoints
-from services.chassis.rpc.replicas import Replicas
-from services.chassis.telemetry.log import Log
-from services.chassis.timing.deadlines import Clock
 
 
 class ChatStage(IntEnum):
@@ -58,23 +53,6 @@ STAGES_AFTER: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatServices:
-    """The parts of the edge that all chats share."""
-
-    metering: Metering
-    journal: Journal
-    routers: Replicas[RouterReplica]
-    saturation: EdgeSaturation
-    # Time limit of an answer: metering releases its hold a little later.
-    life_s: float
-    # Longest silence of a stream before its first token, and between keepalive comments.
-    keepalive_s: float
-    clock: Clock
-    log: Log
-    metrics: ChatMetrics
-
-
 @dataclass(slots=True)
 class AdmittedRequest:
     """An admitted chat, with what it was granted."""
@@ -90,28 +68,28 @@ class AdmittedRequest:
 class Chat:
     def __init__(
         self,
-        services: ChatServices,
+        edge: EdgeState,
         admitted: AdmittedRequest,
         body: ChatBody,
         hold: ChatHold,
         reply: Reply,
         claim: metering_pb.IdempotencyClaim | None = None,
     ) -> None:
-        self._services = services
+        self._edge = edge
         self._admitted = admitted
         self._body = body
         self._hold = hold
         self._reply = reply
-        self._clock = services.clock
+        self._clock = edge.clock
         self._claim = claim
-        self._keepalive = Keepalive(reply.keep_alive, services.keepalive_s)
+        self._keepalive = Keepalive(reply.keep_alive, edge.keepalive_s)
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
         self._accepted_prompt_tokens = 0
-        self._began_at_s = admitted.step_timer.end_step(services.metrics.body)
-        self._over_at_s = self._began_at_s + services.life_s
-        self._delivery = PieceDelivery(hold, reply, admitted.running_key, services.clock, self._over_at_s)
+        self._began_at_s = admitted.step_timer.end_step(edge.metrics.body)
+        self._over_at_s = self._began_at_s + edge.life_s
+        self._delivery = PieceDelivery(hold, reply, admitted.running_key, edge.clock, self._over_at_s)
         self._first_piece_at_s: float | None = None
 
     async def run(self, when_gone: WhenGone | None = None) -> None:
@@ -163,7 +141,7 @@ class Chat:
             prompt_tokens, body.max_tokens, self._claim, whole=not body.stream, admission=admission
         )
         self._reply.put_headers(admission.headers)
-        self._services.saturation.note_reserve(step_timer.end_step(self._services.metrics.reserve) - self._began_at_s)
+        self._edge.saturation.note_reserve(step_timer.end_step(self._edge.metrics.reserve) - self._began_at_s)
         self._enter(ChatStage.ROUTING)
         if body.stream:
             self._keepalive.start()
@@ -171,7 +149,7 @@ class Chat:
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
-        self._first_piece_at_s = step_timer.end_step(self._services.metrics.first_piece)
+        self._first_piece_at_s = step_timer.end_step(self._edge.metrics.first_piece)
         self._keepalive.stop()
         self._delivery.open()
         # From here on this task sees only the responses that the delivery does not take where they arrive.
@@ -195,13 +173,13 @@ class Chat:
 
     async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
         """Calls the least loaded router; retries once on another if that one is lost before its first response."""
-        replica = self._services.routers.least_loaded()
+        replica = self._edge.routers.least_loaded()
         try:
             self._call = call = replica.chat(opening, self._delivery)
             failpoints.hit("edge.routed")
             return call, await self._next_response(call)
         except ExchangeBroken:
-            self._call = call = self._services.routers.least_loaded(other_than=replica).chat(opening, self._delivery)
+            self._call = call = self._edge.routers.least_loaded(other_than=replica).chat(opening, self._delivery)
             return call, await self._next_response(call)
 
     async def _next_response(self, call: ChatCall) -> router.ChatResponse:
@@ -273,7 +251,7 @@ class Chat:
         if isinstance(error, asyncio.CancelledError):
             # The process shuts down and its drain time is over. The stream must still end with an error event.
             return unavailable("The service")
-        self._services.log.failure("chat.failed", error, request_id=self._hold.request_id)
+        self._edge.log.failure("chat.failed", error, request_id=self._hold.request_id)
         return internal_error()
 
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
@@ -282,7 +260,7 @@ class Chat:
         self._keepalive.stop()
         self._settle(end)
         if self._reply.is_open:
-            self._services.metrics.refused(error.reason)
+            self._edge.metrics.refused(error.reason)
             self._admitted.step_timer.refused(error)
             await self._reply.fail(error)
             return
@@ -308,11 +286,11 @@ class Chat:
         else:
             first_piece_s, ended_at_s = (
                 self._first_piece_at_s - step_timer.began_s,
-                step_timer.end_step(self._services.metrics.relay),
+                step_timer.end_step(self._edge.metrics.relay),
             )
         took_s = ended_at_s - step_timer.began_s
-        self._services.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
-        self._services.log.info(
+        self._edge.metrics.ended(self._hold.class_id, end, took_s, first_piece_s, self._hold.charged)
+        self._edge.log.info(
             "chat.ended",
             request_id=self._hold.request_id,
             account_id=principal.account_id,

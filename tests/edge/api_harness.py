@@ -2,11 +2,12 @@
 
 import io
 import json
+from dataclasses import fields
 from typing import Any, NamedTuple, cast
 
 from edge.api.app import EdgeApp
-from edge.api.state import EdgeState
 from edge.chat.chat_metrics import ChatMetrics
+from edge.chat.edge_state import EdgeState
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -39,9 +40,10 @@ class ApiHarness:
         self.clock = FakeClock()
         self._lines = io.StringIO()
         self._registry = Registry()
-        given: dict[str, Any] = {"principals": AnyKey(), "metering": NoLimits(), "chat": None, "models": None, **parts}
-        log, metrics = Log("edge", self._lines, debug=True), ChatMetrics(self._registry)
-        self.state = EdgeState(**given, clock=self.clock, log=log, metrics=metrics)
+        given: dict[str, Any] = dict.fromkeys(field.name for field in fields(EdgeState))
+        given |= {"principals": AnyKey(), "metering": NoLimits(), "clock": self.clock}
+        given |= {"log": Log("edge", self._lines, debug=True), "metrics": ChatMetrics(self._registry)}
+        self.state = EdgeState(**(given | parts))
         self.app = EdgeApp(self.state)
 
     async def ask(self, method: str, path: str, query: str = "", **headers: str) -> Response:

@@ -10,8 +10,9 @@ from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
 from edge.backends.exchanges import RouterReplica
 from edge.billing.rate_limits import Admission
-from edge.chat.chat import AdmittedRequest, Chat, ChatServices
+from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
+from edge.chat.edge_state import EdgeState
 from edge.chat.replies import new_reply
 from edge.wire.chat_request import ChatBody
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
@@ -115,17 +116,22 @@ class ChatHarness:
         key: bytes = b"",
     ) -> Chat:
         memory = self.prompt_memory.hold(ANN.account_id, len(messages_json))
-        services = self.services(life_s, keepalive_s)
-        step_timer = StepTimer(services.clock)
+        edge = self.edge(life_s, keepalive_s)
+        step_timer = StepTimer(edge.clock)
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply = new_reply(self._send, self, "chatcmpl-7", 1, "forte", stream=stream)
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
-        return Chat(services, admitted, body, self.metering.hold(number), reply, claim)
+        return Chat(edge, admitted, body, self.metering.hold(number), reply, claim)
 
-    def services(self, life_s: float = 3600, keepalive_s: float = 10) -> ChatServices:
+    def edge(self, life_s: float = 3600, keepalive_s: float = 10) -> EdgeState:
         clock = SystemClock()
-        return ChatServices(
+        absent: Any = None
+        return EdgeState(
+            principals=absent,
+            models=absent,
+            places=absent,
+            prompt_memory=self.prompt_memory,
             metering=self.metering.metering,
             journal=self.metering.journal,
             routers=self.routers,

@@ -45,9 +45,9 @@ class FullEdge:
         self._harness = harness
         self.saturation = EdgeSaturation(clock)
         self.metering = KnownRates()
-        edge = ApiHarness(principals=harness.principals, metering=self.metering)
+        edge = ApiHarness(principals=harness.principals, metering=self.metering, saturation=self.saturation)
         cors = EdgeCorsMiddleware(edge.app, parse_origins())
-        self.early_refusals = EarlyRefusals(edge.state, self.saturation, cors)
+        self.early_refusals = EarlyRefusals(edge.state, cors)
 
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""

@@ -10,13 +10,12 @@ import pytest
 
 from edge.access.maintenance import MaintenanceMode
 from edge.api.app import EdgeApp
-from edge.chat.endpoint import ChatEndpoint
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeClient
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.telemetry.log import Log
-from tests.edge.api_harness import AnyKey, ApiHarness
+from tests.edge.api_harness import AnyKey
 from tests.edge.chat_harness import ChatHarness, end, piece, saying
 from tests.edge.metering_harness import ANN
 
@@ -57,18 +56,13 @@ def our_frames(frame: FrameType | None) -> Iterator[str]:
 
 
 def edge_with(chat_harness: ChatHarness, log: Log, metering: Any = None) -> EdgeApp:
-    principals: Any = TrackedKey(chat_harness)
-    services = chat_harness.services()
-    if metering is not None:
-        services = replace(services, metering=metering)
-    chat = ChatEndpoint(
-        principals=principals,
+    edge = replace(
+        chat_harness.edge(),
+        principals=cast(Any, TrackedKey(chat_harness)),
         models=cast(Any, OneModel()),
         places=FairBudget("A place", 10_000),
-        prompt_memory=chat_harness.prompt_memory,
-        services=services,
     )
-    return ApiHarness(principals=principals, chat=chat, metering=services.metering).app
+    return EdgeApp(edge if metering is None else replace(edge, metering=metering))
 
 
 def scope_of(given: bytes, chat_harness: ChatHarness) -> dict[str, Any]:
