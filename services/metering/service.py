@@ -14,10 +14,10 @@ from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
 from services.metering.retention.passes import Retention
-from services.metering.servicers.account_changes import ChangeOutboxServicer
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
-from services.metering.servicers.notices import NoticeOutboxServicer, NoticeThresholdServicer
+from services.metering.servicers.notices import NoticeThresholdServicer
+from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.statements import StatementServicer
@@ -72,8 +72,7 @@ class MeteringService:
             SpendLimitServicer(database, writer, log),
             StatementServicer(database),
             PaymentBookingServicer(database, writer),
-            NoticeOutboxServicer(database),
-            ChangeOutboxServicer(database),
+            OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)

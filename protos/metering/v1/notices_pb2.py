@@ -22,47 +22,30 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from protos.type.v1 import method_access_pb2 as protos_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/metering/v1/notices.proto\x12\x12legato.metering.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"protos/type/v1/method_access.proto\"\xc4\x01\n\rPendingNotice\x12\x11\n\tnotice_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\naccount_id\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0e\n\x06period\x18\x05 \x01(\t\x12\x14\n\x0c\x61mount_nanos\x18\x06 \x01(\x03\x12\x17\n\x0fthreshold_nanos\x18\x07 \x01(\x03\x12/\n\x0brecord_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\".\n\x19ListPendingNoticesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\"P\n\x1aListPendingNoticesResponse\x12\x32\n\x07notices\x18\x01 \x03(\x0b\x32!.legato.metering.v1.PendingNotice\"/\n\x19\x41\x63knowledgeNoticesRequest\x12\x12\n\nnotice_ids\x18\x01 \x03(\t\"\x1c\n\x1a\x41\x63knowledgeNoticesResponse\"9\n\nLowBalance\x12\x17\n\x0fthreshold_nanos\x18\x01 \x01(\x03\x12\x12\n\nis_default\x18\x02 \x01(\x08\"*\n\x14GetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"L\n\x15GetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance\"\\\n\x14SetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1c\n\x0fthreshold_nanos\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_threshold_nanos\"L\n\x15SetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance2\x91\x02\n\x13NoticeOutboxService\x12|\n\x12ListPendingNotices\x12-.legato.metering.v1.ListPendingNoticesRequest\x1a..legato.metering.v1.ListPendingNoticesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x12|\n\x12\x41\x63knowledgeNotices\x12-.legato.metering.v1.AcknowledgeNoticesRequest\x1a..legato.metering.v1.AcknowledgeNoticesResponse\"\x07\x8a\xb5\x18\x03\n\x01\x07\x32\x84\x02\n\x16NoticeThresholdService\x12t\n\rGetLowBalance\x12(.legato.metering.v1.GetLowBalanceRequest\x1a).legato.metering.v1.GetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12t\n\rSetLowBalance\x12(.legato.metering.v1.SetLowBalanceRequest\x1a).legato.metering.v1.SetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x03\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n protos/metering/v1/notices.proto\x12\x12legato.metering.v1\x1a\"protos/type/v1/method_access.proto\"9\n\nLowBalance\x12\x17\n\x0fthreshold_nanos\x18\x01 \x01(\x03\x12\x12\n\nis_default\x18\x02 \x01(\x08\"*\n\x14GetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"L\n\x15GetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance\"\\\n\x14SetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1c\n\x0fthreshold_nanos\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_threshold_nanos\"L\n\x15SetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance2\x84\x02\n\x16NoticeThresholdService\x12t\n\rGetLowBalance\x12(.legato.metering.v1.GetLowBalanceRequest\x1a).legato.metering.v1.GetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12t\n\rSetLowBalance\x12(.legato.metering.v1.SetLowBalanceRequest\x1a).legato.metering.v1.SetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x03\x18\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.metering.v1.notices_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NOTICEOUTBOXSERVICE'].methods_by_name['ListPendingNotices']._loaded_options = None
-  _globals['_NOTICEOUTBOXSERVICE'].methods_by_name['ListPendingNotices']._serialized_options = b'\212\265\030\003\n\001\007'
-  _globals['_NOTICEOUTBOXSERVICE'].methods_by_name['AcknowledgeNotices']._loaded_options = None
-  _globals['_NOTICEOUTBOXSERVICE'].methods_by_name['AcknowledgeNotices']._serialized_options = b'\212\265\030\003\n\001\007'
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['GetLowBalance']._loaded_options = None
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['GetLowBalance']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\001\030\001'
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['SetLowBalance']._loaded_options = None
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['SetLowBalance']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\003\030\001'
-  _globals['_PENDINGNOTICE']._serialized_start=126
-  _globals['_PENDINGNOTICE']._serialized_end=322
-  _globals['_LISTPENDINGNOTICESREQUEST']._serialized_start=324
-  _globals['_LISTPENDINGNOTICESREQUEST']._serialized_end=370
-  _globals['_LISTPENDINGNOTICESRESPONSE']._serialized_start=372
-  _globals['_LISTPENDINGNOTICESRESPONSE']._serialized_end=452
-  _globals['_ACKNOWLEDGENOTICESREQUEST']._serialized_start=454
-  _globals['_ACKNOWLEDGENOTICESREQUEST']._serialized_end=501
-  _globals['_ACKNOWLEDGENOTICESRESPONSE']._serialized_start=503
-  _globals['_ACKNOWLEDGENOTICESRESPONSE']._serialized_end=531
-  _globals['_LOWBALANCE']._serialized_start=533
-  _globals['_LOWBALANCE']._serialized_end=590
-  _globals['_GETLOWBALANCEREQUEST']._serialized_start=592
-  _globals['_GETLOWBALANCEREQUEST']._serialized_end=634
-  _globals['_GETLOWBALANCERESPONSE']._serialized_start=636
-  _globals['_GETLOWBALANCERESPONSE']._serialized_end=712
-  _globals['_SETLOWBALANCEREQUEST']._serialized_start=714
-  _globals['_SETLOWBALANCEREQUEST']._serialized_end=806
-  _globals['_SETLOWBALANCERESPONSE']._serialized_start=808
-  _globals['_SETLOWBALANCERESPONSE']._serialized_end=884
-  _globals['_NOTICEOUTBOXSERVICE']._serialized_start=887
-  _globals['_NOTICEOUTBOXSERVICE']._serialized_end=1160
-  _globals['_NOTICETHRESHOLDSERVICE']._serialized_start=1163
-  _globals['_NOTICETHRESHOLDSERVICE']._serialized_end=1423
+  _globals['_LOWBALANCE']._serialized_start=92
+  _globals['_LOWBALANCE']._serialized_end=149
+  _globals['_GETLOWBALANCEREQUEST']._serialized_start=151
+  _globals['_GETLOWBALANCEREQUEST']._serialized_end=193
+  _globals['_GETLOWBALANCERESPONSE']._serialized_start=195
+  _globals['_GETLOWBALANCERESPONSE']._serialized_end=271
+  _globals['_SETLOWBALANCEREQUEST']._serialized_start=273
+  _globals['_SETLOWBALANCEREQUEST']._serialized_end=365
+  _globals['_SETLOWBALANCERESPONSE']._serialized_start=367
+  _globals['_SETLOWBALANCERESPONSE']._serialized_end=443
+  _globals['_NOTICETHRESHOLDSERVICE']._serialized_start=446
+  _globals['_NOTICETHRESHOLDSERVICE']._serialized_end=706
 # @@protoc_insertion_point(module_scope)

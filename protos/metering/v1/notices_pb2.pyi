@@ -3,11 +3,8 @@
 isort:skip_file
 """
 
-from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from google.protobuf import timestamp_pb2 as _timestamp_pb2
-from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,128 +15,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-@_typing.final
-class PendingNotice(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NOTICE_ID_FIELD_NUMBER: _builtins.int
-    KIND_FIELD_NUMBER: _builtins.int
-    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
-    KEY_ID_FIELD_NUMBER: _builtins.int
-    PERIOD_FIELD_NUMBER: _builtins.int
-    AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
-    THRESHOLD_NANOS_FIELD_NUMBER: _builtins.int
-    RECORD_TIME_FIELD_NUMBER: _builtins.int
-    notice_id: _builtins.str
-    """The same whenever it is listed."""
-    kind: _builtins.str
-    """balance.low, spend_limit.near or spend_limit.reached."""
-    account_id: _builtins.str
-    key_id: _builtins.str
-    """Empty: the account as a whole."""
-    period: _builtins.str
-    """day, month or total, of a spend limit."""
-    amount_nanos: _builtins.int
-    """The balance, or what was spent in the period."""
-    threshold_nanos: _builtins.int
-    """What it was compared with: the account's threshold, or the spend limit."""
-    @_builtins.property
-    def record_time(self) -> _timestamp_pb2.Timestamp: ...
-    def __init__(
-        self,
-        *,
-        notice_id: _builtins.str = ...,
-        kind: _builtins.str = ...,
-        account_id: _builtins.str = ...,
-        key_id: _builtins.str = ...,
-        period: _builtins.str = ...,
-        amount_nanos: _builtins.int = ...,
-        threshold_nanos: _builtins.int = ...,
-        record_time: _timestamp_pb2.Timestamp | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record_time", b"record_time"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_nanos", b"amount_nanos", "key_id", b"key_id", "kind", b"kind", "notice_id", b"notice_id", "period", b"period", "record_time", b"record_time", "threshold_nanos", b"threshold_nanos"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PendingNotice: _TypeAlias = PendingNotice  # noqa: Y015
-
-@_typing.final
-class ListPendingNoticesRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PAGE_SIZE_FIELD_NUMBER: _builtins.int
-    page_size: _builtins.int
-    """At most 1,000, which is also what zero means."""
-    def __init__(
-        self,
-        *,
-        page_size: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListPendingNoticesRequest: _TypeAlias = ListPendingNoticesRequest  # noqa: Y015
-
-@_typing.final
-class ListPendingNoticesResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NOTICES_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingNotice]: ...
-    def __init__(
-        self,
-        *,
-        notices: _abc.Iterable[Global___PendingNotice] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["notices", b"notices"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ListPendingNoticesResponse: _TypeAlias = ListPendingNoticesResponse  # noqa: Y015
-
-@_typing.final
-class AcknowledgeNoticesRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NOTICE_IDS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def notice_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
-    def __init__(
-        self,
-        *,
-        notice_ids: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["notice_ids", b"notice_ids"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AcknowledgeNoticesRequest: _TypeAlias = AcknowledgeNoticesRequest  # noqa: Y015
-
-@_typing.final
-class AcknowledgeNoticesResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AcknowledgeNoticesResponse: _TypeAlias = AcknowledgeNoticesResponse  # noqa: Y015
 
 @_typing.final
 class LowBalance(_message.Message):

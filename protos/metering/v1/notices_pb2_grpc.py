@@ -25,131 +25,8 @@ if _version_not_supported:
     )
 
 
-class NoticeOutboxServiceStub:
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    def __init__(self, channel):
-        """Constructor.
-
-        Args:
-            channel: A grpc.Channel.
-        """
-        self.ListPendingNotices = channel.unary_unary(
-                '/legato.metering.v1.NoticeOutboxService/ListPendingNotices',
-                request_serializer=protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesRequest.SerializeToString,
-                response_deserializer=protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesResponse.FromString,
-                _registered_method=True)
-        self.AcknowledgeNotices = channel.unary_unary(
-                '/legato.metering.v1.NoticeOutboxService/AcknowledgeNotices',
-                request_serializer=protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesRequest.SerializeToString,
-                response_deserializer=protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesResponse.FromString,
-                _registered_method=True)
-
-
-class NoticeOutboxServiceServicer:
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    def ListPendingNotices(self, request, context):
-        """Those that were not acknowledged yet, the oldest first. Listing changes nothing: whoever calls again gets them again.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def AcknowledgeNotices(self, request, context):
-        """The notices are stored elsewhere. Acknowledging twice, or an unknown one, changes nothing.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-
-def add_NoticeOutboxServiceServicer_to_server(servicer, server):
-    rpc_method_handlers = {
-            'ListPendingNotices': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListPendingNotices,
-                    request_deserializer=protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesRequest.FromString,
-                    response_serializer=protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesResponse.SerializeToString,
-            ),
-            'AcknowledgeNotices': grpc.unary_unary_rpc_method_handler(
-                    servicer.AcknowledgeNotices,
-                    request_deserializer=protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesRequest.FromString,
-                    response_serializer=protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesResponse.SerializeToString,
-            ),
-    }
-    generic_handler = grpc.method_handlers_generic_handler(
-            'legato.metering.v1.NoticeOutboxService', rpc_method_handlers)
-    server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('legato.metering.v1.NoticeOutboxService', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class NoticeOutboxService:
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    @staticmethod
-    def ListPendingNotices(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.metering.v1.NoticeOutboxService/ListPendingNotices',
-            protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesRequest.SerializeToString,
-            protos_dot_metering_dot_v1_dot_notices__pb2.ListPendingNoticesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def AcknowledgeNotices(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/legato.metering.v1.NoticeOutboxService/AcknowledgeNotices',
-            protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesRequest.SerializeToString,
-            protos_dot_metering_dot_v1_dot_notices__pb2.AcknowledgeNoticesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-
 class NoticeThresholdServiceStub:
-    """For the account's owner.
+    """The balance below which owners of an account get a notice. Money is in nano-dollars.
     """
 
     def __init__(self, channel):
@@ -171,7 +48,7 @@ class NoticeThresholdServiceStub:
 
 
 class NoticeThresholdServiceServicer:
-    """For the account's owner.
+    """The balance below which owners of an account get a notice. Money is in nano-dollars.
     """
 
     def GetLowBalance(self, request, context):
@@ -208,7 +85,7 @@ def add_NoticeThresholdServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NoticeThresholdService:
-    """For the account's owner.
+    """The balance below which owners of an account get a notice. Money is in nano-dollars.
     """
 
     @staticmethod

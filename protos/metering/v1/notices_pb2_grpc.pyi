@@ -26,57 +26,8 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class NoticeOutboxServiceStub:
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> NoticeOutboxServiceAsyncStub: ...
-    ListPendingNotices: _grpc.UnaryUnaryMultiCallable[_notices_pb2.ListPendingNoticesRequest, _notices_pb2.ListPendingNoticesResponse]
-    """Those that were not acknowledged yet, the oldest first. Listing changes nothing: whoever calls again gets them again."""
-    AcknowledgeNotices: _grpc.UnaryUnaryMultiCallable[_notices_pb2.AcknowledgeNoticesRequest, _notices_pb2.AcknowledgeNoticesResponse]
-    """The notices are stored elsewhere. Acknowledging twice, or an unknown one, changes nothing."""
-
-@_typing.type_check_only
-class NoticeOutboxServiceAsyncStub(NoticeOutboxServiceStub):
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    def __init__(self, channel: _aio.Channel) -> None: ...
-    ListPendingNotices: _aio.UnaryUnaryMultiCallable[_notices_pb2.ListPendingNoticesRequest, _notices_pb2.ListPendingNoticesResponse]  # type: ignore[assignment]
-    """Those that were not acknowledged yet, the oldest first. Listing changes nothing: whoever calls again gets them again."""
-    AcknowledgeNotices: _aio.UnaryUnaryMultiCallable[_notices_pb2.AcknowledgeNoticesRequest, _notices_pb2.AcknowledgeNoticesResponse]  # type: ignore[assignment]
-    """The notices are stored elsewhere. Acknowledging twice, or an unknown one, changes nothing."""
-
-class NoticeOutboxServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Notices to the owners of accounts about credit and spend limits. Metering records them with the charges that give rise to
-    them; auth takes them over and delivers them. Money is in nano-dollars.
-    """
-
-    @_abc_1.abstractmethod
-    def ListPendingNotices(
-        self,
-        request: _notices_pb2.ListPendingNoticesRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_notices_pb2.ListPendingNoticesResponse, _abc.Awaitable[_notices_pb2.ListPendingNoticesResponse]]:
-        """Those that were not acknowledged yet, the oldest first. Listing changes nothing: whoever calls again gets them again."""
-
-    @_abc_1.abstractmethod
-    def AcknowledgeNotices(
-        self,
-        request: _notices_pb2.AcknowledgeNoticesRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_notices_pb2.AcknowledgeNoticesResponse, _abc.Awaitable[_notices_pb2.AcknowledgeNoticesResponse]]:
-        """The notices are stored elsewhere. Acknowledging twice, or an unknown one, changes nothing."""
-
-def add_NoticeOutboxServiceServicer_to_server(servicer: NoticeOutboxServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
-
 class NoticeThresholdServiceStub:
-    """For the account's owner."""
+    """The balance below which owners of an account get a notice. Money is in nano-dollars."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -87,14 +38,14 @@ class NoticeThresholdServiceStub:
 
 @_typing.type_check_only
 class NoticeThresholdServiceAsyncStub(NoticeThresholdServiceStub):
-    """For the account's owner."""
+    """The balance below which owners of an account get a notice. Money is in nano-dollars."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetLowBalance: _aio.UnaryUnaryMultiCallable[_notices_pb2.GetLowBalanceRequest, _notices_pb2.GetLowBalanceResponse]  # type: ignore[assignment]
     SetLowBalance: _aio.UnaryUnaryMultiCallable[_notices_pb2.SetLowBalanceRequest, _notices_pb2.SetLowBalanceResponse]  # type: ignore[assignment]
 
 class NoticeThresholdServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the account's owner."""
+    """The balance below which owners of an account get a notice. Money is in nano-dollars."""
 
     @_abc_1.abstractmethod
     def GetLowBalance(

@@ -9,7 +9,7 @@ from typing import Final
 
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.expiry import note_expiring_keys
-from services.auth.notices.metering_outbox import MeteringOutbox, take_over, take_over_changes
+from services.auth.notices.metering_outbox import MeteringOutbox, take_over
 from services.auth.notices.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.parts import Domain, Parts
@@ -79,9 +79,8 @@ class NoticeLoop(Domain):
     async def _gather(self) -> None:
         now_us = self.now_us()
         if self._outbox is not None:
-            await self._attempt("outbox", partial(take_over, self._database, self._outbox, self._recorder))
-            changes = partial(take_over_changes, self._database, self._outbox, self._audit, now_us)
-            await self._attempt("changes", changes)
+            taking = partial(take_over, self._database, self._outbox, self._recorder, self._audit, now_us)
+            await self._attempt("outbox", taking)
         if now_us >= self._next_slow_us:
             self._next_slow_us = now_us + SLOW_EVERY_US
             await self._attempt("expiry", partial(self._database.write, partial(self._look, now_us=now_us)))

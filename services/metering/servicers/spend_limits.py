@@ -16,10 +16,9 @@ from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.months import next_day_us, next_month_us
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, Spend, SpendLimits
-from services.metering.servicers.account_changes import current_user
 from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
-from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.operations import checked_id, current_user, invalid
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

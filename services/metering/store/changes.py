@@ -20,7 +20,7 @@ def add_changes(connection: sa.Connection, changes: Iterable[AccountChange]) -> 
 
 
 def list_pending_changes(connection: sa.Connection, most: int) -> list[tuple[str, AccountChange]]:
-    """Returns those that nobody has acknowledged with their ids, the oldest first."""
+    """Returns those that auth has not acknowledged with their ids, the oldest first."""
     columns = [account_changes.c[name] for name in _COLUMNS]
     query = sa.select(*columns).order_by(account_changes.c.recorded_at_us, account_changes.c.change_id).limit(most)
     return [(row[0], AccountChange(*row[1:])) for row in connection.execute(query)]

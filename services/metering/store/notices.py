@@ -23,14 +23,14 @@ ADD_NOTICES: Final = insert_rows(notices, AccountNotice.__struct_fields__, "ON C
 _THRESHOLD: Final = sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == sa.bindparam("account_id"))
 
 
-def list_pending(connection: sa.Connection, most: int) -> list[AccountNotice]:
-    """Returns those that nobody has acknowledged, the oldest first."""
+def list_pending_notices(connection: sa.Connection, most: int) -> list[AccountNotice]:
+    """Returns those that auth has not acknowledged, the oldest first."""
     columns = [notices.c[name] for name in AccountNotice.__struct_fields__]
     query = sa.select(*columns).where(notices.c.acknowledged_at_us.is_(None)).order_by(notices.c.recorded_at_us)
     return [AccountNotice(*row) for row in connection.execute(query.limit(most))]
 
 
-def acknowledge(connection: sa.Connection, notice_ids: Sequence[str]) -> None:
+def acknowledge_notices(connection: sa.Connection, notice_ids: Sequence[str]) -> None:
     """Marks notices as taken over, and removes those that were long ago."""
     now_us = read_now_us(connection)
     is_pending = notices.c.acknowledged_at_us.is_(None)

@@ -5,8 +5,10 @@ from typing import Final
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
+from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.metering.ledger.changes import COMMAND_LINE, ChangedBy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     AccountBalance,
@@ -74,6 +76,12 @@ def checked_limit(given: int, param: str) -> int:
         raise invalid("A limit must be at least 1.", param)
     largest = LARGEST_LIMITS[param]
     return min(largest, given)
+
+
+def current_user() -> ChangedBy:
+    """Returns who made the current call."""
+    access = current_access.get()
+    return COMMAND_LINE if access is None else ChangedBy(access.user_id, access.session_id)
 
 
 def invalid(message: str, param: str) -> LegatoError:

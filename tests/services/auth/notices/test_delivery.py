@@ -1,6 +1,5 @@
 """Notices from where they arise to where they arrive: a real receiver, a real mail server, real databases."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +8,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
-from protos.metering.v1 import notices_pb2 as metering_pb
+from protos.metering.v1 import outbox_pb2 as metering_pb
+from services.auth.audit.log import AuditLog
 from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US, PAUSES_US
 from services.auth.notices.loop import KEPT_US, NoticeLoop
 from services.auth.notices.metering_outbox import take_over
+from services.auth.notices.recording import NoticeRecorder
 from services.auth.records.notices import DeliveryState
 from services.auth.service import AuthService
 from services.auth.store.due_deliveries import claim_due
@@ -20,6 +21,7 @@ from services.auth.store.notice_tables import notice_deliveries, notices, webhoo
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from tests.services.auth.console import EMAIL, Console
+from tests.services.auth.notices.outbox import Outbox
 from tests.services.auth.notices.receiver import Receiver
 from tests.services.auth.users.test_mail import MailBox, text_of
 from tests.support.fakes import FakeClock
@@ -59,21 +61,8 @@ class Owner:
         return list(notice.deliveries)
 
 
-class Outbox:
-    """Metering's outbox, which loses acknowledgements when it is told to."""
-
-    def __init__(self, *pending: metering_pb.PendingNotice) -> None:
-        self.pending = {notice.notice_id: notice for notice in pending}
-        self.loses_acknowledgements = False
-
-    async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
-        return list(self.pending.values())
-
-    async def acknowledge(self, notice_ids: Sequence[str]) -> None:
-        if self.loses_acknowledgements:
-            raise ConnectionError
-        for notice_id in notice_ids:
-            self.pending.pop(notice_id, None)
+def taken_by(auth: AuthService) -> tuple[NoticeRecorder, AuditLog, int]:
+    return auth.notice_loop._recorder, auth.parts.audit, auth.sessions.now_us()
 
 
 def low_balance(account_id: str, clock: FakeClock, notice_id: str = "ntc_low") -> metering_pb.PendingNotice:
@@ -101,16 +90,16 @@ async def test_a_low_balance_reaches_webhook_and_mail_once_whatever_is_lost(
     auth: AuthService, owner: Owner, receiver: Receiver, box: MailBox, clock: FakeClock, database: Database
 ) -> None:
     await owner.add_webhook(receiver)
-    outbox: Any = Outbox(low_balance(owner.account_id, clock), low_balance("acct_unknown", clock, "ntc_other"))
+    pending = [low_balance(owner.account_id, clock), low_balance("acct_unknown", clock, "ntc_other")]
+    outbox: Any = Outbox(pending)
     outbox.loses_acknowledgements = True
-    recorder = auth.notice_loop._recorder
     for _ in range(2):
         # As if this process ended before it could acknowledge.
         with pytest.raises(ConnectionError):
-            await take_over(database, outbox, recorder)
+            await take_over(database, outbox, *taken_by(auth))
     outbox.loses_acknowledgements = False
-    await take_over(database, outbox, recorder)
-    assert not outbox.pending
+    await take_over(database, outbox, *taken_by(auth))
+    assert not outbox.pending.notices
     await auth.notice_loop.run_once()
     await auth.notice_loop.run_once()
     [body] = receiver.bodies
@@ -142,8 +131,8 @@ async def test_a_failing_webhook_is_tried_for_a_day_then_a_dead_letter_that_can_
     await owner.call("SetMutedKinds", muted_kinds=["balance.low"])
     owner.use_command_line()
     receiver.behaviours = [500] * (len(PAUSES_US) + 1)
-    outbox: Any = Outbox(low_balance(owner.account_id, clock))
-    await take_over(auth._database, outbox, auth.notice_loop._recorder)
+    outbox: Any = Outbox([low_balance(owner.account_id, clock)])
+    await take_over(auth._database, outbox, *taken_by(auth))
     began_s = clock.elapsed_s()
     for attempt, pause_us in enumerate(PAUSES_US, start=1):
         await auth.notice_loop.run_once()
@@ -226,7 +215,7 @@ async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
     await owner.call("SendTestNotice")
     settings = (await grace.call("SetOwnMail", is_on=False)).settings
     assert (settings.own_mail, settings.mail_recipients) == (pb.OWN_MAIL_OFF, 1)
-    await take_over(database, Outbox(low_balance(account_id, clock)), auth.notice_loop._recorder)  # type: ignore[arg-type]
+    await take_over(database, Outbox([low_balance(account_id, clock)]), *taken_by(auth))  # type: ignore[arg-type]
     await auth.notice_loop.run_once()
     assert [message["To"] for message in box.messages] == [EMAIL] * 2
     assert (await grace.call("SetOwnMail", is_on=True)).settings.own_mail == pb.OWN_MAIL_ON
@@ -334,10 +323,7 @@ async def test_one_part_that_fails_does_not_stop_the_others(
     auth: AuthService, owner: Owner, receiver: Receiver, database: Database, log: Any
 ) -> None:
     class Away:
-        async def list_pending(self) -> Sequence[metering_pb.PendingNotice]:
-            raise ConnectionError
-
-        async def list_changes(self) -> Sequence[object]:
+        async def list_pending(self) -> metering_pb.ListPendingResponse:
             raise ConnectionError
 
     away: Any = Away()

@@ -1,6 +1,5 @@
 """Changes that metering recorded arrive in the audit log, once, with who made them."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,29 +8,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
-from protos.metering.v1 import account_changes_pb2 as changes_pb
-from services.auth.notices.metering_outbox import take_over_changes
+from protos.metering.v1 import outbox_pb2
+from services.auth.notices.metering_outbox import take_over
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
 from tests.services.auth.console import Console
+from tests.services.auth.notices.outbox import Outbox
 from tests.support.fakes import FakeClock
-
-
-class ChangeOutbox:
-    """Metering's outbox, which loses acknowledgements when it is told to."""
-
-    def __init__(self, *pending: changes_pb.PendingChange) -> None:
-        self.pending = {change.change_id: change for change in pending}
-        self.loses_acknowledgements = False
-
-    async def list_changes(self) -> Sequence[changes_pb.PendingChange]:
-        return list(self.pending.values())
-
-    async def acknowledge_changes(self, change_ids: Sequence[str]) -> None:
-        if self.loses_acknowledgements:
-            raise ConnectionError
-        for change_id in change_ids:
-            self.pending.pop(change_id, None)
 
 
 async def events_of(console: Console, account_id: str, token: bytes) -> list[pb.AuditEvent]:
@@ -51,8 +34,8 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
     occurred.FromDatetime(clock.now())
     clock.advance(30)
     shared: dict[str, Any] = {"account_id": account_id, "record_time": occurred}
-    outbox: Any = ChangeOutbox(
-        changes_pb.PendingChange(
+    changes = [
+        outbox_pb2.PendingChange(
             change_id="chg_1",
             action="spend_limits.changed",
             key_id="key_one",
@@ -60,17 +43,18 @@ async def test_a_change_of_a_limit_is_in_the_accounts_audit_log_once_whatever_is
             session_id=session.session_id,
             **shared,
         ),
-        changes_pb.PendingChange(change_id="chg_2", action="low_balance.changed", **shared),
-    )
+        outbox_pb2.PendingChange(change_id="chg_2", action="low_balance.changed", **shared),
+    ]
+    outbox: Any = Outbox(changes=changes)
     outbox.loses_acknowledgements = True
-    now_us = auth.sessions.now_us()
+    now_us, recorder = auth.sessions.now_us(), auth.notice_loop._recorder
     for _ in range(2):
         # As if this process ended before it could acknowledge.
         with pytest.raises(ConnectionError):
-            await take_over_changes(database, outbox, auth.parts.audit, now_us)
+            await take_over(database, outbox, recorder, auth.parts.audit, now_us)
     outbox.loses_acknowledgements = False
-    await take_over_changes(database, outbox, auth.parts.audit, now_us)
-    assert not outbox.pending
+    await take_over(database, outbox, recorder, auth.parts.audit, now_us)
+    assert not outbox.pending.changes
     by_command_line, by_owner, *_ = await events_of(console, account_id, token)
     assert (by_owner.action, by_owner.object_id) == ("spend_limits.changed", "key_one")
     assert (by_owner.user_id, by_owner.user_name, by_owner.network) == (user_id, "Ada", "192.0.2.0/24")

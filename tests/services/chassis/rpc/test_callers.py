@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from protos.auth.v1 import auth_pb2, credentials_pb2, notices_pb2, users_pb2
-from protos.metering.v1 import account_changes_pb2, metering_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
+from protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
 from protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from protos.payments.v1 import payments_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
@@ -190,8 +190,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     )
     | {"ListDeadLetters": OPERATORS},
     "legato.metering.v1.NoticeThresholdService": dict.fromkeys(["GetLowBalance", "SetLowBalance"], OWNERS),
-    "legato.metering.v1.ChangeOutboxService": dict.fromkeys(["ListPendingChanges", "AcknowledgeChanges"], AUTH),
-    "legato.metering.v1.NoticeOutboxService": dict.fromkeys(["ListPendingNotices", "AcknowledgeNotices"], AUTH),
+    "legato.metering.v1.OutboxService": dict.fromkeys(["ListPending", "Acknowledge"], AUTH),
     "legato.metering.v1.SpendLimitService": {
         **dict.fromkeys(["ListSpendLimits", "SetSpendLimits", "InheritSpendLimits"], OWNERS),
         "RecountSpends": ADMIN,
@@ -217,7 +216,7 @@ OURS = [
         credentials_pb2,
         notices_pb2,
         metering_notices_pb2,
-        account_changes_pb2,
+        outbox_pb2,
         router_pb2,
         grounding_pb2,
         metering_pb2,

@@ -9,7 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from protos.metering.v1 import notices_pb2 as pb
-from protos.metering.v1.notices_pb2_grpc import NoticeOutboxServiceStub, NoticeThresholdServiceStub
+from protos.metering.v1 import outbox_pb2
+from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of, open_channel
@@ -20,11 +22,9 @@ from services.metering.batch import Writer
 from services.metering.ledger.notices import AccountNotice, NoticeRules
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
-from services.metering.servicers.notices import (
-    NoticeOutboxServicer,
-    NoticeThresholdServicer,
-)
-from services.metering.store.notices import KEPT_US, acknowledge, list_pending, set_threshold
+from services.metering.servicers.notices import NoticeThresholdServicer
+from services.metering.servicers.outbox import OutboxServicer
+from services.metering.store.notices import KEPT_US, acknowledge_notices, list_pending_notices, set_threshold
 from services.metering.store.tables import accounts, notices
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, adjust, ask, grant, reserve, settle
 
@@ -44,7 +44,7 @@ async def spend(writer: Writer, number: int, nanos: int) -> None:
 
 
 async def pending(database: Database) -> list[AccountNotice]:
-    return await database.read(partial(list_pending, most=100))
+    return await database.read(partial(list_pending_notices, most=100))
 
 
 async def test_a_balance_that_falls_below_the_threshold_gives_one_notice_each_time(
@@ -132,7 +132,7 @@ async def test_a_batch_that_is_not_committed_leaves_no_notice(
             raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("services.metering.store.books.reach", fail)
+        patched.setattr("services.metering.store.batches.reach", fail)
         with pytest.raises(LegatoError):
             await ask(writer, settle(1, completion=60))
     assert await pending(database) == []
@@ -149,11 +149,13 @@ async def test_acknowledged_notices_are_kept_for_a_while_so_that_none_comes_twic
     for number in (2, 3):
         with pytest.raises(LegatoError):
             await ask(writer, reserve(number, prompt=20, output=10))
-        await database.write(partial(acknowledge, notice_ids=[each.notice_id for each in await pending(database)]))
+        await database.write(
+            partial(acknowledge_notices, notice_ids=[each.notice_id for each in await pending(database)])
+        )
     with database.transaction(writes=True) as connection:
         assert len(connection.execute(sa.select(notices)).all()) == 1
         connection.execute(notices.update().values(acknowledged_at_us=notices.c.acknowledged_at_us - KEPT_US - 1))
-    await database.write(partial(acknowledge, notice_ids=["ntc_unknown"]))
+    await database.write(partial(acknowledge_notices, notice_ids=["ntc_unknown"]))
     with database.transaction(writes=False) as connection:
         assert connection.execute(sa.select(notices)).all() == []
 
@@ -163,21 +165,21 @@ async def test_notices_and_thresholds_by_rpc(database: Database, writer: Writer,
     await spend(writer, 1, 600)
     listen = f"unix:{socket_folder}/notices.sock"
     servicers = [
-        NoticeOutboxServicer(database),
+        OutboxServicer(database),
         NoticeThresholdServicer(database, RULES),
     ]
     server = RpcServer(listen, servicers, log)
     await server.start()
     async with open_channel(listen) as channel:
         await channel.channel_ready()
-        outbox: Any = NoticeOutboxServiceStub(channel)
+        outbox: Any = OutboxServiceStub(channel)
         thresholds: Any = NoticeThresholdServiceStub(channel)
-        [notice] = (await outbox.ListPendingNotices(pb.ListPendingNoticesRequest())).notices
+        [notice] = (await outbox.ListPending(outbox_pb2.ListPendingRequest())).notices
         assert (notice.kind, notice.amount_nanos, notice.threshold_nanos) == ("balance.low", 400, 500)
         assert notice.record_time.seconds
         for _ in range(2):
-            await outbox.AcknowledgeNotices(pb.AcknowledgeNoticesRequest(notice_ids=[notice.notice_id]))
-        assert not (await outbox.ListPendingNotices(pb.ListPendingNoticesRequest())).notices
+            await outbox.Acknowledge(outbox_pb2.AcknowledgeRequest(notice_ids=[notice.notice_id]))
+        assert not (await outbox.ListPending(outbox_pb2.ListPendingRequest())).notices
         found = await thresholds.GetLowBalance(pb.GetLowBalanceRequest(account_id=ACCOUNT))
         assert found.low_balance == pb.LowBalance(threshold_nanos=500, is_default=True)
         await thresholds.SetLowBalance(pb.SetLowBalanceRequest(account_id=ACCOUNT, threshold_nanos=7))

@@ -20,6 +20,53 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class PendingNotice(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NOTICE_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    PERIOD_FIELD_NUMBER: _builtins.int
+    AMOUNT_NANOS_FIELD_NUMBER: _builtins.int
+    THRESHOLD_NANOS_FIELD_NUMBER: _builtins.int
+    RECORD_TIME_FIELD_NUMBER: _builtins.int
+    notice_id: _builtins.str
+    """The same whenever it is listed."""
+    kind: _builtins.str
+    """balance.low, spend_limit.near or spend_limit.reached."""
+    account_id: _builtins.str
+    key_id: _builtins.str
+    """Empty: the account as a whole."""
+    period: _builtins.str
+    """day, month or total, of a spend limit."""
+    amount_nanos: _builtins.int
+    """The balance, or what was spent in the period."""
+    threshold_nanos: _builtins.int
+    """What it was compared with: the account's threshold, or the spend limit."""
+    @_builtins.property
+    def record_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        notice_id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        period: _builtins.str = ...,
+        amount_nanos: _builtins.int = ...,
+        threshold_nanos: _builtins.int = ...,
+        record_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record_time", b"record_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_nanos", b"amount_nanos", "key_id", b"key_id", "kind", b"kind", "notice_id", b"notice_id", "period", b"period", "record_time", b"record_time", "threshold_nanos", b"threshold_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingNotice: _TypeAlias = PendingNotice  # noqa: Y015
+
+@_typing.final
 class PendingChange(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -62,12 +109,12 @@ class PendingChange(_message.Message):
 Global___PendingChange: _TypeAlias = PendingChange  # noqa: Y015
 
 @_typing.final
-class ListPendingChangesRequest(_message.Message):
+class ListPendingRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most 1,000, which is also what zero means."""
+    """Of each: at most 1,000, which is also what zero means."""
     def __init__(
         self,
         *,
@@ -79,50 +126,58 @@ class ListPendingChangesRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListPendingChangesRequest: _TypeAlias = ListPendingChangesRequest  # noqa: Y015
+Global___ListPendingRequest: _TypeAlias = ListPendingRequest  # noqa: Y015
 
 @_typing.final
-class ListPendingChangesResponse(_message.Message):
+class ListPendingResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    NOTICES_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def notices(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingNotice]: ...
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingChange]: ...
     def __init__(
         self,
         *,
+        notices: _abc.Iterable[Global___PendingNotice] | None = ...,
         changes: _abc.Iterable[Global___PendingChange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "notices", b"notices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListPendingChangesResponse: _TypeAlias = ListPendingChangesResponse  # noqa: Y015
+Global___ListPendingResponse: _TypeAlias = ListPendingResponse  # noqa: Y015
 
 @_typing.final
-class AcknowledgeChangesRequest(_message.Message):
+class AcknowledgeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    NOTICE_IDS_FIELD_NUMBER: _builtins.int
     CHANGE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def notice_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def change_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
+        notice_ids: _abc.Iterable[_builtins.str] | None = ...,
         change_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_ids", b"change_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_ids", b"change_ids", "notice_ids", b"notice_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcknowledgeChangesRequest: _TypeAlias = AcknowledgeChangesRequest  # noqa: Y015
+Global___AcknowledgeRequest: _TypeAlias = AcknowledgeRequest  # noqa: Y015
 
 @_typing.final
-class AcknowledgeChangesResponse(_message.Message):
+class AcknowledgeResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     def __init__(
@@ -134,4 +189,4 @@ class AcknowledgeChangesResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcknowledgeChangesResponse: _TypeAlias = AcknowledgeChangesResponse  # noqa: Y015
+Global___AcknowledgeResponse: _TypeAlias = AcknowledgeResponse  # noqa: Y015

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1 import account_changes_pb2 as pb
 from protos.metering.v1 import notices_pb2, spend_limits_pb2
-from protos.metering.v1.account_changes_pb2_grpc import ChangeOutboxServiceStub
+from protos.metering.v1 import outbox_pb2 as pb
 from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
@@ -22,8 +22,8 @@ from services.metering.batch import Writer
 from services.metering.ledger.changes import ChangedBy
 from services.metering.ledger.notices import NoticeRules
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
-from services.metering.servicers.account_changes import ChangeOutboxServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
+from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.store.changes import list_pending_changes
 from services.metering.store.notices import set_threshold
@@ -78,7 +78,7 @@ async def test_what_is_refused_or_not_committed_is_not_recorded(
             raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr("services.metering.store.books.reach", fail)
+        patched.setattr("services.metering.store.batches.reach", fail)
         with pytest.raises(LegatoError):
             await ask(writer, limit(KEY, 50))
     assert len(await changes(database)) == 1
@@ -100,7 +100,7 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
     servicers = [
         SpendLimitServicer(database, writer, log),
         NoticeThresholdServicer(database, NoticeRules()),
-        ChangeOutboxServicer(database),
+        OutboxServicer(database),
     ]
     check = AccessCheck(AccessTokenVerifier(signer.public_key()), lambda: 1)
     server = RpcServer(listen, servicers, log, access=check, console_listen=console, console_role="console")
@@ -114,16 +114,16 @@ async def test_the_author_is_whom_the_access_token_names_and_auth_takes_the_chan
         # The command line has no token.
         by_command_line: Any = NoticeThresholdServiceStub(owner)
         await by_command_line.SetLowBalance(notices_pb2.SetLowBalanceRequest(account_id=ACCOUNT, threshold_nanos=7))
-        refused: Any = ChangeOutboxServiceStub(by_console)
+        refused: Any = OutboxServiceStub(by_console)
         with pytest.raises(LegatoError), errors_of("Metering"):
-            await refused.ListPendingChanges(pb.ListPendingChangesRequest(), metadata=metadata)
-        outbox: Any = ChangeOutboxServiceStub(owner)
-        first, second = (await outbox.ListPendingChanges(pb.ListPendingChangesRequest())).changes
+            await refused.ListPending(pb.ListPendingRequest(), metadata=metadata)
+        outbox: Any = OutboxServiceStub(owner)
+        first, second = (await outbox.ListPending(pb.ListPendingRequest())).changes
         assert (first.action, first.account_id, first.key_id) == ("spend_limits.changed", ACCOUNT, KEY)
         assert (first.user_id, first.session_id) == ADA
         assert first.record_time.seconds
         assert (second.action, second.key_id, second.user_id) == ("low_balance.changed", "", "")
         for _ in range(2):
-            await outbox.AcknowledgeChanges(pb.AcknowledgeChangesRequest(change_ids=[first.change_id]))
-        assert (await outbox.ListPendingChanges(pb.ListPendingChangesRequest())).changes == [second]
+            await outbox.Acknowledge(pb.AcknowledgeRequest(change_ids=[first.change_id]))
+        assert (await outbox.ListPending(pb.ListPendingRequest())).changes == [second]
     await server.stop(1)

@@ -1,0 +1,51 @@
+"""Implements the outbox that auth takes over from: notices to owners, and changes for the audit log."""
+
+from functools import partial
+from typing import Any, Final
+
+import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
+from msgspec.structs import asdict
+
+from protos.metering.v1 import outbox_pb2 as pb
+from protos.metering.v1 import outbox_pb2_grpc
+from services.chassis.database.database import Database
+from services.metering.ledger.changes import AccountChange
+from services.metering.ledger.notices import AccountNotice
+from services.metering.store.changes import acknowledge_changes, list_pending_changes
+from services.metering.store.notices import acknowledge_notices, list_pending_notices
+from services.metering.wire.operations import invalid
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+PAGE_MOST: Final = 1_000
+
+
+class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ListPending(self, request: pb.ListPendingRequest, context: Context) -> pb.ListPendingResponse:
+        most = request.page_size or PAGE_MOST
+        if not 0 < most <= PAGE_MOST:
+            raise invalid(f"A page has at most {PAGE_MOST} notices and as many changes.", "page_size")
+        notices = await self._database.read(partial(list_pending_notices, most=most))
+        changes = await self._database.read(partial(list_pending_changes, most=most))
+        return pb.ListPendingResponse(
+            notices=[pb.PendingNotice(**_fields_of(notice)) for notice in notices],
+            changes=[pb.PendingChange(change_id=change_id, **_fields_of(change)) for change_id, change in changes],
+        )
+
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
+        if max(len(request.notice_ids), len(request.change_ids)) > PAGE_MOST:
+            raise invalid(f"At most {PAGE_MOST} can be acknowledged at once.", "notice_ids")
+        await self._database.write(partial(acknowledge_notices, notice_ids=list(request.notice_ids)))
+        await self._database.write(partial(acknowledge_changes, change_ids=list(request.change_ids)))
+        return pb.AcknowledgeResponse()
+
+
+def _fields_of(recorded: AccountNotice | AccountChange) -> dict[str, Any]:
+    """Returns the fields of the message, which are those of the record but for the time."""
+    fields, record_time = asdict(recorded), Timestamp()
+    record_time.FromMicroseconds(fields.pop("recorded_at_us"))
+    return {**fields, "record_time": record_time}
