@@ -167,7 +167,7 @@ class Completions:
                 await self._converse_in_rounds(chat, grounded, grounded.tool, allowance, story)
                 return
             del grounded
-        prompt_tokens, only_one_call = prompt.tokens, prompt.parameters.wants_one_call
+        only_one_call = prompt.parameters.wants_one_call
         story.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed)
         upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts, relay)
         # The answer has begun, so no other model will be asked.
@@ -176,8 +176,10 @@ class Completions:
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
-            is_covered, judge = upstream.is_whole, upstream.judge(prompt_tokens)
-            relay.begin(_started(story, upstream), prompt_tokens, None if is_covered else allowance, judge)
+            started, is_covered = _started(story, upstream), upstream.is_whole
+            covering = TokenAllowance(conversation, None) if is_covered else allowance
+            prompt_tokens, judge = upstream.prompt.tokens, upstream.usage_check
+            relay.begin(started, prompt_tokens, covering, judge, is_covered_whole=is_covered)
             try:
                 if await relay.pass_on(upstream.first):
                     # The relay takes ordinary pieces as they are read; only the others get here.
@@ -214,11 +216,10 @@ class Completions:
             grounded = grounded.without_search()
             rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
             upstream = await self._open_anew(chat, grounded.prompt, allowance, story, rounds)
+        started = _started(story, upstream)
+        relay.begin(started, upstream.prompt.tokens, allowance)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
-            with upstream:
-                relay.begin(_started(story, upstream), grounded.prompt.tokens, allowance)
-                await rounds.pass_on(upstream)
-            await rounds.go_on()
+            await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
 
     async def _open_anew(

@@ -49,14 +49,16 @@ class Relay:
         self,
         started: Started,
         prompt_tokens: int,
-        allowance: TokenAllowance | None = None,
+        allowance: TokenAllowance,
         judge: UsageCheck | None = None,
+        *,
+        is_covered_whole: bool = False,
     ) -> None:
-        """Is called before the first piece. `allowance` is None if the longest answer is already covered; `judge` is
+        """Is called before the first piece. `is_covered_whole` if the longest answer is already covered; `judge` is
         None if the usage was already checked by the caller."""
         self._started: Started | None = started
-        self._is_covered_whole = allowance is None
-        self._allowance = allowance or TokenAllowance(self._conversation, None)
+        self._is_covered_whole = is_covered_whole
+        self._allowance = allowance
         self._judge = judge
         self._limit(prompt_tokens, started.max_tokens, longest_output_tokens(started.max_tokens))
 

@@ -19,7 +19,7 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.grounding.wire import to_note
 from services.router.grounding.words import question_words
 from services.router.prompts import tokens
-from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt, insert_guidance
+from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.routing.routes import Target
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Grounding:
             # A failed lookup is logged, and the chat is answered without it.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
             found = FoundContext()
-        prompt = insert_guidance(prompt, found.text) if found.blocks else prompt
+        prompt = _with_guidance(prompt, found)
         sources, room_tokens = found.sources, window_tokens - prompt.tokens
         has_search = search is not None and room_tokens >= SEARCH_ROOM_TOKENS
         citing = CitingConversation(conversation, sources) if sources or has_search else conversation
@@ -119,7 +119,7 @@ class Grounding:
         except Exception as error:
             self._log.failure("grounding.failed", error)
             raise unavailable("The store of notes and documents") from None
-        grounded = insert_guidance(prompt, found.text) if found.blocks else prompt
+        grounded = _with_guidance(prompt, found)
         added_tokens = grounded.tokens - prompt.tokens
         if found.notes:
             response.tokens.notes = tokens.count(found.blocks[0]) if found.passages else added_tokens
@@ -177,3 +177,13 @@ class Grounding:
                 if passages:
                     blocks.append(PASSAGES.render(passages))
             return FoundContext(notes, passages, blocks)
+
+
+def _with_guidance(prompt: Prompt, found: FoundContext) -> Prompt:
+    if not found.blocks:
+        return prompt
+    return replace(
+        prompt,
+        messages=prompt.messages.insert_guidance(found.text),
+        tokens=prompt.tokens + TOKENS_PER_MESSAGE + tokens.count(found.text),
+    )

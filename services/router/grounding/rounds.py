@@ -59,34 +59,30 @@ class Rounds:
         self._prompt_tokens = prompt.tokens
         self._usages: list[ProviderUsage | None] = []
         # The usage check of the current round, and the output tokens before it.
-        self._judge: UsageCheck | None = None
+        self._usage_check: UsageCheck | None = None
         self._output_tokens_before = 0
         self._has_spoken = False
         # Whether the answer is complete, not waiting for a search.
         self._is_over = False
 
     async def pass_on(self, upstream: Upstream) -> None:
-        """Relays one round; called inside its upstream context."""
+        """Relays the first round, which has begun, and all that follow."""
+        opened: Upstream | None = upstream
+        while opened is not None:
+            with opened:
+                await self._pass_on_round(opened)
+            opened = None if self._is_over else await self._open_next()
+
+    async def _pass_on_round(self, upstream: Upstream) -> None:
         self._output_tokens_before = output_tokens_before = self._relay.output_tokens
-        self._judge = upstream.judge(self._prompt.tokens)
+        self._usage_check = upstream.usage_check
+        piece: Piece | None = upstream.first
         async with aclosing(upstream.rest) as rest:
-            goes_on = await self._pass_on(upstream.first)
-            while goes_on and (piece := await anext(rest, None)) is not None:
+            while piece is not None and await self._pass_on(piece):
+                piece = await anext(rest, None)
                 failpoints.hit("router.passed_on")
-                goes_on = await self._pass_on(piece)
         upstream.went_beyond_limit = self._relay.went_beyond_limit
         upstream.finished = self._round.finished(self._prompt.tokens, self._relay.output_tokens - output_tokens_before)
-
-    async def go_on(self) -> None:
-        """Runs all rounds after the first."""
-        while not self._is_over:
-            await self._search()
-            upstream = await self._open()
-            if upstream is None:
-                return
-            with upstream:
-                self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
-                await self.pass_on(upstream)
 
     def take(self, piece: Piece) -> bool:
         """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
@@ -117,14 +113,15 @@ class Rounds:
         return goes_on and not piece.last
 
     def _believed(self, usage: ProviderUsage | None, shown: Piece) -> ProviderUsage | None:
-        if usage is None or self._judge is None:
+        if usage is None or self._usage_check is None:
             return usage
         # This piece is not counted yet; its characters are an upper estimate of its tokens.
         uncounted_characters = sum(map(len, shown.contents)) + len(shown.hidden)
         counted_tokens = self._relay.output_tokens - self._output_tokens_before
-        return self._judge.believed(usage, counted_tokens + uncounted_characters)
+        return self._usage_check.believed(usage, counted_tokens + uncounted_characters)
 
-    async def _search(self) -> None:
+    async def _open_next(self) -> Upstream | None:
+        """Searches, and opens the next round; returns None if the credit or the client's max_tokens is used up."""
         calls = self._round.calls
         self._has_spoken = self._has_spoken or self._round.has_spoken
         answers = await self._tool.answer(calls)
@@ -133,17 +130,15 @@ class Rounds:
         self._allowance.begin_round(self._prompt_tokens, self._relay.output_tokens)
         self._prompt_tokens += self._prompt.tokens
         self._round = _Round()
-
-    async def _open(self) -> Upstream | None:
-        """Opens the next round; returns None if the credit or the client's max_tokens is used up."""
         chat = ChatOpen()
         chat.CopyFrom(self._chat)
         if chat.HasField("max_tokens"):
-            left_tokens = chat.max_tokens - self._used_output_tokens()
-            chat.max_tokens = max(0, left_tokens)
-        if not chat.HasField("max_tokens") or chat.max_tokens:
+            chat.max_tokens = max(0, chat.max_tokens - self._used_output_tokens())
+        if chat.max_tokens or not chat.HasField("max_tokens"):
             try:
-                return await self._open_upstream(chat, self._prompt, self)
+                upstream = await self._open_upstream(chat, self._prompt, self)
+                self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
+                return upstream
             except LegatoError as error:
                 if error.reason not in _NO_MORE_ROUNDS:
                     raise

@@ -1,6 +1,6 @@
 """Composes the prompt: the character first, then the client's messages."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -85,18 +85,6 @@ async def compose_prompt(
     prompt_tokens += tokens.count_once(character.text)
     prompt_tokens += TOKENS_PER_MESSAGE * len(messages.parsed) + TOKENS_BEFORE_ANSWER
     return Prompt(messages, prompt_tokens, tools, parameters, object_bytes=memory_bytes)
-
-
-def insert_guidance(prompt: Prompt, text: str) -> Prompt:
-    """Inserts a system message after the leading ones, so that the prefix stays unchanged for caches."""
-    messages = prompt.messages
-    roles = (message.role for message in messages.parsed)
-    at = next((index for index, role in enumerate(roles) if role != "system"), len(messages.parsed))
-    return replace(
-        prompt,
-        messages=messages.insert(at, Message(role="system", content=encode_string(text))),
-        tokens=prompt.tokens + TOKENS_PER_MESSAGE + tokens.count(text),
-    )
 
 
 def _texts_among(parameters: Parameters) -> list[bytes]:

@@ -44,10 +44,11 @@ class Upstream:
     # Set if the answer was cut because the model exceeded `max_tokens`.
     went_beyond_limit: bool = False
 
-    def judge(self, prompt_tokens: int) -> UsageCheck:
-        """Returns the check for reported usage, given our own count of the prompt."""
+    @property
+    def usage_check(self) -> UsageCheck:
+        """Returns the check for the usage that the model reports."""
         target, attempt = self.model_state.target, self.attempt
-        return UsageCheck(target.context_tokens, self.max_tokens, prompt_tokens, attempt.age_s, attempt.violated)
+        return UsageCheck(target.context_tokens, self.max_tokens, self.prompt.tokens, attempt.age_s, attempt.violated)
 
     def __enter__(self) -> "Upstream":
         return self

@@ -160,6 +160,12 @@ class Messages:
         begin = bytes(first).index(b"[") + 1
         return Messages(parsed, raw, (b"[" + raw[0] + b",", memoryview(first)[begin:], *others))
 
+    def insert_guidance(self, text: str) -> "Messages":
+        """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
+        roles = (message.role for message in self.parsed)
+        at = next((index for index, role in enumerate(roles) if role != "system"), len(self.parsed))
+        return self.insert(at, Message(role="system", content=encode_string(text)))
+
     async def replace(self, changed: Mapping[int, Message], yielder: Yielder) -> "Messages":
         """Returns a copy with other messages at these indices; the same object if there are none."""
         if not changed:

@@ -15,6 +15,7 @@ from protos.router.v1.router_pb2 import (
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.packed_pieces import unpack_piece
+from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.prompts import tokens
 from services.router.prompts.tokens import count
@@ -268,7 +269,7 @@ class Caller:
 async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_them(packs: bool) -> None:
     caller = Caller()
     relay = Relay(caller, packs=packs)
-    relay.begin(Started(max_tokens=100), 5)
+    relay.begin(Started(max_tokens=100), 5, TokenAllowance(caller, None), is_covered_whole=True)
     await relay.pass_on(Piece(contents=["one"]))
     pieces = [
         Piece(contents=[" two", " three"]),
@@ -289,8 +290,9 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
     """Each of its characters is one byte, so it cannot have more tokens than its model was allowed."""
     counted: list[str] = []
     monkeypatch.setattr(tokens, "_count_short", counted.append)
-    relay = Relay(Caller())
-    relay.begin(Started(max_tokens=256), 1)
+    caller = Caller()
+    relay = Relay(caller)
+    relay.begin(Started(max_tokens=256), 1, TokenAllowance(caller, None), is_covered_whole=True)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=60, cached_tokens=0)
     await relay.pass_on(Piece(["a few words " * 20], finish_reason="stop", last=True, usage=usage))
     assert relay.finished is not None
@@ -299,8 +301,9 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
 
 
 async def test_whole_answer_that_may_go_beyond_its_limit_is_counted_and_cut() -> None:
-    relay = Relay(Caller())
-    relay.begin(Started(max_tokens=10), 1)
+    caller = Caller()
+    relay = Relay(caller)
+    relay.begin(Started(max_tokens=10), 1, TokenAllowance(caller, None), is_covered_whole=True)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=10, cached_tokens=0)
     await relay.pass_on(Piece(["ж, " * 200], finish_reason="stop", last=True, usage=usage))
     assert relay.went_beyond_limit

@@ -21,7 +21,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from edge.chat.replies import new_reply
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
-from services.router.answers.grants import ChatConversation
+from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import Piece, ProviderAnswer
@@ -100,8 +100,10 @@ async def whole_pieces(provider: str, body: bytes) -> AsyncIterator[Piece]:
 
 async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
     caller = Caller()
-    relay = Relay(caller.as_conversation())
-    relay.begin(Started(class_id="forte", max_tokens=100), PROMPT_TOKENS)
+    conversation = caller.as_conversation()
+    relay = Relay(conversation)
+    covering = TokenAllowance(conversation, None)
+    relay.begin(Started(class_id="forte", max_tokens=100), PROMPT_TOKENS, covering, is_covered_whole=True)
     async for piece in pieces:
         await relay.pass_on(piece)
     return caller.responses
