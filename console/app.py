@@ -1,7 +1,7 @@
 """The application: all pages, and what happens before and after each of them."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from starlette.applications import Starlette
@@ -17,7 +17,6 @@ from console.web import step_up
 from console.web.capacity import Capacity
 from console.web.forms import Form, read_form, status_of
 from console.web.metrics import PageMetrics
-from console.web.refusals import Handler
 from console.web.server import refusal_in_words
 from console.web.visit import Console, Visit, sign_in_first, with_query, with_retry_after
 from services.chassis.errors import LegatoError, Reason, internal_error
@@ -41,7 +40,6 @@ class ConsoleApp:
         self._starlette = Starlette(
             routes=[
                 *self._routes(),
-                Route(CONFIRM_PATH, self._confirm, methods=["POST"]),
                 Route("/static/{name}", self._static, methods=["GET"]),
             ],
             exception_handlers={HTTPException: self._strange_path},
@@ -68,33 +66,18 @@ class ConsoleApp:
             await self._starlette(scope, receive, send)
 
     def _routes(self) -> list[Route]:
-        """Gives each path one route, which finds the page by the method."""
-        by_path: dict[str, dict[str, PageRoute]] = {}
-        for page in PAGES:
-            if page.needs_operator and not self._console.serves_operators:
-                continue
-            by_path.setdefault(page.path, {})[page.method] = page
-        return [Route(path, self._endpoint(pages), methods=list(pages)) for path, pages in by_path.items()]
+        pages = (page for page in PAGES if self._console.serves_operators or not page.needs_operator)
+        confirm = PageRoute("POST", CONFIRM_PATH, self._go_on)
+        return [Route(page.path, partial(self._answer, page), methods=[page.method]) for page in (*pages, confirm)]
 
-    def _endpoint(self, pages: dict[str, PageRoute]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            page = pages["GET" if request.method == "HEAD" else request.method]
-            return await self._answer(request, page.path, page.handler, page)
-
-        return answer
-
-    async def _confirm(self, request: Request) -> Response:
-        page = PageRoute("POST", CONFIRM_PATH, self._go_on)
-        return await self._answer(request, CONFIRM_PATH, self._go_on, page)
-
-    async def _answer(self, request: Request, name: str, handler: Handler, page: PageRoute) -> Response:
+    async def _answer(self, page: PageRoute, request: Request) -> Response:
         began_s = self._console.clock.elapsed_s()
         receive = TimedReceive(request.receive, _timeout_s(page))
         visit = Visit(self._console, Request(request.scope, receive), Form([]))
-        response = self._refuse_strangers(visit, page) or await self._respond(visit, handler, page)
+        response = self._refuse_strangers(visit, page) or await self._respond(visit, page)
         visit.apply_cookies(response)
         self._protect(response)
-        self._metrics.answered(name, response.status_code, self._console.clock.elapsed_s() - began_s)
+        self._metrics.answered(page.path, response.status_code, self._console.clock.elapsed_s() - began_s)
         return response
 
     def _refuse_strangers(self, visit: Visit, page: PageRoute) -> Response | None:
@@ -110,17 +93,17 @@ class ConsoleApp:
             return visit.render("error.html", 403, title_of="origin", error=None)
         return None
 
-    async def _respond(self, visit: Visit, handler: Handler, page: PageRoute) -> Response:
+    async def _respond(self, visit: Visit, page: PageRoute) -> Response:
         try:
             if page.is_webhook:
-                return await handler(visit)
+                return await page.handler(visit)
             if not page.has_upload:
                 visit.form = await read_form(visit.request)
             await self._find_out_who(visit, page)
             if page.needs_account and not visit.account_id:
                 return visit.render("no_account.html")
             self._require_role(visit, page)
-            return await handler(visit)
+            return await page.handler(visit)
         except LegatoError as error:
             return await self._refused(visit, error, page)
         except Exception as error:
@@ -199,7 +182,7 @@ class ConsoleApp:
         async def handler(visit: Visit) -> Response:
             return visit.render("error.html", status, title_of="method" if status == 405 else "NOT_FOUND", error=None)
 
-        return await self._answer(request, "none", handler, PageRoute("GET", "", handler, needs_sign_in=False))
+        return await self._answer(PageRoute("GET", "none", handler, needs_sign_in=False), request)
 
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():

@@ -152,7 +152,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/members/role", post=members.change_role),
     *_page("/settings/members/{user_id}/remove", get=members.show_removal),
     *_page("/settings/members/remove", post=members.remove),
-    *_page("/settings/audit-log", get=account_settings.show_events),
+    *_page("/settings/audit-log", get=security.show_account_events),
     *_page("/settings/notices", get=notices.show, needs_account=True),
     *_page("/settings/notices/low-balance", post=notices.set_low_balance),
     *_page("/settings/notices/mail", post=notices.set_mail),

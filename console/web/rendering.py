@@ -1,6 +1,7 @@
 """Renders pages from templates."""
 
 import gzip
+import secrets
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +66,8 @@ def _environment(assets: Assets) -> Environment:
         short_day=words.short_day,
         action_words=words.action_words,
         operator_pages=words.OPERATOR_PAGES,
+        # A form that is sent twice is carried out once.
+        new_form_id=lambda: secrets.token_hex(16),
     )
     environment.filters.update(
         usd=_money, credit=_credit, time=_time, exact=format_usd, product=_product, ledger=_ledger, size=words.size

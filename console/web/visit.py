@@ -110,8 +110,8 @@ class Visit:
     console: Console
     request: Request
     form: Form
-    # None on pages that need no sign-in.
-    _who: Visitor | None = None
+    # None: the visitor is not signed in.
+    known: Visitor | None = None
     # Cookies that the response sets, by name; None removes one.
     cookies: dict[str, tuple[str, int | None] | None] = field(default_factory=dict)
     _resolved_at_s: float = 0.0
@@ -144,13 +144,9 @@ class Visit:
 
     @property
     def who(self) -> Visitor:
-        if self._who is None:
+        if self.known is None:
             raise sign_in_first()
-        return self._who
-
-    @property
-    def known(self) -> Visitor | None:
-        return self._who
+        return self.known
 
     @property
     def account_id(self) -> str:
@@ -231,9 +227,9 @@ class Visit:
         if resolved.new_session_token:
             token = resolved.new_session_token
             self.sign_in(token)
-        self._who = Visitor(token, resolved)
+        self.known = Visitor(token, resolved)
         self._resolved_at_s = self.console.clock.elapsed_s()
-        return self._who
+        return self.known
 
     async def recent_token(self) -> bytes:
         """Returns an access token, a new one if need be: what takes longer than one is valid ends with the session."""
@@ -276,11 +272,11 @@ class Visit:
         **context: Any,
     ) -> Response:
         """Renders a page, which says what is wrong with the form that it answers."""
-        notice = self._take_message() if self._who is not None or template == "sign_in.html" else None
+        notice = self._take_message() if self.known is not None or template == "sign_in.html" else None
         response = self.console.pages.response(
             template,
             {
-                "who": self._who,
+                "who": self.known,
                 "path": self.request.url.path,
                 "address": self.address,
                 "api_url": self.console.api_url,

@@ -1,7 +1,6 @@
 """Keys: list, create, rename, limit, rotate, revoke, and identify a leaked one."""
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -111,9 +110,7 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
             "limits": {name: form.get(name) for name in LIMITS},
             "classes": form.all("allowed"),
         }
-    return visit.render(
-        "key_new.html", refusal=refusal, given=given, offered=offered, limit_titles=LIMITS, form_id=new_form_id()
-    )
+    return visit.render("key_new.html", refusal=refusal, given=given, offered=offered, limit_titles=LIMITS)
 
 
 @shows_again(show_new, "name")
@@ -168,7 +165,6 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         classes_words=classes_in_words(found, account),
         pair=pair,
         idle=_idle(visit, pair[0]) if pair else "",
-        form_id=new_form_id(),
     )
 
 
@@ -259,10 +255,6 @@ async def keys_in_use(visit: Visit) -> list[auth_pb2.Key] | None:
     request = auth_pb2.ListKeysRequest(account_id=visit.account_id, page_size=SUMMARY_SIZE, only_active=True)
     listed = await if_available(visit.auth.key_admin.ListKeys(request))
     return None if listed is None else list(listed.keys)
-
-
-def new_form_id() -> str:
-    return secrets.token_hex(16)
 
 
 async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:

@@ -51,7 +51,6 @@ async def show(visit: Visit, made: auth_pb2.CreateKeyResponse | None = None) -> 
         attention=needing_attention(listed or [], visit.now),
         made=made,
         snippets=snippets(visit.console.api_url, made.api_key) if made else snippets(visit.console.api_url),
-        form_id=keys.new_form_id(),
     )
 
 

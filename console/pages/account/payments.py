@@ -1,6 +1,5 @@
 """Credit by card: the choice of an amount, the way to the payment provider and back, and the provider's events."""
 
-import secrets
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, Response
@@ -42,7 +41,6 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
         least=least,
         most=most,
         is_cancelled="cancelled" in visit.query,
-        form_id=secrets.token_hex(16),
     )
 
 

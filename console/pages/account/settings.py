@@ -14,8 +14,6 @@ from protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis.errors import Reason
 from services.rules.model_classes import AUTO, CLASSES
 
-EVENTS_ON_A_PAGE = 100
-
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     account, members, models = await asyncio.gather(
@@ -64,16 +62,6 @@ async def set_grounding(visit: Visit) -> Response:
 @shows_refusals
 async def rename(visit: Visit) -> Response:
     return await _update(visit, auth_pb2.UpdateAccountRequest(name=visit.form.get("name")))
-
-
-async def show_events(visit: Visit) -> Response:
-    request = pb.ListAuditEventsRequest(
-        account_id=visit.account_id, page_size=EVENTS_ON_A_PAGE, page_token=visit.page_token
-    )
-    events = await visit.auth.audit.ListAuditEvents(request)
-    return visit.render(
-        "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=True, back="/settings"
-    )
 
 
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:

@@ -101,11 +101,17 @@ async def rename_user(visit: Visit) -> Response:
 
 async def show_events(visit: Visit) -> Response:
     """Shows everything that the user has done, a page at a time."""
-    page_token = visit.page_token
-    request = pb.ListAuditEventsRequest(
-        user_id=visit.who.user.user_id, page_size=EVENTS_ON_A_PAGE, page_token=page_token
-    )
-    events = await visit.auth.audit.ListAuditEvents(request)
-    return visit.render(
-        "audit_log.html", events=events.events, next_page=events.next_page_token, is_account=False, back="/security"
-    )
+    request = pb.ListAuditEventsRequest(user_id=visit.who.user.user_id)
+    return await _events_page(visit, request, back="/security")
+
+
+async def show_account_events(visit: Visit) -> Response:
+    """Shows everything that was done in the account, a page at a time."""
+    request = pb.ListAuditEventsRequest(account_id=visit.account_id)
+    return await _events_page(visit, request, back="/settings")
+
+
+async def _events_page(visit: Visit, request: pb.ListAuditEventsRequest, back: str) -> Response:
+    request.page_size, request.page_token = EVENTS_ON_A_PAGE, visit.page_token
+    listed = await visit.auth.audit.ListAuditEvents(request)
+    return visit.render("audit_log.html", listed=listed, is_account=back == "/settings", back=back)
