@@ -132,7 +132,7 @@ async def test_remembered_key_needs_no_auth_within_the_lease(harness: AuthHarnes
     assert (await harness.principals.authenticate(bearer(created.api_key))).key_id == created.key.key_id
 
 
-async def test_without_a_lease_and_without_auth_nobody_is_let_in(harness: AuthHarness, clock: FakeClock) -> None:
+async def test_without_a_lease_and_without_auth_no_client_is_let_in(harness: AuthHarness, clock: FakeClock) -> None:
     created = await harness.new_key()
     await harness.principals.authenticate(bearer(created.api_key))
     await harness.leased()
@@ -158,7 +158,7 @@ async def test_many_who_wait_with_the_same_key_ask_once(harness: AuthHarness, mo
     assert asked == [good, other]
 
 
-async def test_who_leaves_while_auth_is_asked_takes_the_answer_from_nobody(harness: AuthHarness) -> None:
+async def test_who_leaves_while_auth_is_asked_takes_the_answer_from_no_other(harness: AuthHarness) -> None:
     created = await harness.new_key()
     leaving = asyncio.create_task(harness.principals.authenticate(bearer(created.api_key)))
     staying = asyncio.create_task(harness.principals.authenticate(bearer(created.api_key)))

@@ -44,7 +44,7 @@ def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
     assert not is_refused(saturation, "small")
 
 
-def test_edge_that_is_in_time_refuses_nobody(clock: FakeClock) -> None:
+def test_edge_that_is_in_time_refuses_no_chat(clock: FakeClock) -> None:
     saturation = EdgeSaturation(clock)
     fill(saturation, 2 * LEAST_CHATS)
     run_late(saturation, clock, 0.9 * LATENESS_TOLERATED_S)

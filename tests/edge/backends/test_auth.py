@@ -81,7 +81,7 @@ async def test_refusal_of_one_replica_is_an_answer(harness: AuthHarness) -> None
 
 
 @pytest.mark.parametrize("fault", [CUT, STALL, Delay(2.0)], ids=["cut", "stalled", "slow"])
-async def test_edge_that_reaches_no_auth_lets_nobody_in_until_it_does(harness: AuthHarness, fault: Fault) -> None:
+async def test_edge_that_reaches_no_auth_lets_no_client_in_until_it_does(harness: AuthHarness, fault: Fault) -> None:
     created = await harness.new_key()
     await harness.principals.authenticate(bearer(created.api_key))
     await watched(harness, 2)

@@ -64,7 +64,7 @@ async def test_all_of_a_whole_answer_is_held_where_the_account_has_credit_for_ma
     assert (await metering_harness.balance())[1] == cost(100, held_tokens)
 
 
-async def test_longest_answer_is_held_for_whoever_names_no_limit_and_is_rich(metering_harness: MeteringHarness) -> None:
+async def test_longest_answer_is_held_for_a_rich_account_that_names_no_limit(metering_harness: MeteringHarness) -> None:
     await metering_harness.give(10**12)
     for max_tokens in (None, 10 * LONGEST_OUTPUT_TOKENS):
         grant = await metering_harness.hold(max_tokens or 1).reserve(100, max_tokens, whole=True)
@@ -280,7 +280,7 @@ class LosesTheFirstAnswer:
 
 
 async def test_refusal_of_a_repeated_question_is_made_to_last(metering_harness: MeteringHarness, log: Log) -> None:
-    """A copy that is still under way must not hold credit later, when nobody is left to give it back."""
+    """A copy that is still under way must not hold credit later, when no process is left to give it back."""
     await metering_harness.give(1)
     metering = Metering(LosesTheFirstAnswer(metering_harness.replicas), SystemClock(), log)  # type: ignore[arg-type]
     hold = ChatHold(metering, metering_harness.journal, ANN, f"{1:032x}", "forte")

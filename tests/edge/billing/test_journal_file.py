@@ -13,7 +13,7 @@ from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile, Jou
 SLOTS = 4
 WHOLE_BYTES = HEADER_BYTES + SLOTS * SLOT_BYTES
 # As if a slot had been written.
-WRITTEN = b"counts of somebody's chat"
+WRITTEN = b"counts of another chat"
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_no_file_that_was_set_aside_takes_the_place_of_another(path: Path) -> No
             JournalFile(path, SLOTS)
     others = sorted(other for other in path.parent.iterdir() if other != path)
     assert [other.read_bytes() for other in others] == [b"one", b"two"]
-    # They are nobody's journals any more.
+    # No process has them any more.
     assert not [other for other in others if other.match("*.journal")]
 
 

@@ -51,7 +51,7 @@ async def test_rates_that_are_only_looked_at_stay_as_they_are(metering_harness: 
     assert metering_harness.metering.last_rates(ANN) is None
     assert left(await metering_harness.metering.rates(ANN)) == (3, 1_000)
     assert left((await metering_harness.metering.admit(ANN, 100)).headers) == (2, 900)
-    # And from now on nobody needs to be asked.
+    # And from now on no question is needed.
     await metering_harness.shut()
     requests, tokens = left(await metering_harness.metering.rates(ANN))
     assert requests == 2
@@ -97,7 +97,7 @@ async def test_each_word_about_an_admission_counts_once(metering_harness: Meteri
     assert left((await metering_harness.metering.admit(ANN, 0)).headers) == (1, 1_000)
 
 
-async def test_correction_that_cannot_be_told_is_lost_and_delays_nobody(
+async def test_correction_that_cannot_be_told_is_lost_and_delays_no_chat(
     metering_harness: MeteringHarness, log_text: Callable[[], str]
 ) -> None:
     admission = await metering_harness.metering.admit(ANN, 100)
@@ -166,7 +166,7 @@ async def test_request_that_takes_the_last_place_of_a_rate_does_not_stand_in_its
     assert left(admission.headers) == (0, 0)
 
 
-async def test_request_that_is_no_longer_than_announced_asks_nobody_again(metering_harness: MeteringHarness) -> None:
+async def test_request_that_is_no_longer_than_announced_does_not_ask_again(metering_harness: MeteringHarness) -> None:
     admission = await metering_harness.metering.admit(ANN, 100)
     await metering_harness.shut()
     await metering_harness.metering.take_tokens(ANN, admission, 100)

@@ -26,7 +26,7 @@ def test_prompt_is_as_long_in_escapes_as_without(text: str, times: int) -> None:
     assert guess_prompt_tokens(spelled(text * times, escaped=True), b"") == pytest.approx(without, rel=0.01)
 
 
-def test_escapes_cost_nobody_a_chat() -> None:
+def test_escapes_cost_no_chat() -> None:
     text = CHINESE * 100
     assert guess_prompt_tokens(spelled(text, escaped=True), b"") <= guess_prompt_tokens(
         spelled(text, escaped=False), b""

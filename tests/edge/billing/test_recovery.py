@@ -136,7 +136,7 @@ async def test_recovery_that_dies_is_done_again_by_the_next_edge(
     journals.close()
 
 
-async def test_journal_that_nobody_owns_is_settled_by_whoever_starts_next(
+async def test_journal_without_an_owner_is_settled_by_the_edge_that_starts_next(
     metering_harness: MeteringHarness, folder: Path, log: Log
 ) -> None:
     """Happens when an installation restarts with fewer workers."""
@@ -176,7 +176,7 @@ async def test_settlements_wait_in_the_journal_for_a_metering_that_is_away(
     journals.close()
 
 
-async def test_journal_that_cannot_be_read_is_set_aside_with_a_word_and_keeps_nobody_from_serving(
+async def test_journal_that_cannot_be_read_is_set_aside_with_a_word_and_keeps_no_edge_from_serving(
     metering_harness: MeteringHarness, folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
     """Happens after an upgrade if edges had not settled everything."""

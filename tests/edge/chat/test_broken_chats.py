@@ -80,7 +80,7 @@ async def test_answer_of_a_refused_key_that_has_not_begun_is_refused_and_free(
 
 
 class FirstOneFails:
-    """Whichever router is asked first says these, and no more; whoever is asked after that answers."""
+    """Whichever router is asked first says these, and no more; the one that is asked after that answers."""
 
     def __init__(self, *responses: pb.ChatResponse) -> None:
         self._responses = responses

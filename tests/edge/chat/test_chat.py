@@ -185,7 +185,7 @@ async def test_last_piece_is_passed_on_and_charged_though_it_is_more_than_was_he
 async def test_hold_that_grows_is_told_what_its_client_has_and_nothing_of_a_whole_answer(
     chat_harness: ChatHarness, monkeypatch: pytest.MonkeyPatch, stream: bool, delivered_tokens: int
 ) -> None:
-    """That is what is charged where nobody is left to settle."""
+    """That is what is charged where no edge is left to settle."""
     extended = note_extensions(chat_harness, monkeypatch)
     most_tokens = FIRST_SLICE_TOKENS + 100
     await chat_harness.add_routers(saying(piece("Hel", 1), piece("lo", most_tokens), end(most_tokens)))

@@ -76,7 +76,7 @@ async def test_every_piece_is_in_the_journal_before_it_is_written(chat_harness: 
     assert chat_harness.journaled == [(OPEN, False, 1), *later, (SEAL, True, PIECES)]
 
 
-async def test_pieces_keep_their_order_whoever_delivers_them(chat_harness: ChatHarness) -> None:
+async def test_pieces_keep_their_order_on_either_track(chat_harness: ChatHarness) -> None:
     """Pieces arrive while the client does not read, while the hold has to grow, and while nothing is in the way."""
     tokens = [number * FIRST_SLICE_TOKENS // 10 for number in range(1, PIECES + 1)]
 

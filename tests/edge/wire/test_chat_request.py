@@ -205,7 +205,7 @@ def with_lists(before: bytes, after: bytes = b"") -> bytes:
     ],
     ids=["metadata", "stream options", "unknown field", "parameters of a tool", "schema of the answer"],
 )
-def test_lists_that_nobody_reads_are_not_built(body: bytes) -> None:
+def test_lists_that_are_not_read_are_not_built(body: bytes) -> None:
     tracemalloc.start()
     try:
         # Some fields do not take lists.

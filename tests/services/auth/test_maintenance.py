@@ -80,7 +80,7 @@ async def test_every_heartbeat_tells_of_it_and_no_key_is_forgotten_for_it(client
     first = await ping(call, 2, epoch=quiet.epoch)
     assert first.epoch > quiet.epoch
     assert (first.maintenance, list(first.changed_key_ids), first.forget_all) == (started, [], False)
-    # Also whoever knows the epoch, or has a gap.
+    # Also callers that know the epoch, or have a gap.
     assert (await ping(call, 3, epoch=first.epoch)).maintenance == started
     assert (await ping(call, 4, epoch=0)).maintenance == started
     await end(client)
@@ -90,7 +90,7 @@ async def test_every_heartbeat_tells_of_it_and_no_key_is_forgotten_for_it(client
     call.cancel()
 
 
-async def test_whoever_verifies_a_key_is_told_as_well(client: AuthClient) -> None:
+async def test_a_caller_that_verifies_a_key_is_told_as_well(client: AuthClient) -> None:
     account = await client.create_account()
     created = await client.create_key(account.account_id)
     verified = await client.verify(created.api_key)

@@ -65,7 +65,7 @@ async def test_where_only_the_status_is_wanted_nothing_is_read(port: int) -> Non
 
 
 async def test_a_host_of_which_one_address_answers_is_reached(port: int) -> None:
-    # Nobody listens on the first.
+    # Nothing listens on the first.
     status, _ = await get(f"http://issuer.example.ca:{port}/", "127.0.0.2", "127.0.0.1")
     assert status == 200
     with pytest.raises(RequestFailed) as failed:

@@ -88,7 +88,7 @@ def test_replicas_agree_on_a_key_that_both_have_the_pepper_of(others: dict[int, 
     assert peppers.agree_with(Peppers(others).noted, 2) is agrees
 
 
-def test_where_nobody_has_noted_anything_nobody_disagrees() -> None:
+def test_where_nothing_was_noted_nothing_differs() -> None:
     assert Peppers({1: PEPPER}).agree_with("", 1)
 
 

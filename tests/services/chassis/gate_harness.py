@@ -1,4 +1,4 @@
-"""A gate on a clock that the tests move, and whoever is in."""
+"""A gate on a clock that the tests move, and the chats inside."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ FAR_TOO_MANY = 10_000
 
 
 class GateHarness:
-    """A gate with one signal, and whoever is in."""
+    """A gate with one signal, and the chats inside."""
 
     def __init__(self, clock: FakeClock, **options: object) -> None:
         self.clock = clock
@@ -46,14 +46,14 @@ class GateHarness:
         return refused.value
 
     def fill(self, key_id: str = "key") -> None:
-        """Until somebody with this key is refused."""
+        """Until a chat with this key is refused."""
         with contextlib.suppress(LegatoError):
             for _ in range(FAR_TOO_MANY):
                 self.let_in(1, key_id)
-            pytest.fail("nobody is refused")
+            pytest.fail("no chat is refused")
 
     def shrink_to(self, limit: int) -> None:
-        """Makes one mild cut of what was running, with nobody left inside."""
+        """Makes one mild cut of what was running, with no chat left inside."""
         self.let_in(round(limit / 0.8))
         self.measure(QUEUEING)
         self.let_out(self.gate.running)

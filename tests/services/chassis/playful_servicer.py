@@ -11,7 +11,7 @@ from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 
-CANARY = "what-somebody-said"
+CANARY = "what-was-said"
 
 
 class Servicer(auth_pb2_grpc.AuthServiceServicer):

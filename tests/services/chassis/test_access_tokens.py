@@ -58,7 +58,7 @@ def test_a_token_is_refused_once_it_has_expired() -> None:
     assert reason_of(SIGNER.sign(ACCESS), ACCESS.expires_at_us) is Reason.ACCESS_TOKEN_INVALID
 
 
-def test_a_token_that_somebody_else_signed_is_refused() -> None:
+def test_a_token_with_another_signature_is_refused() -> None:
     assert reason_of(AccessTokenSigner("22" * 32).sign(ACCESS)) is Reason.ACCESS_TOKEN_INVALID
 
 
@@ -104,7 +104,7 @@ def test_a_token_is_good_for_its_own_account_alone() -> None:
         assert caught.value.reason is Reason.ROLE_MISSING
 
 
-def test_operators_read_the_usage_of_any_account_but_nobodys_notes() -> None:
+def test_operators_read_the_usage_of_any_account_but_no_notes() -> None:
     operator = replace(ACCESS, is_operator=True)
     check_account(operator, LIST_USAGE, Request("acct_b"))
     with pytest.raises(LegatoError):

@@ -52,7 +52,7 @@ def test_a_reason_that_is_not_known_here_is_internal() -> None:
     assert "secret" not in arrived.message
 
 
-def test_a_reason_of_somebody_else_is_internal() -> None:
+def test_a_reason_of_another_program_is_internal() -> None:
     status = Status(code=3, message="Quoting a secret.")
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason="RATE_LIMITED", domain="example.com"))
 

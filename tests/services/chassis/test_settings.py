@@ -28,7 +28,7 @@ def test_a_path_is_a_path() -> None:
 
 
 def test_an_empty_path_is_none(tmp_path: Path) -> None:
-    """A compose file leaves a variable that nobody has set empty."""
+    """A compose file leaves a variable that is not set empty."""
     file = tmp_path / "settings.toml"
     file.write_text('certificate = "/etc/certificate.pem"\n')
 
@@ -144,7 +144,7 @@ class ListeningSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         if self.listen == self.endpoint == "":
-            raise SettingsError("nobody would be there")
+            raise SettingsError("it would not be there")
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:65535", "host.test:9090"])
@@ -179,4 +179,4 @@ def test_what_the_settings_say_of_each_other_is_looked_at_beside_what_is_wrong_w
         load(ListeningSettings, {"LEGATO_DEBUG": "maybe"})
     first, second = str(refused.value).splitlines()
     assert first.startswith("LEGATO_DEBUG: ")
-    assert second == "nobody would be there"
+    assert second == "it would not be there"

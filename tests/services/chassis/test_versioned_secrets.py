@@ -13,7 +13,7 @@ def test_secrets_are_found_by_their_versions() -> None:
 
 def test_every_mistake_is_named_and_nothing_is_quoted() -> None:
     with pytest.raises(SettingsError) as refusal:
-        parse_versioned_secrets("LEGATO_X", f"tellnobody,1:{'ab' * 31},1:{'cd' * 32}")
+        parse_versioned_secrets("LEGATO_X", f"secret,1:{'ab' * 31},1:{'cd' * 32}")
     assert str(refusal.value).splitlines() == [
         "LEGATO_X: entry 1 is not VERSION:HEX, as in 1:0f3a…",
         "LEGATO_X: version 1 has fewer than 32 bytes",

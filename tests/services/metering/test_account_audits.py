@@ -66,7 +66,7 @@ async def test_an_audit_sums_up_the_ledger_of_the_account(
     assert unknown.audit == AccountAudit([], 0, 0)
 
 
-async def test_whoever_does_not_wait_is_told_that_it_runs_and_gets_the_same_audit_later(
+async def test_a_caller_that_does_not_wait_is_told_that_it_runs_and_gets_the_same_audit_later(
     database: Database, clock: FakeClock, looks: Looks
 ) -> None:
     audits = AccountAudits(database, clock)

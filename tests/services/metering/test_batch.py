@@ -202,7 +202,7 @@ async def patient(database: Database, prices: Prices, log: Log) -> AsyncIterator
     await writer.close()
 
 
-async def test_settlement_waits_for_an_operation_that_somebody_waits_for(database: Database, patient: Writer) -> None:
+async def test_settlement_waits_for_an_operation_that_is_waited_for(database: Database, patient: Writer) -> None:
     await ask_all(patient, grant(1_000), reserve(1), reserve(2))
     telling: list[asyncio.Future[Any]] = [
         ask(patient, settle(1, completion=3)),

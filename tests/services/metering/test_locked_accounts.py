@@ -1,4 +1,4 @@
-"""Rows that somebody else keeps locked, in PostgreSQL: SQLite has one lock for all of them."""
+"""Rows that another session keeps locked, in PostgreSQL: SQLite has one lock for all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -215,7 +215,7 @@ async def test_writer_that_closes_does_not_wait_for_a_stranger(database_url: str
         assert refusal.value.reason is Reason.UNAVAILABLE
 
 
-async def test_crowd_that_waits_for_a_locked_account_takes_nobody_elses_room(
+async def test_crowd_that_waits_for_a_locked_account_takes_no_room_of_others(
     database_url: str, patient: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "WAITING_MOST", 5)

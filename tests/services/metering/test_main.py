@@ -51,7 +51,7 @@ def balance_after_grant(admin: CreditAdminServiceStub, grant_id: str) -> int:
 
 
 def change(data: Path, *statements: str) -> None:
-    """Changes the database while nobody uses it."""
+    """Changes the database while it is not used."""
     connection = sqlite3.connect(data / "metering.db")
     for statement in statements:
         connection.execute(statement)

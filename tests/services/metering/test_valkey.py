@@ -273,7 +273,7 @@ async def test_replica_that_was_killed_leaves_its_share_to_the_others(valkey_url
         await until(lambda: local.replicas == 1)
 
 
-async def test_valkey_that_does_not_answer_keeps_nobody_waiting_for_long(
+async def test_valkey_that_does_not_answer_keeps_no_request_waiting_for_long(
     link: Link, log: Log, log_text: Callable[[], str]
 ) -> None:
     async with opened(link.url, log) as limiter:

@@ -22,7 +22,7 @@ from tests.support.outside.stripe_server import StripeServer, sign
 FORGED = BookPaymentRequest(account_id=ACCOUNT, payment_id="stripe-forged", paid_nanos=1, reason="Card payment")
 
 
-async def test_an_event_is_booked_over_mutual_tls_and_nobody_but_payments_may_book(
+async def test_an_event_is_booked_over_mutual_tls_and_only_payments_may_book(
     stripe: StripeServer, ledger_database: Database, tmp_path: Path, log: Log, patient: None
 ) -> None:
     authority = Authority(tmp_path / "certificates")

@@ -1,4 +1,4 @@
-"""Stripe's library takes a tenth of a second and 15 MB: nobody pays for it but the process that uses it."""
+"""Stripe's library takes a tenth of a second and 15 MB: only the process that uses it pays for it."""
 
 import subprocess
 import sys

@@ -37,7 +37,7 @@ async def test_an_event_that_comes_again_and_another_of_the_same_payment_book_no
     assert len(desk.metering.entries()) == 1
 
 
-async def test_a_checkout_that_nobody_has_paid_yet_books_nothing(desk: Desk) -> None:
+async def test_a_checkout_that_is_not_paid_yet_books_nothing(desk: Desk) -> None:
     payment = desk.stripe.new_payment(ACCOUNT, 500, is_paid=False)
     assert not await desk.tell(PAID, payment)
     assert desk.metering.entries() == []
@@ -129,7 +129,7 @@ async def test_a_forged_event_an_old_one_and_one_that_was_changed_are_refused(de
     ):
         assert await desk.refusal(event) is Reason.REQUEST_INVALID
     assert desk.metering.entries() == []
-    # Whoever forges events makes us ask nobody.
+    # A forged event makes us ask nothing.
     assert desk.stripe.requests == before
     assert desk.servicer.events == {"forged": 7}
 
@@ -221,7 +221,7 @@ async def test_amounts_outside_of_the_settings_are_refused(desk: Desk, cents: in
     assert desk.stripe.session_params == []
 
 
-async def test_whoever_comes_back_sees_it_booked_even_before_the_event(desk: Desk) -> None:
+async def test_a_payer_who_comes_back_sees_it_booked_even_before_the_event(desk: Desk) -> None:
     created = await desk.servicer.CreateCheckout(
         pb.CreateCheckoutRequest(account_id=ACCOUNT, amount_cents=2_500, operation_id="form-1"), CONTEXT
     )
@@ -260,7 +260,7 @@ async def test_no_log_line_has_a_card_an_address_or_a_secret(desk: Desk, log_tex
         assert secret not in text
 
 
-async def test_what_is_paid_for_an_account_that_nobody_knows_is_not_booked_until_its_owner_begins_to_pay(
+async def test_what_is_paid_for_an_unknown_account_is_not_booked_until_its_owner_begins_to_pay(
     desk: Desk,
 ) -> None:
     """As where another service uses the same account at Stripe."""

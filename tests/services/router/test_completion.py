@@ -348,6 +348,6 @@ async def test_a_key_that_may_use_no_class_is_refused_whatever_it_asks_for(route
     assert not upstream.requests
 
 
-def test_auto_is_a_class_that_the_key_may_use_whoever_asks() -> None:
+def test_auto_is_a_class_that_the_key_may_use() -> None:
     assert resolve_class("auto", "", ["mezzo", "fortissimo"]) == "mezzo"
     assert resolve_class("auto", "fortissimo", ["mezzo", "forte"]) == "forte"

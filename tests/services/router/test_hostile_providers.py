@@ -1,4 +1,4 @@
-"""Providers that send too much: their own chat fails or is answered elsewhere, and nobody else's does."""
+"""Providers that send too much: their own chat fails or is answered elsewhere, and no other does."""
 
 import asyncio
 from collections.abc import AsyncIterator

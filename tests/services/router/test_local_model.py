@@ -146,11 +146,11 @@ async def test_model_calls_a_function_whose_schema_it_cannot_follow(provider: Lo
 @pytest.mark.parametrize(
     "schema",
     [
-        b'{"type":"string","pattern":"what somebody said"}',
-        b'{"type":"object","properties":{"what somebody said":{"type":"string","minLength":100000}}}',
+        b'{"type":"string","pattern":"what was said"}',
+        b'{"type":"object","properties":{"what was said":{"type":"string","minLength":100000}}}',
     ],
 )
-async def test_schema_that_it_cannot_follow_is_told_nobody(schema: bytes, provider: LocalProvider) -> None:
+async def test_schema_that_it_cannot_follow_is_not_told(schema: bytes, provider: LocalProvider) -> None:
     """The process has said nothing of it: that is seen when it ends."""
     wanted = b'{"type":"json_schema","json_schema":{"name":"answer","schema":' + schema + b"}}"
     with contextlib.suppress(ProviderError):
@@ -180,8 +180,8 @@ async def test_prompt_longer_than_the_window_is_told_apart(provider: LocalProvid
     assert failure.value.failure is Failure.CONTEXT
 
 
-async def test_model_stops_when_nobody_listens(provider: LocalProvider) -> None:
-    """Both of its places are taken by answers that nobody reads; the next question would wait for minutes."""
+async def test_model_stops_when_its_client_is_gone(provider: LocalProvider) -> None:
+    """Both of its places are taken by answers that are not read; the next question would wait for minutes."""
     endless = changed(CALL, parameters_json=b'{"ignore_eos":true}', max_tokens=8000)
     for _ in range(2):
         async with aclosing(provider.answer(endless)) as pieces:

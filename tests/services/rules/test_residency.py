@@ -37,7 +37,7 @@ def test_every_store_abroad_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     "url", [ELSEWHERE, "postgresql:///legato?host=db.example.com", "postgresql://a,b/legato", "redis://valkey:6379/0"]
 )
-def test_a_server_that_nobody_placed_is_refused(url: str) -> None:
+def test_a_server_without_a_region_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="LEGATO_DATABASE_REGION is not set"):
         keep_in_canada([DataStore("DATABASE", "", url)])
 

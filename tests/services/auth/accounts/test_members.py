@@ -50,7 +50,7 @@ async def states(console: Console, leaving: Leaving) -> dict[str, int]:
     return {each.key_id: each.state for each in listed.keys}
 
 
-async def test_whoever_is_removed_loses_the_keys_that_they_made(
+async def test_a_member_who_is_removed_loses_the_keys_that_they_made(
     console: Console, leaving: Leaving, auth: AuthService, sleep: FakeSleep, database: Database
 ) -> None:
     made = auth_pb2.ListKeysRequest(account_id=leaving.account_id, created_by=leaving.user_id)

@@ -1,4 +1,4 @@
-"""The audit log is pruned by policy, and shows whoever removes its oldest events otherwise."""
+"""The audit log is pruned by policy, and shows that its oldest events were removed otherwise."""
 
 import asyncio
 from collections.abc import Callable
@@ -192,7 +192,7 @@ async def test_a_log_that_was_changed_is_not_pruned(
 ) -> None:
     append(database, audit, 3)
     clock.advance(800 * DAY_S)
-    # Whoever makes events old does not have them removed.
+    # Making events old does not have them removed.
     append(database, audit, 1)
     change(database, "UPDATE audit_events SET occurred_at_us = 0 WHERE event_no = 4")
     await retaining().run_pass()

@@ -131,7 +131,7 @@ async def test_pages_of_keys_lead_forwards_and_back(console: Console, clock: Fak
     assert await console.reason(console.key_admin.ListKeys, too_long, token) is Reason.REQUEST_INVALID
 
 
-async def test_keys_of_other_accounts_are_named_to_nobody(console: Console) -> None:
+async def test_keys_of_other_accounts_are_not_named(console: Console) -> None:
     account_id, other_id = [await console.create_account() for _ in range(2)]
     (_, token), (_, other) = [await console.signed_in(each) for each in (account_id, other_id)]
     theirs = await create_key(console, other_id, other)
@@ -323,9 +323,7 @@ async def test_the_audit_log_tells_what_was_done_and_by_whom(console: Console) -
         "UPDATE audit_head SET event_no = event_no + 1",
     ],
 )
-async def test_whoever_changes_the_audit_log_breaks_its_chain(
-    console: Console, database: Database, tampering: str
-) -> None:
+async def test_a_change_of_the_audit_log_breaks_its_chain(console: Console, database: Database, tampering: str) -> None:
     for _ in range(3):
         await console.create_account()
     whole = await console.call(console.admin_audit.VerifyAuditEvents, pb.VerifyAuditEventsRequest())

@@ -132,7 +132,7 @@ async def test_key_whose_pepper_another_replica_no_longer_has_is_good_but_not_to
 async def test_another_pepper_under_a_known_version_is_refused_before_every_key_is(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    """A lost pepper made anew: nobody would be told why no key works."""
+    """A lost pepper made anew: there would be no word of why no key works."""
     await AuthService(database, peppers, clock, log, sleep).note_peppers()
     # While there are no keys, there is nothing to lose.
     await AuthService(database, Peppers({1: NEW_PEPPER}), clock, log, sleep).note_peppers()
@@ -146,7 +146,7 @@ async def test_another_pepper_under_a_known_version_is_refused_before_every_key_
     assert (await again.verifier.verify(key)).may_be_remembered
 
 
-async def test_pepper_that_is_brought_in_keeps_nobody_from_remembering(
+async def test_pepper_that_is_brought_in_keeps_no_edge_from_remembering(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     key = await issue_key(database, peppers, clock, log, sleep)

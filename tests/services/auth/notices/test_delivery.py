@@ -206,7 +206,7 @@ async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
     signed_in = await console.use_link((await console.create_user(account_id, email="grace@example.ca")).code)
     token = (await console.resolve(signed_in.session_token, account_id)).access_token
     grace = Owner(console, account_id, token)
-    # Whoever has no address has nothing to switch off.
+    # A user without an address has nothing to switch off.
     refused = pb.SetOwnMailRequest(account_id=account_id)
     assert await console.reason(owner.stub.SetOwnMail, refused, owner.token) is Reason.REQUEST_INVALID
     assert (await owner.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_UNSPECIFIED
@@ -286,7 +286,7 @@ async def test_mail_that_the_server_refuses_is_tried_again(
     assert [message["To"] for message in box.messages] == [EMAIL]
 
 
-async def test_an_error_that_nobody_foresaw_is_a_failed_attempt_and_holds_up_no_other_delivery(
+async def test_an_unexpected_error_is_a_failed_attempt_and_holds_up_no_other_delivery(
     auth: AuthService, owner: Owner, receiver: Receiver, box: MailBox, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await owner.add_webhook(receiver)

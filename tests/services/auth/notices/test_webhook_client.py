@@ -63,13 +63,13 @@ async def test_a_receiver_that_does_not_come_to_an_end_is_left(
     client.close()
 
 
-async def test_nobody_is_there(webhook_client: WebhookClient) -> None:
+async def test_nothing_listens(webhook_client: WebhookClient) -> None:
     assert await failure(webhook_client, "https://127.0.0.1:1/") == "the connection failed"
     for host in ("does-not-exist.invalid", "a" * 64 + ".invalid", "a..invalid"):
         assert await failure(webhook_client, f"https://{host}/") == "the host name is not known"
 
 
-async def test_a_certificate_of_somebody_else_is_refused(receiver: Receiver) -> None:
+async def test_a_certificate_of_another_host_is_refused(receiver: Receiver) -> None:
     client = WebhookClient(allows_private=True)
     assert await failure(client, receiver.url) == "TLS failed"
     client.close()

@@ -141,7 +141,7 @@ async def test_keys_of_a_suspended_account_are_refused_as_such_until_it_is_resum
     assert sleep.waits_s == [0.85] * 4
 
 
-async def test_suspension_is_told_to_nobody_but_the_holder_of_a_good_key(client: AuthClient, clock: FakeClock) -> None:
+async def test_suspension_is_told_only_to_the_holder_of_a_good_key(client: AuthClient, clock: FakeClock) -> None:
     account = await client.create_account()
     good, revoked = [await client.create_key(account.account_id) for _ in range(2)]
     expired = await client.create_key(account.account_id, expires_after_days=30)

@@ -77,7 +77,7 @@ async def refusal(console: Console, issuer: FakeIssuer) -> Reason | None:
 
 
 async def invite(console: Console, email: str = EMAIL) -> tuple[str, str]:
-    """Invites somebody; returns the account and the invitation's code."""
+    """Invites a user; returns the account and the invitation's code."""
     account_id = await console.create_account()
     _, token = await console.signed_in(account_id)
     request = pb.InviteMemberRequest(account_id=account_id, email=email, role=MEMBER)
@@ -129,7 +129,7 @@ class TestWithARealProvider:
             users.append((resolved.user.user_id, done.account_id))
         assert users == [(users[0][0], account_id), (users[0][0], "")]
 
-    async def test_whoever_was_not_invited_does_not_get_in(self, console: Console, provider: OidcProvider) -> None:
+    async def test_a_person_who_was_not_invited_does_not_get_in(self, console: Console, provider: OidcProvider) -> None:
         await invite(console)
         provider.set_user("mallory", email="mallory@example.ca", email_verified=True)
         provider.set_user("claims-it", email=EMAIL, email_verified=False)
@@ -219,7 +219,7 @@ async def test_a_token_with_wrong_claims_proves_nothing(
         await claims_of(issuer, clock, log)
 
 
-async def test_a_token_with_right_claims_proves_who_somebody_is(issuer: FakeIssuer, clock: FakeClock, log: Log) -> None:
+async def test_a_token_with_right_claims_proves_who_a_user_is(issuer: FakeIssuer, clock: FakeClock, log: Log) -> None:
     issuer.claims = {"aud": [CLIENT_ID, "api"], "azp": CLIENT_ID, "email": f" {EMAIL.upper()}", "email_verified": True}
     claims = await claims_of(issuer, clock, log)
     assert (claims.subject, claims.email) == ("subject-1", EMAIL)
@@ -312,7 +312,7 @@ async def test_the_browser_is_sent_with_pkce_and_is_asked_again_where_that_is_wa
     assert asked["redirect_uri"] == f"{ORIGIN}/sign-in/sso/return"
     assert (asked["prompt"], asked["max_age"]) == ("login", "0")
 
-    # Whoever proved long ago who they are has to do it again for what grants access.
+    # A user who proved long ago who they are has to do it again for what grants access.
     await link(console, issuer)
     issuer.claims = {"auth_time": int(clock.now().timestamp()) - 3600}
     done = await come_back(console, issuer)

@@ -1,4 +1,4 @@
-"""What users do for themselves: results that are shown once, and the first passkey of whoever has nothing else."""
+"""What users do for themselves: results that are shown once, and the first passkey of users who have nothing else."""
 
 from protos.auth.v1 import users_pb2 as pb
 from services.auth.sign_in.own_user import LARGEST_RESULT_BYTES, RESULT_VALID_US
@@ -17,7 +17,7 @@ async def test_a_result_is_told_once_to_the_session_that_kept_it(console: Consol
     (_, token), (_, other) = [await console.signed_in(account_id) for _ in range(2)]
     kept = await console.call(console.user.KeepResult, pb.KeepResultRequest(sealed=SEALED), token)
     take = pb.TakeResultRequest(result_id=kept.result_id)
-    # An id that somebody else learns is of no use, and takes nothing away.
+    # An id that others learn is of no use, and takes nothing away.
     assert await console.reason(console.user.TakeResult, take, other) is Reason.NOT_FOUND
     assert (await console.call(console.user.TakeResult, take, token)).sealed == SEALED
     assert await console.reason(console.user.TakeResult, take, token) is Reason.NOT_FOUND
@@ -34,7 +34,7 @@ async def test_a_result_is_small_and_kept_for_minutes(console: Console, clock: F
     assert await console.reason(console.user.TakeResult, late, token) is Reason.NOT_FOUND
 
 
-async def test_whoever_has_nothing_but_a_link_adds_a_first_passkey_and_confirms_with_it(
+async def test_a_user_with_nothing_but_a_link_adds_a_first_passkey_and_confirms_with_it(
     console: Console, clock: FakeClock
 ) -> None:
     account_id = await console.create_account()
@@ -57,7 +57,7 @@ async def test_whoever_has_nothing_but_a_link_adds_a_first_passkey_and_confirms_
     await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
 
 
-async def test_whoever_can_prove_who_they_are_does_so_before_a_first_passkey(
+async def test_a_user_who_can_prove_who_they_are_does_so_before_a_first_passkey(
     console: Console, clock: FakeClock
 ) -> None:
     signed_in, token = await console.signed_in(await console.create_account())

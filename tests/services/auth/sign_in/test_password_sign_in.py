@@ -103,7 +103,7 @@ async def test_unknown_users_and_wrong_passwords_and_codes_fail_alike_after_one_
     monkeypatch.setattr(PasswordHashes, "_verify", counted)
     failures = []
     for request in (
-        attempt(app.code(), email="nobody@example.ca"),
+        attempt(app.code(), email="unknown@example.ca"),
         attempt(app.code(), password="another horse battery staple"),
         attempt("000000"),
         attempt(app.code(), email=""),
@@ -116,7 +116,7 @@ async def test_unknown_users_and_wrong_passwords_and_codes_fail_alike_after_one_
     assert hashed == [False, True, True, False]
 
 
-async def test_a_password_without_an_authenticator_app_signs_nobody_in(console: Console, clock: FakeClock) -> None:
+async def test_a_password_without_an_authenticator_app_signs_no_user_in(console: Console, clock: FakeClock) -> None:
     signed_in = await console.use_link((await console.create_user(email=EMAIL)).code)
     token = (await console.resolve(signed_in.session_token)).access_token
     await console.call(console.credentials.SetPassword, cred.SetPasswordRequest(password=PASSWORD), token)
@@ -188,7 +188,7 @@ async def test_a_mistyped_code_and_a_reload_keep_the_secret_of_an_app(console: C
     token = (await console.resolve(signed_in.session_token)).access_token
     again = await console.call(start, cred.StartTotpRequest(), token)
     assert (again.secret, again.uri, again.challenge_id) == (first.secret, first.uri, first.challenge_id)
-    # It is good for as long as a new one: whoever was shown it just now has time to type a code.
+    # It is good for as long as a new one: a user who was shown it just now has time to type a code.
     clock.advance(TOTP_CHALLENGE_VALID_US // 1_000_000 - 30)
     proof = pb.StepUpRequest(session_token=signed_in.session_token, client=CLIENT)
     proof.proof.sign_in_link_code = await link_code(console, signed_in.user.user_id)
@@ -266,7 +266,7 @@ async def test_more_than_a_few_waiting_hashes_are_refused_at_once() -> None:
     refused = [outcome for outcome in outcomes if isinstance(outcome, LegatoError)]
     assert len(refused) == 20 - WAITING_MOST - 1
     assert {error.reason for error in refused} == {Reason.TOO_MANY_SIGN_INS}
-    # The turn of whoever comes later comes.
+    # The turn of those who come later comes.
     assert await hashes.verify("", PASSWORD) is False
 
 

@@ -184,7 +184,7 @@ async def test_an_operators_session_is_shorter(console: Console, clock: FakeCloc
     request = pb.SetOperatorRequest(user_id=signed_in.user.user_id, is_operator=True)
     await console.call(console.admin.SetOperator, request)
     resolved = await console.resolve(signed_in.session_token)
-    # Whoever gets more rights gets a new token too, and the one before works a little longer.
+    # A user who gets more rights gets a new token too, and the one before works a little longer.
     assert resolved.new_session_token
     await console.resolve(signed_in.session_token)
     clock.advance(60)
@@ -204,7 +204,7 @@ async def test_a_disabled_user_is_out_at_once_and_cannot_come_back(console: Cons
     assert await console.reason(console.admin.CreateSignInLink, link) is Reason.REQUEST_INVALID
 
 
-async def test_without_a_signing_key_nobody_can_sign_in(
+async def test_without_a_signing_key_users_cannot_sign_in(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     auth = AuthService(database, peppers, clock, log, sleep)

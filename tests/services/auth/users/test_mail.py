@@ -166,10 +166,10 @@ async def test_an_unknown_address_gets_the_same_answer_and_no_mail(
     console: Console, auth: AuthService, box: MailBox, clock: FakeClock
 ) -> None:
     await console.create_user(email=EMAIL)
-    assert [await ask(console, auth, address) for address in (EMAIL, "nobody@example.ca")] == [None, None]
+    assert [await ask(console, auth, address) for address in (EMAIL, "unknown@example.ca")] == [None, None]
     assert len(box.messages) == 1
     # Nor do the limits tell: three at once for each address.
-    for address in (EMAIL, "nobody@example.ca"):
+    for address in (EMAIL, "unknown@example.ca"):
         reasons = [await ask(console, auth, address) for _ in range(3)]
         assert reasons == [None, None, Reason.TOO_MANY_SIGN_INS]
     clock.advance(901)
@@ -267,7 +267,7 @@ async def test_mail_is_tried_again_and_no_address_is_logged(
     assert "CODE-CODE" not in told
 
 
-async def test_nothing_is_sent_to_a_server_that_nobody_vouches_for(box: MailBox) -> None:
+async def test_nothing_is_sent_to_a_server_without_a_trusted_certificate(box: MailBox) -> None:
     sender = MailSender(MailServer("127.0.0.1", box.port, False, SENDER, USER, PASSWORD))
     with pytest.raises(ssl.SSLCertVerificationError):
         await sender.send(EMAIL, "Hello", "Hello", "<p>Hello</p>")

@@ -140,7 +140,7 @@ async def test_accounts_and_users_are_found_by_name_and_id(console: Console) -> 
     assert await names(first[:12]) == ["Acme"]
     # What means anything to the database means itself here.
     assert await names("%_s") == ["100%_Sure"]
-    assert await names("nobody") == []
+    assert await names("unknown") == []
     ada = await console.create_user(first, email="ada@example.ca")
     await console.create_user()
 

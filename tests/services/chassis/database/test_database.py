@@ -280,7 +280,7 @@ def test_folder_may_have_any_name(tmp_path: Path) -> None:
     assert (folder / "auth.db").exists()
 
 
-async def test_log_of_writes_that_grew_while_somebody_read_is_cut_back(tmp_path: Path) -> None:
+async def test_log_of_writes_that_grew_during_a_read_is_cut_back(tmp_path: Path) -> None:
     database = open_database("auth", "", tmp_path)
     await database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE things (content BLOB)"))
     reading, read = threading.Event(), threading.Event()

@@ -92,7 +92,7 @@ def test_a_database_that_is_behind_its_scripts_is_told_from_one_that_is_not(
     database.close()
 
 
-def test_a_service_that_starts_migrates_unless_it_is_told_that_somebody_else_does(
+def test_a_service_that_starts_migrates_unless_it_is_told_that_another_process_does(
     database_url: str, migrations: Path
 ) -> None:
     database = Database(database_url, "example")
@@ -122,7 +122,7 @@ def test_a_database_that_is_ahead_of_its_scripts_will_do(database_url: str, migr
     database.close()
 
 
-def test_a_schema_that_was_prepared_is_used_by_whoever_may_not_make_one(postgres_url: str, migrations: Path) -> None:
+def test_a_schema_that_was_prepared_is_used_by_a_user_who_may_not_make_one(postgres_url: str, migrations: Path) -> None:
     role = f"of_{sa.make_url(postgres_url).database}"
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN".encode())

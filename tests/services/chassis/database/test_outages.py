@@ -115,7 +115,7 @@ async def test_full_database_is_unavailable_until_there_is_room(database: Databa
 
 
 @pytest.mark.parametrize("damage", ["no database", "broken pages"])
-async def test_damaged_database_names_its_file_to_whoever_starts_the_process(
+async def test_damaged_database_names_its_file_to_the_person_who_starts_the_process(
     damage: str, migrations: Path, tmp_path: Path
 ) -> None:
     whole = open_database("auth", "", tmp_path)

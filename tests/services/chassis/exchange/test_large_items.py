@@ -20,7 +20,7 @@ LARGE_BYTES = LARGEST_MESSAGE_BYTES + PART_BYTES // 2
 
 @pytest.fixture
 def other(client: ExchangeClient) -> ClientCall[router.ChatResponse]:
-    """A call of somebody else, which must not notice anything."""
+    """A call of another client, which must not notice anything."""
     return client.open("Chat", opening("wait", pieces=1), router.ChatResponse)
 
 
@@ -32,7 +32,7 @@ async def _runs_on(other: ClientCall[router.ChatResponse], client: ExchangeClien
     return list(response.contents) == ["x"] and await other.receive() is None
 
 
-async def test_large_answer_arrives_whole_and_touches_nobody(
+async def test_large_answer_arrives_whole_and_touches_no_other_call(
     client: ExchangeClient, talker: Talker, other: ClientCall[router.ChatResponse]
 ) -> None:
     async with asyncio.timeout(60):
@@ -45,7 +45,7 @@ async def test_large_answer_arrives_whole_and_touches_nobody(
         assert await _runs_on(other, client, talker)
 
 
-async def test_large_question_arrives_whole_and_touches_nobody(
+async def test_large_question_arrives_whole_and_touches_no_other_call(
     client: ExchangeClient, talker: Talker, other: ClientCall[router.ChatResponse]
 ) -> None:
     async with asyncio.timeout(60):

@@ -139,7 +139,7 @@ async def test_body_in_ordinary_pieces_may_be_finished_by_who_was_refused(port: 
 
 @pytest.mark.parametrize("path", [b"/echo", b"/"])
 async def test_what_is_said_beside_the_pieces_counts_too(port: int, path: bytes) -> None:
-    """A piece may have an extension of any length, and nobody reads it."""
+    """A piece may have an extension of any length, which is not read."""
     piece = b"1;x=" + b"y" * 60_000 + b"\r\nx\r\n"
     enough = (LARGEST_BODY_BYTES + 2 * LARGEST_FRAMING_BYTES) // len(piece)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

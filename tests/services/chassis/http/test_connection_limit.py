@@ -60,7 +60,7 @@ async def test_who_has_waited_longest_without_a_request_makes_room() -> None:
             writer.close()
 
 
-async def test_nobody_who_is_being_answered_makes_room() -> None:
+async def test_no_client_that_is_being_answered_makes_room() -> None:
     async with Server(2).opened() as server, asyncio.timeout(30):
         busy = [await server.connect() for _ in range(2)]
         for reader, writer in busy:

@@ -92,7 +92,7 @@ async def test_client_that_leaves_is_noticed_though_nothing_is_said(path: bytes,
 
 
 async def test_old_client_that_sends_no_more_has_left() -> None:
-    """There is nothing that could be said to it before its answer, so nobody could tell."""
+    """There is nothing that could be said to it before its answer, so it could not be told."""
     app = App()
     async with served_by(app) as port, asyncio.timeout(WAIT_TIMEOUT_S):
         _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -53,7 +53,7 @@ async def test_nothing_is_answered_after_the_last_request_though_its_body_was_pa
     writer.close()
 
 
-async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) -> None:
+async def test_body_that_is_not_read_is_not_listened_to_without_end(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (100 * LARGEST_BODY_BYTES))
     async with asyncio.timeout(30):
@@ -63,7 +63,7 @@ async def test_body_that_nobody_reads_is_not_listened_to_without_end(port: int) 
     writer.close()
 
 
-async def test_bodies_that_nobody_reads_are_taken_no_faster_than_leaves_time_for_others(
+async def test_bodies_that_are_not_read_are_taken_no_faster_than_leaves_time_for_others(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All the time there is, here: after one read it rests for an hour, and others are answered."""
@@ -81,7 +81,7 @@ async def test_bodies_that_nobody_reads_are_taken_no_faster_than_leaves_time_for
     writer.transport.abort()
 
 
-async def test_body_that_nobody_reads_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_that_is_not_read_is_not_waited_for(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServerConnection, "unread_timeout_s", 0.05)
     head, body = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
     assert (head[:13], body) == (b"HTTP/1.1 200 ", b"hello")

@@ -204,7 +204,7 @@ async def test_answer_that_is_not_read_to_its_end_closes_the_connection_at_once(
         await visits.left.wait()
 
 
-async def test_connection_that_nobody_uses_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_is_not_used_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "KEEP_ALIVE_S", 0.01)
     async with server_that(HELLO) as (found, visits):
         await answer_of(found)
@@ -236,7 +236,7 @@ async def test_server_may_refuse_a_big_body_before_it_has_read_it() -> None:
         assert not connection.is_open
 
 
-async def test_answer_that_nobody_reads_is_left_with_its_server() -> None:
+async def test_answer_that_is_not_read_is_left_with_its_server() -> None:
     written = 0
 
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -198,11 +198,11 @@ CORPUS: dict[str, tuple[bytes, bool]] = {
 OURS_ALONE = {
     "blank line first": "Line ends before a head are passed over, as RFC 9112 has servers do; they say nothing.",
 }
-# Where ours refuses what h11 takes, and why nobody misses it.
+# Where ours refuses what h11 takes, and why no client misses it.
 H11_ALONE = {
     "version 2.0": "HTTP/2 is written otherwise.",
     "version 0.9": "HTTP/0.9 has no head.",
-    "two lengths, the same": "One of two programs wrote it: nobody knows where the body ends.",
+    "two lengths, the same": "One of two programs wrote it: it is not known where the body ends.",
     "list of lengths": "The same, in one line.",
     "length and chunks": "RFC 9112 calls it an attempt to smuggle an answer.",
     "chunks and length": "The same, the other way round.",

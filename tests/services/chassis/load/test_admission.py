@@ -90,14 +90,14 @@ def test_limit_that_the_server_tells_is_kept_and_shared(harness: GateHarness) ->
     harness.let_in(100, "greedy")
 
 
-def test_server_that_can_bear_nobody_is_sent_one_all_the_same(harness: GateHarness) -> None:
+def test_server_that_can_bear_no_chat_is_sent_one_all_the_same(harness: GateHarness) -> None:
     harness.gate.told_limit = -5
     harness.let_in(1)
     harness.refusal()
 
 
 @pytest.mark.parametrize(("dice", "retry_after_s"), [(0.0, 1.0), (0.5, 5.5), (1.0, 10.0)])
-def test_retry_is_asked_for_late_and_at_different_times_where_nobody_leaves(
+def test_retry_is_asked_for_late_and_at_different_times_where_no_chat_ends(
     clock: FakeClock, dice: float, retry_after_s: float
 ) -> None:
     harness = GateHarness(clock, most=10, dice=lambda: dice)

@@ -130,7 +130,7 @@ def test_limit_grows_while_it_is_used_up_and_nothing_queues(harness: GateHarness
     assert harness.gate.limit == pytest.approx(88)
 
 
-def test_limit_that_nobody_needs_does_not_grow(harness: GateHarness) -> None:
+def test_limit_that_is_not_needed_does_not_grow(harness: GateHarness) -> None:
     harness.shrink_to(80)
     harness.let_in(79)
     harness.measure(CALM)
@@ -163,7 +163,7 @@ def test_so_few_are_never_the_reason_for_a_queue(harness: GateHarness) -> None:
     harness.let_in(100)
 
 
-def test_limit_that_queues_even_at_the_least_is_lifted_where_somebody_wants_to_know(clock: FakeClock) -> None:
+def test_limit_that_queues_even_at_the_least_is_lifted_where_that_is_measured(clock: FakeClock) -> None:
     told: list[bool] = []
     harness = GateHarness(clock, on_false_alarm=lambda: told.append(True))
     harness.shrink_to(LEAST)

@@ -11,7 +11,7 @@ class Failure(grpc.RpcError):
     """An error as both gRPC clients raise it: a call ended with a code."""
 
     def __init__(self, code: grpc.StatusCode) -> None:
-        super().__init__("what-somebody-said")
+        super().__init__("what-was-said")
         self._code = code
 
     def code(self) -> grpc.StatusCode:
@@ -36,7 +36,7 @@ def test_a_failure_without_a_reason_is_named_by_its_code(code: grpc.StatusCode, 
         raise Failure(code)
 
     assert failed.value.reason is reason
-    assert "what-somebody-said" not in failed.value.message
+    assert "what-was-said" not in failed.value.message
 
 
 def test_what_is_unavailable_is_named() -> None:

@@ -89,7 +89,7 @@ async def test_service_with_an_expired_certificate_is_not_trusted(authority: Aut
 
 
 @pytest.mark.parametrize("impostor", ["router", "edge", "caller/reports"])
-async def test_nobody_can_pass_for_another_service(authority: Authority, log: Log, impostor: str) -> None:
+async def test_no_service_can_pass_for_another(authority: Authority, log: Log, impostor: str) -> None:
     async with serving(authority.certificates(impostor, log), log) as (address, _):
         assert await reason_of_failure(address, authority.certificates("edge", log).current()) is Reason.UNAVAILABLE
 
@@ -139,7 +139,7 @@ async def verify_by(connection: ChannelHolder["AuthServiceAsyncStub"]) -> int:
 
 
 async def test_stream_goes_on_while_both_ends_get_new_certificates(authority: Authority, log: Log) -> None:
-    """The old authority is forgotten altogether, so whoever still shows its certificates is turned away."""
+    """The old authority is forgotten altogether, so a peer that still shows its certificates is turned away."""
     own, service = authority.certificates("edge", log), authority.certificates("auth", log)
     old = own.current()
     async with serving(service, log) as (address, _):

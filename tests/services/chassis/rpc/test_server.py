@@ -93,7 +93,7 @@ async def test_an_unknown_failure_is_internal_and_its_text_stays_here(
 
 
 async def test_a_service_that_is_not_there_is_unavailable(socket_folder: Path) -> None:
-    async with open_channel(f"unix:{socket_folder}/nobody.sock") as channel:
+    async with open_channel(f"unix:{socket_folder}/nothing.sock") as channel:
         with pytest.raises(LegatoError) as failed:
             await verify(channel, "any")
 

@@ -68,7 +68,7 @@ async def test_living_process_is_healthy_and_ready_only_while_it_lacks_nothing(
     assert await get(address, "/healthz") == ("HTTP/1.1 200 OK", "ok\n")
 
 
-async def test_whoever_asks_for_something_else_is_told_what_there_is(address: str) -> None:
+async def test_a_request_for_something_else_is_told_what_there_is(address: str) -> None:
     status, body = await get(address, "/v1/models")
     assert status == "HTTP/1.1 404 Not Found"
     assert "/readyz" in body

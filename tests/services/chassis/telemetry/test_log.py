@@ -13,7 +13,7 @@ import pytest
 
 from services.chassis.telemetry.log import Log, open_log
 
-CANARY = "what-somebody-said"
+CANARY = "what-was-said"
 
 
 def lines(text: str) -> list[dict[str, Any]]:
@@ -135,21 +135,21 @@ from services.chassis.telemetry.log import open_log
 
 class Ending:
     def __del__(self):
-        raise ValueError("what-somebody-said")
+        raise ValueError("what-was-said")
 
 def fail():
-    raise KeyError("what-somebody-said")
+    raise KeyError("what-was-said")
 
 open_log("test")
 Ending()
 thread = threading.Thread(target=fail)
 thread.start()
 thread.join()
-warnings.warn("what-somebody-said")
+warnings.warn("what-was-said")
 """
 
 
-def test_what_nobody_catches_or_warns_of_is_told_without_its_text() -> None:
+def test_what_is_not_caught_or_warned_of_is_told_without_its_text() -> None:
     ended = subprocess.run([sys.executable, "-c", UNCAUGHT], capture_output=True, text=True, check=True)
     told = [(line["event"], line["error"].partition(" ")[0]) for line in lines(ended.stderr)]
     assert told == [

@@ -35,7 +35,7 @@ def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Regi
     assert registry.get_sample_value("legato_step_sum", {"step": "auth"}) == pytest.approx(7.65)
 
 
-def test_gauge_is_read_when_somebody_looks(registry: Registry) -> None:
+def test_gauge_is_read_when_it_is_scraped(registry: Registry) -> None:
     running = 1
     by_model = {("upstream", "large"): 2.0}
     gauge(registry, "legato_live_streams", "Streams.", lambda: running)
@@ -55,7 +55,7 @@ def test_every_process_tells_its_memory_and_processor_time() -> None:
     assert "process_cpu_seconds_total" in text
 
 
-async def test_task_that_nobody_ends_is_seen() -> None:
+async def test_task_that_is_not_ended_is_seen() -> None:
     registry = new_registry()
     before = registry.get_sample_value("process_tasks") or 0
     forgotten = asyncio.create_task(asyncio.Event().wait())

@@ -74,7 +74,7 @@ async def test_work_that_is_done_in_time_is_left_alone() -> None:
     await asyncio.sleep(0.03)
 
 
-async def test_whoever_cancels_the_task_is_obeyed_whatever_the_time() -> None:
+async def test_a_cancelled_task_ends_whatever_the_time() -> None:
     deadlines = Deadlines()
 
     async def work() -> None:

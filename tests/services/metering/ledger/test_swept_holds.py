@@ -1,4 +1,4 @@
-"""The rules of a request that nobody came back for, and of what is said about it later."""
+"""The rules of a request that was never settled, and of what is said about it later."""
 
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import HOUR_US, Settled, Swept

@@ -146,7 +146,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(operation=strategies.new_reserves, delivered=strategies.usages)
     def lose_the_edge(self, operation: Reserve, delivered: Usage) -> None:
-        """Nobody is left to settle it: it is swept at its last checkpoint."""
+        """No edge is left to settle it: it is swept at its last checkpoint."""
         [reserve] = self._owned([operation])
         assert isinstance(reserve, Reserve)
         self._ask(*_queues(1, [reserve, Checkpoint(reserve.request_id, reserve.account_id, delivered)]))
@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
         if policy.holds_days:
             self._model.prune_requests()
         self._check([self._model])
-        # Nobody repeats a request after so long: those from before are not named again.
+        # No client repeats a request after so long: those from before are not named again.
         self._newest += 10
         self._history.clear()
 

@@ -1,7 +1,7 @@
 """A second set of books, from the protocol's text alone, and deliberately naive.
 
 It keeps facts: what was credited, and what is known of each request. Balances, held credit and counters are added up
-anew whenever somebody asks, so there is nothing here that could be updated twice, or not at all.
+anew for each question, so there is nothing here that could be updated twice, or not at all.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ class Model:
         self.limits: dict[tuple[str, str], SpendLimits] = {}
         # By account and key: the key whose limits it shares.
         self.shared: dict[tuple[str, str], str] = {}
-        # What requests were charged that nobody remembers: by account and key; and what they count as.
+        # What requests were charged that are no longer known: by account and key; and what they count as.
         self.pruned_nanos: dict[tuple[str, str], int] = {}
         self.pruned_counters: dict[tuple[str, str, str], list[int]] = {}
         self.now_us = now_us

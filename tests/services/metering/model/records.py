@@ -10,7 +10,7 @@ from services.metering.ledger.records import Basis, End, State
 
 class Refusal(NamedTuple):
     reason: Reason
-    # Tokens were served that nobody reserved: somebody must look.
+    # Tokens were served that were not reserved: an operator must look.
     alarms: bool = False
     original_request_id: str | None = None
     # Of a spend limit.

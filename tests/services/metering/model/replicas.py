@@ -74,7 +74,7 @@ CLOCK: Final = MovingClock()
 
 
 class Killed(BaseException):
-    """Ends a transaction as the death of its process would: there is nobody left to handle it."""
+    """Ends a transaction as the death of its process would: nothing is left to handle it."""
 
 
 class Replica:
@@ -148,7 +148,7 @@ class Replicas:
         return [[_told(answer) for answer in some] for some in answers]
 
     def kill(self, number: int, operations: Sequence[Operation[Any]], statements: int) -> list[Any] | None:
-        """Kills a replica before it comes to its so many-th statement; None: nobody was answered."""
+        """Kills a replica before it comes to its so many-th statement; None: no call was answered."""
         replica = self.both[number]
         with _killing(replica.database.engine, statements):
             try:
@@ -174,7 +174,7 @@ class Replicas:
     def retain(self, policy: RetentionPolicy, killed_at: str) -> bool:
         """Closes and prunes; returns False if it was killed at a failpoint on the way."""
         with self.database.transaction(writes=True) as connection:
-            # Whoever had it is dead.
+            # The process that had it is dead.
             connection.execute(sa.update(retention).values(lease_until_us=0))
         run = Retention(self.database, policy, 1.0, self._log, pause_s=0).run_pass()
         with _killed_at(killed_at):

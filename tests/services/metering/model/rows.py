@@ -142,7 +142,7 @@ def broken_bounds(rows: Rows) -> Iterator[str]:
             yield f"request {hold.request_id}: charged more than its cost"
     for entry in rows.entries:
         if entry.loss_nanos and not entry.reason:
-            yield f"{entry}: lost, and nobody says why"
+            yield f"{entry}: lost, without a reason"
 
 
 def _miscounted(spend: Spend, rows: Rows) -> Iterator[str]:

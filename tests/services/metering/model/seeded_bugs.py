@@ -1,11 +1,11 @@
-"""Mistakes that the protocol rules out, each as a small patch: whoever checks the books must notice them.
+"""Mistakes that the protocol rules out, each as a small patch: the checks of the books must notice them.
 
 `RULES`, `LIMITS` and `STORE` are met by random stories. `RACES` need two replicas at the same place at the same time,
 so each patch also brings them together there. The other mistakes of the protocol's list are the edge's.
 
 What cannot be had here, and why:
 
-- Read, then write unguarded, or the amount from before the lock, on SQLite. BEGIN IMMEDIATE lets nobody else write from
+- Read, then write unguarded, or the amount from before the lock, on SQLite. BEGIN IMMEDIATE lets no other write from
   before the first read until the commit; and a transaction that begins without it may not write once another one has
   changed what it read.
 - A deadlock on SQLite: there is one lock.
@@ -60,7 +60,7 @@ from services.metering.store.tables import accounts, holds
 Rule = Callable[[Any, RuleContext], Effect[Any]]
 Patch = Callable[[pytest.MonkeyPatch], None]
 
-# A batch that failed is tried again by one of them alone, and waits for nobody.
+# A batch that failed is tried again by one of them alone, and does not wait.
 ALONE_AFTER_S: Final = 0.3
 
 

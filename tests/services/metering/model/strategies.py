@@ -1,6 +1,6 @@
 """Operations on few requests and little credit, so that they meet. Each example makes their ids its own.
 
-Requests are named by how many came after them: 0 is the newest one, and -1 one of which nobody has heard yet.
+Requests are named by how many came after them: 0 is the newest one, and -1 one that is not known yet.
 """
 
 from typing import Any

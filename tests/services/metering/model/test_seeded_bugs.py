@@ -1,4 +1,4 @@
-"""That whoever checks the books can see: every seeded bug is caught, and nothing is without one."""
+"""What checks the books can see: every seeded bug is caught, and nothing is without one."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.services.metering.model.stories import tell_story
 from tests.services.metering.samples import extend, grant, reserve, settle
 from tests.support.servers.migrated import migrated_sqlite
 
-# The first few are enough, until somebody changes what they are made of.
+# The first few are enough, until what they are made of changes.
 STORIES = 200
 
 PATCHES = {**RULES, **OWED, **LIMITS, **STORE}

@@ -58,7 +58,7 @@ async def test_a_form_that_is_sent_twice_books_once_and_the_ledger_tells_by_whom
     assert (await operators_admin.Audit(pb.AuditRequest(), metadata=by("user_a"))).violations == []
 
 
-async def test_nobody_books_in_the_name_of_another_operator(operators_admin: Any) -> None:
+async def test_no_operator_books_in_the_name_of_another(operators_admin: Any) -> None:
     grant = pb.GrantCreditsRequest(operation_id="user_b-0af3", account_id=ACCOUNT, amount_nanos=1_000)
     await operators_admin.GrantCredits(grant, metadata=by("user_a"))
     listed = await operators_admin.ListCredits(pb.ListCreditsRequest(account_id=ACCOUNT), metadata=by("user_a"))

@@ -68,7 +68,7 @@ async def test_prompts_that_are_left_by_habit_are_charged_if_a_provider_had_them
 
     assert [await leave(number, 7) for number in (1, 2)] == [(False, 0), (False, 0)]
     assert await leave(3, 7) == (True, 14)
-    # Nobody had read it.
+    # It had not been read.
     assert await leave(4, 0) == (True, 0)
     refused = pb.VoidRequest(request_id=request_id(5), account_id=ACCOUNT, end=pb.END_REFUSED)
     await ask("Reserve", reserve(5))
@@ -160,7 +160,7 @@ async def test_key_s_own_rates_go_before_the_default(ask: Ask) -> None:
 
 
 async def test_limits_larger_than_any_are_taken_for_the_largest(ask: Ask, admin: Any) -> None:
-    """They may have been set when that could be: it is no fault of whoever asks now."""
+    """They may have been set when that could be: it is no fault of the present caller."""
     admitted = await ask("Admit", pb.AdmitRequest(key_id=KEY, requests_per_minute=10**9, tokens_per_minute=10**12))
     assert (admitted.limit_requests, admitted.limit_tokens) == (1_000_000, 1_000_000_000)
     await grant(admin, 1_000)

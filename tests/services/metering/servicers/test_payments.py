@@ -33,7 +33,7 @@ class Return:
 
 @dataclass
 class World:
-    """What happens to a payment at the provider, and each state that somebody may have seen."""
+    """What happens to a payment at the provider, and each state that may have been seen."""
 
     returns: list[Return] = field(default_factory=list)
     states: list[list[Return]] = field(default_factory=list)

@@ -45,7 +45,7 @@ from tests.support.python_calls import count_calls
 
 
 def lose_updates_of(database: Database, table: str) -> None:
-    """Makes a change of this table's rows have no effect, as if somebody else had been there first."""
+    """Makes a change of this table's rows have no effect, as if another process had been there first."""
     with database.transaction(writes=True) as connection:
         if database.is_sqlite:
             connection.exec_driver_sql(f"CREATE TRIGGER lose BEFORE UPDATE ON {table} BEGIN SELECT RAISE(IGNORE); END")
@@ -82,7 +82,7 @@ async def test_change_that_finds_its_row_moved_stops_the_whole_transaction(
     assert await audit(database) == []
 
 
-async def test_key_that_somebody_else_took_stops_the_whole_transaction(database: Database, writer: Writer) -> None:
+async def test_key_that_another_process_took_stops_the_whole_transaction(database: Database, writer: Writer) -> None:
     await ask_each(writer, grant(1_000), reserve(1, claim=claimed()), void(1))
     lose_updates_of(database, "claims")
     with pytest.raises(LegatoError) as refusal:

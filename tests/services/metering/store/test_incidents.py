@@ -101,7 +101,7 @@ async def test_what_could_not_be_written_is_not_forgotten_as_if_it_were_litellm_
     with missing_ledger(database):
         outcomes = await ask_all(writer, settle(1, completion=3), settle(2, completion=4))
         assert all(isinstance(outcome, LegatoError) for outcome in outcomes)
-    # Whoever asked was told so, and asks again.
+    # The caller was told so, and asks again.
     outcomes = await ask_all(writer, settle(1, completion=3), settle(2, completion=4))
     assert outcomes == [Settled(30, 0), Settled(40, 0)]
     assert await balances_of(database, [ACCOUNT]) == [930]

@@ -30,7 +30,7 @@ def test_only_rows_that_are_as_they_were_found_are_changed(database: Database) -
     with database.transaction(writes=True) as connection:
         assert INSERT_ACCOUNTS.run(connection, [("a", 10, 0), ("b", 10, 0), ("c", 10, 5), ("d", 10, 0)]) == 4
         # Whose, the new balance, and the balance and what is held as they were found.
-        changes = [("a", 11, 10, 0), ("b", 12, 9, 0), ("c", 13, 10, 0), ("nobody", 14, 10, 0)]
+        changes = [("a", 11, 10, 0), ("b", 12, 9, 0), ("c", 13, 10, 0), ("unknown", 14, 10, 0)]
         assert UPDATE_ACCOUNTS.run(connection, changes) == 1
         changed = [row[:3] for row in rows_of(connection, accounts)]
         assert changed == [
@@ -75,6 +75,6 @@ def test_rows_are_looked_up_by_any_number_of_texts(database: Database) -> None:
     names = [f"{number}'\"%" for number in range(300)]
     with database.transaction(writes=True) as connection:
         INSERT_ACCOUNTS.run(connection, [("poor", 0, 0), *((name, 10, 0) for name in names)])
-        for asked in ([], names[:1], [*names[:2], "nobody", "poor"], names):
+        for asked in ([], names[:1], [*names[:2], "unknown", "poor"], names):
             found = lookup.run(connection, asked)
-            assert sorted(found) == sorted((name, 10) for name in {*asked} - {"nobody", "poor"})
+            assert sorted(found) == sorted((name, 10) for name in {*asked} - {"unknown", "poor"})

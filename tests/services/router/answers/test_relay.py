@@ -44,7 +44,7 @@ USAGES: list[tuple[dict[str, Any] | None, tuple[int | None, int, int | None], in
     # Beyond the window, and beyond the limit that the model was given.
     ({"prompt_tokens": 100_001, "completion_tokens": 9}, (None, 0, 9), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": 20, "completion_tokens": 15_065}, (20, 0, None), USAGE_SOURCE_COUNTED),
-    # Thoughts that nobody sees are paid for.
+    # Thoughts that are not shown are paid for.
     ({"prompt_tokens": 20, "completion_tokens": 10_000}, (20, 0, 10_000), USAGE_SOURCE_PROVIDER),
     ({"prompt_tokens": True, "completion_tokens": "9"}, (None, 0, None), USAGE_SOURCE_COUNTED),
     ({"prompt_tokens": 20.5, "completion_tokens": [9]}, (None, 0, None), USAGE_SOURCE_COUNTED),

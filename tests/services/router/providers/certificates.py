@@ -1,4 +1,4 @@
-"""Certificates made for a test, signed by nobody but themselves."""
+"""Certificates made for a test, signed by themselves alone."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def make_certificate(folder: Path, host: str, valid_for: timedelta = timedelta(days=1)) -> Path:
-    """A file with the key and the certificate, both for a server of this name and for whoever is to trust it."""
+    """A file with the key and the certificate, for a server of this name and for the client that is to trust it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now = datetime.now(UTC)

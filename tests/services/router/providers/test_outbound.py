@@ -91,7 +91,7 @@ async def test_redirect_is_a_failure_and_is_not_followed(kind: type[Upstream], s
         assert not elsewhere.requests
 
 
-async def test_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_certificate_without_a_trusted_authority_is_refused_and_nothing_is_sent(tmp_path: Path) -> None:
     tls = server_context(make_certificate(tmp_path, "localhost"))
     async with CountingServer().serving(tls) as server, provider_at(f"https://localhost:{server.port}/v1") as provider:
         assert (await failure_of(provider)).failure is Failure.PROVIDER

@@ -77,7 +77,7 @@ async def test_request_is_in_anthropics_words(upstream: AnthropicUpstream) -> No
 
 
 async def test_conversation_that_the_model_began_is_one_that_the_user_opened(upstream: AnthropicUpstream) -> None:
-    """Pages greet whoever comes, and histories are cut anywhere."""
+    """Pages greet their visitors, and histories are cut anywhere."""
     greeted = conversation({"role": "assistant", "content": "How can I help?"}, {"role": "user", "content": "Hi"})
     assert (await asked(upstream, greeted))["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "."}]},

@@ -221,7 +221,7 @@ async def test_a_server_that_leaves_in_the_middle_is_noticed(serving: Serving) -
         connection.release()
 
 
-async def test_a_response_that_nobody_reads_is_left_in_the_kernel(serving: Serving) -> None:
+async def test_a_response_that_is_not_read_is_left_in_the_kernel(serving: Serving) -> None:
     async with serving() as (pool, server):
         connection = await begun(pool)
         for _ in range(100):

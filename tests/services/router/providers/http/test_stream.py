@@ -23,7 +23,7 @@ async def test_an_ordinary_chunk_is_in_the_outbox_when_its_read_returns_and_wake
         for number in range(20):
             chat.receive(chunk(f"{number} "))
             assert chat.contents[-1] == f"{number} "
-            # The same future is still waited for: none was created, and nobody was woken.
+            # The same future is still waited for: none was created, and no task was woken.
             assert chat.connection._waiter is waiter
             assert waiter is not None
             assert not waiter.done()
@@ -39,7 +39,7 @@ async def test_chunks_of_one_read_are_one_item() -> None:
         assert len(chat.queued()[-1].contents) == 100
 
 
-async def test_half_an_event_wakes_nobody() -> None:
+async def test_half_an_event_wakes_no_task() -> None:
     async with a_chat() as (chat, _):
         waiter, event = chat.connection._waiter, chunk("whole")
         chat.receive(event[:10])
@@ -155,7 +155,7 @@ async def test_a_chunk_for_which_something_is_awaited_is_left_to_the_task_uncoun
         await until(lambda: chat.woken == 1)
 
 
-async def test_credit_is_requested_ahead_and_chunks_that_it_covers_wait_for_nobody_meanwhile() -> None:
+async def test_credit_is_requested_ahead_and_chunks_that_it_covers_do_not_wait_meanwhile() -> None:
     async with a_chat(Grant(prompt_tokens=10, output_tokens=100)) as (chat, _):
         chat.receive(chunk(" a" * 60))
         await until(lambda: any(response.HasField("need") for response in chat.queued()) and chat.is_waiting)

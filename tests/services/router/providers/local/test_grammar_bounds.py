@@ -105,7 +105,7 @@ def call(parameters: dict[str, Any], tools: list[dict[str, Any]] | None = None) 
     )
 
 
-async def ask_nobody(made: ProviderCall) -> None:
+async def ask_without_a_server(made: ProviderCall) -> None:
     """No server listens there: what is sent fails."""
     provider = opened(LocalProvider, timeouts=Timeouts(), socket=Path("/nowhere/model.sock"))
     async with aclosing(provider.answer(made)) as pieces:
@@ -117,7 +117,7 @@ async def ask_nobody(made: ProviderCall) -> None:
 async def test_request_with_such_a_schema_is_refused_before_the_model_is_asked(place: str) -> None:
     wanted = {"schema": LONG_ENUM} if place == "schema" else {"json_schema": {"name": "a", "schema": LONG_ENUM}}
     with pytest.raises(CannotDo, match="schema of response_format") as refusal:
-        await ask_nobody(call({"response_format": {"type": "json_schema", **wanted}}))
+        await ask_without_a_server(call({"response_format": {"type": "json_schema", **wanted}}))
     assert refusal.value.param == "response_format"
     assert "value number" not in refusal.value.what
 
@@ -125,7 +125,7 @@ async def test_request_with_such_a_schema_is_refused_before_the_model_is_asked(p
 async def test_too_many_functions_are_refused() -> None:
     tools = [{"type": "function", "function": {"name": f"f{number}"}} for number in range(600)]
     with pytest.raises(CannotDo, match="300 functions") as refusal:
-        await ask_nobody(call({}, tools))
+        await ask_without_a_server(call({}, tools))
     assert refusal.value.param == "tools"
 
 
@@ -143,7 +143,7 @@ async def test_function_with_such_a_schema_has_its_arguments_left_to_the_model(
     monkeypatch.setattr("services.router.providers.openai.provider.OpenAIProvider.answer", answer)
     function = {"name": "paint", "parameters": {"type": "object", "properties": {"colour": LONG_ENUM}}}
     with pytest.raises(ProviderError, match="not there"):
-        await ask_nobody(call({}, [{"type": "function", "function": function}]))
+        await ask_without_a_server(call({}, [{"type": "function", "function": function}]))
     [parameters] = sent
     assert b"value number" not in parameters
     assert b'"paint"' in parameters

@@ -19,7 +19,7 @@ def written(*messages: dict[str, Any]) -> Any:
     return msgspec.json.decode(asyncio.run(write_as_strings(parsed(msgspec.json.encode(messages)))).json)
 
 
-def test_texts_of_a_message_become_one_whoever_speaks() -> None:
+def test_texts_of_a_message_become_one_in_every_role() -> None:
     system = {"role": "system", "content": parts("Be brief.")}
     user = {"role": "user", "name": "ann", "content": parts("How is ", 'the "weather"', " in été?")}
     call = called(("call_a", "f", "{}"))

@@ -1,4 +1,4 @@
-"""Prompts of many thousand messages, parts or calls hold nobody up, whatever they are converted to."""
+"""Prompts of many thousand messages, parts or calls hold no chat up, whatever they are converted to."""
 
 from collections.abc import Callable
 from itertools import product
@@ -29,7 +29,7 @@ MANY = 8_000
 # Many times as long as it takes.
 LONGEST_HOLD_S = 0.5
 
-# Nobody listens there: the conversion comes first.
+# Nothing listens there: the conversion comes first.
 NOWHERE = "http://127.0.0.1:1"
 TIMEOUTS = Timeouts(connect_s=1.0)
 
@@ -94,7 +94,7 @@ async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_largest_prompt_holds_nobody_up(provider: str) -> None:
+async def test_largest_prompt_holds_no_chat_up(provider: str) -> None:
     call = make_call("model", msgspec.json.encode(PROMPTS["calls"] * 2), max_tokens=10)
     assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
 
