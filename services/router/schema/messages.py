@@ -166,15 +166,13 @@ class Messages:
         at = next((index for index, role in enumerate(roles) if role != "system"), len(self.parsed))
         return self.insert(at, Message(role="system", content=encode_string(text)))
 
-    async def replace(self, changed: Mapping[int, Message], yielder: Yielder) -> "Messages":
+    def replace(self, changed: Mapping[int, Message]) -> "Messages":
         """Returns a copy with other messages at these indices; the same object if there are none."""
         if not changed:
             return self
         parsed, raw = self.parsed.copy(), self.raw.copy()
         for index, message in changed.items():
             parsed[index], raw[index] = message, encode(message)
-            if yielder.is_due(len(memoryview(raw[index])) + BYTES_PER_ITEM):
-                await yielder.pause()
         return Messages(parsed, raw)
 
     def append(self, messages: list[Message]) -> "Messages":
@@ -196,16 +194,6 @@ async def object_bytes(messages: Messages) -> int:
         if yielder.is_due(items * BYTES_PER_ITEM):
             await yielder.pause()
     return total_bytes
-
-
-async def write_messages(messages: list[Message], yielder: Yielder) -> Messages:
-    """Encodes messages one by one."""
-    raw = []
-    for message in messages:
-        raw.append(encode(message))
-        if yielder.is_due(len(memoryview(raw[-1])) + BYTES_PER_ITEM):
-            await yielder.pause()
-    return Messages(messages, raw)
 
 
 def encode(message: Message) -> Raw:

@@ -18,7 +18,7 @@ from services.router.providers.base import (
     as_object,
 )
 from services.router.providers.http.http_provider import HttpProvider
-from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
+from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
@@ -66,10 +66,9 @@ class AnthropicProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"
 
-    async def _write_body(self, call: ProviderCall) -> bytes:
-        yielder = ConversionYielder()
-        conversation = await read_conversation(call.messages, yielder)
-        request = merged(await _request(call, conversation, self._version, yielder), self._extra)
+    def _write_body(self, call: ProviderCall) -> bytes:
+        conversation = read_conversation(call.messages)
+        request = merged(_request(call, conversation, self._version), self._extra)
         if "thinking" in request:
             if not _may_think(request, conversation):
                 del request["thinking"]
@@ -82,18 +81,16 @@ class AnthropicProvider(HttpProvider):
         return msgspec.json.encode(request)
 
 
-async def _request(
-    call: ProviderCall, conversation: Conversation, version: str, yielder: ConversionYielder
-) -> dict[str, Any]:
+def _request(call: ProviderCall, conversation: Conversation, version: str) -> dict[str, Any]:
     parameters = call.parameters.read()
     request: dict[str, Any] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
-        "messages": await _messages(conversation.turns, yielder),
+        "messages": _messages(conversation.turns),
     }
     if conversation.system:
-        request["system"] = await write_list(map(_text_block, conversation.system), yielder)
-    request.update(await _tool_fields(call, conversation, parameters, yielder))
+        request["system"] = write_list(map(_text_block, conversation.system))
+    request.update(_tool_fields(call, conversation, parameters))
     if parameters.stops:
         request["stop_sequences"] = parameters.stops
     if version == VERSION_2023:
@@ -115,13 +112,13 @@ def _not_sent(parameters: Parameters, request: dict[str, Any]) -> Iterator[str]:
             yield name
 
 
-async def _messages(said: list[Turn], yielder: ConversionYielder) -> Raw:
+def _messages(said: list[Turn]) -> Raw:
     """Writes the messages; tool results and the user text after them are one turn, and the user's turn is first."""
     if isinstance(said[0], ModelTurn):
         said = [UserTurn([_OPENING]), *said]
     messages = []
     for role, together in groupby(said, _role):
-        content = await write_list((block for turn in together for block in _blocks(turn)), yielder)
+        content = write_list(block for turn in together for block in _blocks(turn))
         messages.append(msgspec.json.encode({"role": role, "content": content}))
     return joined(messages)
 
@@ -145,9 +142,7 @@ def _text_block(text: Raw) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-async def _tool_fields(
-    call: ProviderCall, conversation: Conversation, parameters: KnownParameters, yielder: ConversionYielder
-) -> dict[str, Any]:
+def _tool_fields(call: ProviderCall, conversation: Conversation, parameters: KnownParameters) -> dict[str, Any]:
     tools = call.tools.read()
     if tools is None:
         # Functions called in earlier turns must be defined.
@@ -160,7 +155,7 @@ async def _tool_fields(
         choice = {"type": "tool", "name": tools.forced}
     if parameters.parallel_tool_calls is False and tools.mode is not Mode.NONE:
         choice["disable_parallel_tool_use"] = True
-    return {"tools": await write_list(map(_definition, tools.functions), yielder), "tool_choice": choice}
+    return {"tools": write_list(map(_definition, tools.functions)), "tool_choice": choice}
 
 
 def _definition(function: Function) -> dict[str, Any]:

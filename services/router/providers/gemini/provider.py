@@ -10,7 +10,7 @@ from msgspec import Raw
 from services.router.providers.base import CannotDo, ProviderCall, ProviderEnvironment, ProviderRoute
 from services.router.providers.gemini.answer import SIGNS, ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
-from services.router.providers.translation.conversion import ConversionYielder, joined, merged, write_list
+from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import CallableFunctions, Function, Mode
@@ -53,9 +53,9 @@ class GeminiProvider(HttpProvider):
         super().__init__(route, environment, {"x-goog-api-key": route.api_key})
         self._version = route.version
 
-    async def _write_body(self, call: ProviderCall) -> bytes:
+    def _write_body(self, call: ProviderCall) -> bytes:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.
-        translated = await _request(call)
+        translated = _request(call)
         request = {**merged(translated, self._extra), "store": False}
         call.ignore(_not_sent(call.parameters, translated["generationConfig"], request["generationConfig"]))
         return msgspec.json.encode(request)
@@ -66,13 +66,12 @@ class GeminiProvider(HttpProvider):
         return f"{self._base_path}/{self._version}/{model}:{method}"
 
 
-async def _request(call: ProviderCall) -> dict[str, Any]:
-    yielder = ConversionYielder()
-    conversation = await read_conversation(call.messages, yielder)
+def _request(call: ProviderCall) -> dict[str, Any]:
+    conversation = read_conversation(call.messages)
     needs_signatures = not call.model_name.rpartition("/")[2].startswith(_MODELS_WITHOUT_SIGNATURES)
     contents = []
     for turn in conversation.turns:
-        parts = await write_list(_parts(turn, needs_signatures=needs_signatures), yielder)
+        parts = write_list(_parts(turn, needs_signatures=needs_signatures))
         role = "model" if isinstance(turn, ModelTurn) else "user"
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
@@ -80,10 +79,10 @@ async def _request(call: ProviderCall) -> dict[str, Any]:
         "generationConfig": _generation(call.max_tokens, call.parameters.read()) | _thinking(call),
     }
     if conversation.system:
-        request["systemInstruction"] = {"parts": await write_list(map(_text_part, conversation.system), yielder)}
+        request["systemInstruction"] = {"parts": write_list(map(_text_part, conversation.system))}
     tools = call.tools.read()
     if tools is not None:
-        declarations = await write_list(map(_declaration, tools.functions), yielder)
+        declarations = write_list(map(_declaration, tools.functions))
         request["tools"] = [{"functionDeclarations": declarations}]
         request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
     return request

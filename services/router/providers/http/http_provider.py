@@ -29,6 +29,7 @@ from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBud
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.object_limit import check_objects
 from services.router.providers.http.stream import Stream
+from services.router.providers.translation.conversion import convert
 
 # Limit on an answer that is not streamed: parsing it blocks the event loop. A million tokens fit, however they are
 # escaped.
@@ -79,7 +80,7 @@ class HttpProvider(ABC):
         """Returns where the call is posted."""
 
     @abstractmethod
-    async def _write_body(self, call: ProviderCall) -> bytes:
+    def _write_body(self, call: ProviderCall) -> bytes:
         """Writes the body whenever it is sent: it is as long as the prompt, and let go once it is sent."""
 
     async def aclose(self) -> None:
@@ -144,7 +145,7 @@ class HttpProvider(ABC):
         self, open_connection: Callable[[], Awaitable[HttpConnection]], call: ProviderCall
     ) -> AnswerConnection:
         """Returns the connection without a response if it was closed unheard."""
-        body = await self._write_body(call)
+        body = await convert(call, self._write_body)
         connection = cast(AnswerConnection, await open_connection())
         try:
             connection.answer_within(self._patience_s(call))

@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from services.router.providers.base import UNREADABLE
-from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
 from services.router.schema.messages import (
     ABSENT,
     Message,
     Messages,
     decode_string,
+    encode,
     encode_string,
     unreadable,
-    write_messages,
 )
 from services.router.schema.tools import Function, Mode, ToolCallFragment, Tools
 
@@ -83,24 +82,21 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     return ToolCallFragment(name=answer.name, arguments=answer.arguments)
 
 
-async def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:
+def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:
     """Rewrites the conversation for a template with only system, user and assistant roles."""
-    yielder = ConversionYielder()
     rendered: list[Message] = []
     names: dict[str, str] = {}
     for message in messages.parsed:
         if guidance and message.role != "system":
             rendered.append(_message("system", guidance))
             guidance = ""
-        rendered.append(await _rendered(message, names, yielder))
-        if yielder.is_due(BYTES_PER_ELEMENT):
-            await yielder.pause()
+        rendered.append(_rendered(message, names))
     if guidance:
         rendered.append(_message("system", guidance))
-    return await write_messages(rendered, yielder)
+    return Messages(rendered, list(map(encode, rendered)))
 
 
-async def _rendered(message: Message, names: dict[str, str], yielder: ConversionYielder) -> Message:
+def _rendered(message: Message, names: dict[str, str]) -> Message:
     """Rewrites one message; `names` maps call ids to the functions called so far."""
     texts = list(map(decode_string, message.texts))
     if message.role == "tool":
@@ -114,8 +110,6 @@ async def _rendered(message: Message, names: dict[str, str], yielder: Conversion
             raise unreadable()
         names[call.id] = function.name
         texts.append(f'{{"name": "{function.name}", "arguments": {decode_string(function.arguments)}}}')
-        if yielder.is_due_after(function.arguments):
-            await yielder.pause()
     return _message(message.role, "".join(texts))
 
 

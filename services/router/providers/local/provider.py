@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 
@@ -18,6 +19,7 @@ from services.router.providers.base import (
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.providers.openai.provider import OpenAIProvider
+from services.router.providers.translation.conversion import convert
 from services.router.schema.parameters import Parameters
 from services.router.schema.tools import NO_TOOLS
 
@@ -42,7 +44,7 @@ class LocalProvider(OpenAIProvider):
         call.parameters = call.parameters.without(_UNKNOWN_PARAMETERS)
         if offer is None:
             _check_response_format(call.parameters)
-            async with aclosing(super().answer(await _plain_call(call))) as pieces:
+            async with aclosing(super().answer(await convert(call, _plain_call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
@@ -68,7 +70,8 @@ class LocalProvider(OpenAIProvider):
     async def _send(self, call: ProviderCall, offer: Offer, *, exact: bool) -> Piece:
         """Collects the whole answer, since partial JSON cannot be interpreted."""
         text, finish_reason = "", "stop"
-        async with aclosing(super().answer(await _bound_call(call, offer, exact=exact))) as pieces:
+        bind = partial(_bound_call, offer=offer, exact=exact)
+        async with aclosing(super().answer(await convert(call, bind))) as pieces:
             async for piece in pieces:
                 text += "".join(piece.contents)
                 finish_reason = piece.finish_reason or finish_reason
@@ -92,19 +95,19 @@ def _check_response_format(parameters: Parameters) -> None:
             ) from None
 
 
-async def _plain_call(call: ProviderCall) -> ProviderCall:
+def _plain_call(call: ProviderCall) -> ProviderCall:
     messages = call.messages
     if any(message.role == "tool" or message.calls or message.tool_call_id for message in messages.parsed):
-        messages = await render_as_plain_text(messages)
+        messages = render_as_plain_text(messages)
     return replace(call, messages=messages, tools=NO_TOOLS)
 
 
-async def _bound_call(call: ProviderCall, offer: Offer, *, exact: bool) -> ProviderCall:
+def _bound_call(call: ProviderCall, *, offer: Offer, exact: bool) -> ProviderCall:
     parameters = {name: value for name, value in call.parameters.fields.items() if name not in _TOOL_PARAMETERS}
     parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
     return replace(
         call,
-        messages=await render_as_plain_text(call.messages, offer.guidance),
+        messages=render_as_plain_text(call.messages, offer.guidance),
         tools=NO_TOOLS,
         parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,

@@ -13,35 +13,27 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
 from services.router.schema.messages import ABSENT, Messages, Part, PastToolCall, decode_string, encode_string
 
 SHORT_CHARACTERS = 9
 
 _SHORT_ID = re.compile(rf"[a-zA-Z0-9]{{{SHORT_CHARACTERS}}}")
 _ALPHABET = string.ascii_letters + string.digits
-_EMPTY = encode_string("")
 
 
-async def shorten_call_ids(messages: Messages) -> Messages:
+def shorten_call_ids(messages: Messages) -> Messages:
     """Returns the messages with shortened ids; the same if they have none. Other fields are unchanged."""
-    yielder = ConversionYielder()
     changed = {}
     for index, message in enumerate(messages.parsed):
         if message.role == "tool" and message.tool_call_id is not None:
             changed[index] = msgspec.structs.replace(message, tool_call_id=short_id(message.tool_call_id))
         elif message.role == "assistant" and message.calls:
-            changed[index] = msgspec.structs.replace(message, tool_calls=await _shortened(message.calls, yielder))
-    return await messages.replace(changed, yielder)
+            changed[index] = msgspec.structs.replace(message, tool_calls=list(map(_shortened, message.calls)))
+    return messages.replace(changed)
 
 
-async def _shortened(calls: Sequence[PastToolCall], yielder: ConversionYielder) -> list[PastToolCall]:
-    shortened = []
-    for call in calls:
-        shortened.append(call if call.id is None else msgspec.structs.replace(call, id=short_id(call.id)))
-        if yielder.is_due(BYTES_PER_ELEMENT):
-            await yielder.pause()
-    return shortened
+def _shortened(call: PastToolCall) -> PastToolCall:
+    return call if call.id is None else msgspec.structs.replace(call, id=short_id(call.id))
 
 
 def short_id(call_id: str) -> str:
@@ -52,23 +44,15 @@ def short_id(call_id: str) -> str:
     return "".join(_ALPHABET[number // len(_ALPHABET) ** place % len(_ALPHABET)] for place in range(SHORT_CHARACTERS))
 
 
-async def write_as_strings(messages: Messages) -> Messages:
+def write_as_strings(messages: Messages) -> Messages:
     """Joins lists of parts into strings; returns the same messages if there are none. Other fields are unchanged."""
-    yielder = ConversionYielder()
     changed = {}
     for index, message in enumerate(messages.parsed):
         if isinstance(message.content, list):
-            changed[index] = msgspec.structs.replace(message, content=await _joined(message.content, yielder))
-    return await messages.replace(changed, yielder)
+            changed[index] = msgspec.structs.replace(message, content=_joined(message.content))
+    return messages.replace(changed)
 
 
-async def _joined(parts: Sequence[Part], yielder: ConversionYielder) -> Raw:
+def _joined(parts: Sequence[Part]) -> Raw:
     texts = [part.text for part in parts if part.text is not ABSENT]
-    if len(texts) == 1:
-        return texts[0]
-    decoded = []
-    for text in texts:
-        decoded.append(decode_string(text))
-        if yielder.is_due_after(text):
-            await yielder.pause()
-    return encode_string("".join(decoded)) if decoded else _EMPTY
+    return texts[0] if len(texts) == 1 else encode_string("".join(map(decode_string, texts)))

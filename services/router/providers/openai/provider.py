@@ -63,11 +63,11 @@ class OpenAIProvider(HttpProvider):
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"
 
-    async def _write_body(self, call: ProviderCall) -> bytes:
+    def _write_body(self, call: ProviderCall) -> bytes:
         if self._route.short_call_ids:
-            call = replace(call, messages=await shorten_call_ids(call.messages))
+            call = replace(call, messages=shorten_call_ids(call.messages))
         if self._route.string_content:
-            call = replace(call, messages=await write_as_strings(call.messages))
+            call = replace(call, messages=write_as_strings(call.messages))
         return encode_call(call, self._route.output_field, self._extra_json)
 
 

@@ -1,43 +1,34 @@
-"""Converts long prompts in slices, for providers with another format than the client's.
+"""Converts prompts for providers with another format than the client's.
 
-A prompt may have a hundred thousand messages, parts or calls. They are converted one by one, yielding to the
-event loop between slices; a short prompt never yields.
+A prompt may have a hundred thousand messages, parts or calls. A long one is converted in a thread, so that the event
+loop goes on; a short one never waits.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from services.chassis.timing.deadlines import Yielder
+from services.router.providers.base import ProviderCall
+
+_Converted = TypeVar("_Converted")
 
 # Converting this much takes some milliseconds.
-SLICE_BYTES: Final = 256 * 1024
-# The fixed cost of an element, as a number of bytes.
-BYTES_PER_ELEMENT: Final = 256
+LONGEST_AT_ONCE_BYTES: Final = 64 * 1024
 
 
-class ConversionYielder(Yielder):
-    """Decides when the conversion of one prompt yields to the event loop."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(SLICE_BYTES)
-
-    def is_due_after(self, element_json: bytes | Raw) -> bool:
-        return self.is_due(len(memoryview(element_json)) + BYTES_PER_ELEMENT)
+async def convert(call: ProviderCall, conversion: Callable[[ProviderCall], _Converted]) -> _Converted:
+    pieces: Iterable[memoryview] = map(memoryview, call.messages.json_pieces)  # type: ignore[arg-type]
+    size_bytes = sum(map(len, pieces)) + len(call.tools.json)
+    if size_bytes > LONGEST_AT_ONCE_BYTES:
+        return await asyncio.to_thread(conversion, call)
+    return conversion(call)
 
 
-async def write_list(elements: Iterable[Any], yielder: ConversionYielder) -> Raw:
-    written = []
-    for element in elements:
-        element_json = msgspec.json.encode(element)
-        written.append(element_json)
-        if yielder.is_due_after(element_json):
-            await yielder.pause()
-    return joined(written)
+def write_list(elements: Iterable[Any]) -> Raw:
+    return joined([msgspec.json.encode(element) for element in elements])
 
 
 def joined(elements_json: list[bytes]) -> Raw:

@@ -6,14 +6,12 @@ them, and no result without a call. Texts stay raw JSON.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import Raw
 
 from services.chassis.errors import LegatoError, Reason
-from services.router.providers.translation.conversion import BYTES_PER_ELEMENT, ConversionYielder
 from services.router.schema.messages import (
     ABSENT,
     Message,
@@ -85,96 +83,65 @@ class Conversation:
 _arguments = msgspec.json.Decoder(dict[str, Raw])
 
 
-async def read_conversation(messages: Messages, yielder: ConversionYielder) -> Conversation:
-    reader = _Reader(yielder)
+def read_conversation(messages: Messages) -> Conversation:
+    reader = _Reader()
     for message in messages.parsed:
-        await reader.add(message)
-        if yielder.is_due(BYTES_PER_ELEMENT):
-            await yielder.pause()
-    await reader.expect_results()
+        reader.add(message)
+    reader.expect_results()
     if not reader.turns:
         raise _refusal("The model needs at least one user message.")
     return Conversation(reader.system, reader.turns)
 
 
 class _Reader:
-    def __init__(self, yielder: ConversionYielder) -> None:
-        self._yielder = yielder
+    def __init__(self) -> None:
         self.system: list[Raw] = []
         self.turns: list[Turn] = []
         # Calls of the last turn, and their results so far.
         self._asked: dict[str, PastCall] = {}
         self._given: dict[str, Raw] = {}
 
-    async def add(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         if message.role == "tool":
-            await self._add_result(message)
+            self._add_result(message)
             return
         if message.role in ("system", "developer"):
-            self.system += await self._texts(message.texts)
+            self.system += filter(_says_something, message.texts)
             return
-        if self._asked:
-            await self.expect_results()
+        self.expect_results()
         said = message.texts if message.refusal is ABSENT else [*message.texts, message.refusal]
-        texts = await self._texts(said)
-        calls = await self._calls(message.calls)
+        texts = list(filter(_says_something, said))
+        calls = list(map(_read_call, message.calls))
         if not texts and not calls:
             # Providers refuse empty turns.
             return
-        last = self.turns[-1] if self.turns else None
-        if message.role == "user":
-            if not isinstance(last, UserTurn):
-                last = UserTurn()
-                self.turns.append(last)
-            last.texts += texts
-            return
-        if not isinstance(last, ModelTurn):
-            last = ModelTurn()
-            self.turns.append(last)
-        last.texts += texts
-        last.calls += calls
-        self._asked = {call.call_id: call for call in calls}
-        if len(self._asked) < len(calls):
-            raise _refusal("Two tool calls of one message have the same id.")
+        kind = UserTurn if message.role == "user" else ModelTurn
+        turn = self.turns[-1] if self.turns else None
+        if not isinstance(turn, kind):
+            turn = kind()
+            self.turns.append(turn)
+        turn.texts += texts
+        if isinstance(turn, ModelTurn):
+            turn.calls += calls
+            self._asked = {call.call_id: call for call in calls}
+            if len(self._asked) < len(calls):
+                raise _refusal("Two tool calls of one message have the same id.")
 
-    async def expect_results(self) -> None:
+    def expect_results(self) -> None:
         """Adds the turn of results, and refuses the request if a call has none."""
         if not self._asked:
             return
         if len(self._given) < len(self._asked):
             raise _refusal("Every tool call must be followed by a message with its result, before anything else.")
-        results = []
-        for call_id, call in self._asked.items():
-            text = self._given[call_id]
-            results.append(ToolResult(call_id, call.name, text))
-            if self._yielder.is_due(BYTES_PER_ELEMENT):
-                await self._yielder.pause()
-        self.turns.append(ResultsTurn(results))
+        asked, given = self._asked, self._given
+        self.turns.append(ResultsTurn([ToolResult(name, call.name, given[name]) for name, call in asked.items()]))
         self._asked, self._given = {}, {}
 
-    async def _add_result(self, message: Message) -> None:
+    def _add_result(self, message: Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call must follow the message with the call, and only once.")
-        self._given[call_id] = _joined(await self._texts(message.texts))
-
-    async def _calls(self, calls: Sequence[PastToolCall]) -> list[PastCall]:
-        read = []
-        for call in calls:
-            read.append(_read_call(call))
-            if self._yielder.is_due_after(read[-1].arguments):
-                await self._yielder.pause()
-        return read
-
-    async def _texts(self, texts: Iterable[Raw]) -> list[Raw]:
-        """Returns the texts that are not blank."""
-        said = []
-        for text in texts:
-            if _says_something(text):
-                said.append(text)
-            if self._yielder.is_due_after(text):
-                await self._yielder.pause()
-        return said
+        self._given[call_id] = _joined(list(filter(_says_something, message.texts)))
 
 
 def plain_id(call_id: str) -> str:

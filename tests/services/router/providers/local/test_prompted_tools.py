@@ -1,6 +1,5 @@
 """Tool calling for a template that knows nothing of tools."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +30,7 @@ def offer(choice: Any = None) -> Offer:
 
 
 def told(messages: Sequence[Any], guidance: str = "") -> Any:
-    return msgspec.json.decode(asyncio.run(render_as_plain_text(parsed(msgspec.json.encode(messages)), guidance)).json)
+    return msgspec.json.decode(render_as_plain_text(parsed(msgspec.json.encode(messages)), guidance).json)
 
 
 def ways_to_answer(made: Offer, *, exact: bool = True) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Messages for servers that accept less than OpenAI does: contents that are strings, and short ids of calls."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ def parts(*texts: str) -> list[dict[str, Any]]:
 
 
 def written(*messages: dict[str, Any]) -> Any:
-    return msgspec.json.decode(asyncio.run(write_as_strings(parsed(msgspec.json.encode(messages)))).json)
+    return msgspec.json.decode(write_as_strings(parsed(msgspec.json.encode(messages))).json)
 
 
 def test_texts_of_a_message_become_one_in_every_role() -> None:
@@ -33,14 +32,12 @@ def test_texts_of_a_message_become_one_in_every_role() -> None:
 
 def test_single_text_keeps_its_bytes() -> None:
     messages = b'[{"role":"user","content":[{"type":"text","text":"\\u00e9t\xc3\xa9 \\/ 1"}]}]'
-    assert (
-        asyncio.run(write_as_strings(parsed(messages))).json == b'[{"role":"user","content":"\\u00e9t\xc3\xa9 \\/ 1"}]'
-    )
+    assert write_as_strings(parsed(messages)).json == b'[{"role":"user","content":"\\u00e9t\xc3\xa9 \\/ 1"}]'
 
 
 def test_all_else_stays_the_bytes_it_was() -> None:
     messages = parsed(b'[ {"role":"user", "content":"[1] Hi"} ]')
-    assert asyncio.run(write_as_strings(messages)) is messages
+    assert write_as_strings(messages) is messages
 
 
 def test_no_texts_are_an_empty_one() -> None:
@@ -57,7 +54,7 @@ def test_lists_in_other_fields_stay_lists() -> None:
 
 
 def shortened(*messages: dict[str, Any]) -> Any:
-    return msgspec.json.decode(asyncio.run(shorten_call_ids(parsed(msgspec.json.encode(messages)))).json)
+    return msgspec.json.decode(shorten_call_ids(parsed(msgspec.json.encode(messages))).json)
 
 
 def test_calls_and_their_results_keep_belonging_together() -> None:
@@ -82,7 +79,7 @@ def test_id_is_replaced_by_the_same_one_every_time() -> None:
 
 def test_conversation_without_calls_stays_the_bytes_it_was() -> None:
     messages = parsed(b'[ {"role":"user", "content":"Hi"} ]')
-    assert asyncio.run(shorten_call_ids(messages)) is messages
+    assert shorten_call_ids(messages) is messages
 
 
 def test_calls_that_are_none_are_left_alone() -> None:

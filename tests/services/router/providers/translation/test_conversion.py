@@ -1,5 +1,6 @@
 """Prompts of many thousand messages, parts or calls hold no chat up, whatever they are converted to."""
 
+import asyncio
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -8,19 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.chassis.timing.deadlines import Yielder
 from services.router.providers.anthropic.provider import VERSION_2023, AnthropicProvider
 from services.router.providers.base import Provider, ProviderCall, ProviderError, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
-from services.router.providers.translation.conversion import (
-    BYTES_PER_ELEMENT,
-    SLICE_BYTES,
-    ConversionYielder,
-    merged,
-    write_list,
-)
+from services.router.providers.translation.conversion import merged
 from tests.services.router.providers.asking import make_call, opened
 from tests.services.router.providers.past import USER, called, gave
 from tests.support.loop_holds import longest_hold_s
@@ -57,15 +51,16 @@ async def ask(provider: Provider, call: ProviderCall) -> None:
 
 
 @pytest.fixture
-def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One for each time that others had their turn."""
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each conversion that ran in a thread."""
     seen: list[int] = []
+    in_thread = asyncio.to_thread
 
-    async def pause(yielder: Yielder) -> None:
+    async def noted(work: Any, *arguments: Any) -> Any:
         seen.append(1)
-        yielder._done = 0
+        return await in_thread(work, *arguments)
 
-    monkeypatch.setattr(Yielder, "pause", pause)
+    monkeypatch.setattr(asyncio, "to_thread", noted)
     return seen
 
 
@@ -78,35 +73,31 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("local", "calls"),
     ],
 )
-async def test_large_prompts_are_converted_in_slices(provider: str, prompt: str, rests: list[int]) -> None:
+async def test_large_prompts_are_converted_in_a_thread(provider: str, prompt: str, threads: list[int]) -> None:
     call = make_call("model", msgspec.json.encode(PROMPTS[prompt]), max_tokens=10)
     await ask(PROVIDERS[provider](), call)
-    assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
+    assert threads
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "gemini"])
-async def test_many_tools_are_converted_in_slices(provider: str, rests: list[int]) -> None:
+async def test_many_tools_are_converted_in_a_thread(provider: str, threads: list[int]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     tools_json = msgspec.json.encode([tool] * MANY)
     call = make_call("model", msgspec.json.encode([USER]), tools_json, max_tokens=10)
     await ask(PROVIDERS[provider](), call)
-    assert len(rests) >= MANY * BYTES_PER_ELEMENT // SLICE_BYTES // 2
+    assert threads
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_short_prompts_never_wait_for_a_thread(provider: str, threads: list[int]) -> None:
+    await ask(PROVIDERS[provider](), make_call("model", msgspec.json.encode([USER] * 200), max_tokens=10))
+    assert not threads
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_largest_prompt_holds_no_chat_up(provider: str) -> None:
     call = make_call("model", msgspec.json.encode(PROMPTS["calls"] * 2), max_tokens=10)
     assert await longest_hold_s(ask(PROVIDERS[provider](), call)) < LONGEST_HOLD_S
-
-
-async def test_long_lists_give_way(rests: list[int]) -> None:
-    await write_list([USER] * 2_000, ConversionYielder())
-    assert rests
-
-
-async def test_short_lists_never_wait(rests: list[int]) -> None:
-    await write_list([USER] * 200, ConversionYielder())
-    assert not rests
 
 
 def test_tables_are_put_together_and_what_is_in_both_is_the_added_one() -> None:

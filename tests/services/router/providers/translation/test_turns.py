@@ -1,13 +1,11 @@
 """The client's messages as turns."""
 
-import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.router.providers.translation.conversion import ConversionYielder
 from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
@@ -21,7 +19,7 @@ from tests.services.router.schema.reading import parsed
 
 
 def read(*messages: dict[str, Any]) -> Conversation:
-    return asyncio.run(read_conversation(parsed(msgspec.json.encode(messages)), ConversionYielder()))
+    return read_conversation(parsed(msgspec.json.encode(messages)))
 
 
 def texts(*raws: msgspec.Raw) -> list[str]:
