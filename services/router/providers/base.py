@@ -1,12 +1,10 @@
 """The interface between providers and the rest of the router."""
 
-from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -192,184 +190,8 @@ class Provider(Protocol):
 
 # Errors of decoding invalid or unexpected JSON. JSON nested too deeply raises RecursionError.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
-LARGEST_PIECE_CHARACTERS: Final = 64 * 1024
-# Limit per answer. A call may be identified in three ways: by its index, its id or its name.
-MOST_TOOL_CALLS: Final = 1024
-_WAYS_TO_TELL_A_CALL: Final = 3
-# Some servers embed the model's signature in the id.
-LONGEST_CALL_ID_CHARACTERS: Final = 16 * 1024
-LONGEST_NAME_CHARACTERS: Final = 1024
-
-
-class UnreadableAnswer(ProviderError):
-    """A part of the answer could not be decoded; nothing was taken from it."""
-
-
-class ProviderAnswer(ABC):
-    """Base class of each provider's parser, which reports by `add_text`, `refuse`, `think`, `call` and `finish`."""
-
-    # Whether the format is OpenAI's, whose reads a sink may take unparsed.
-    has_plain_reads = False
-
-    def __init__(self) -> None:
-        self.pieces: deque[Piece] = deque()
-        self.usage: ProviderUsage | None = None
-        # The provider has sent a finish reason: only usage can follow.
-        self.is_finished = False
-        # Nothing more follows, though the connection may stay open.
-        self.is_over = False
-        # Length of the last piece.
-        self._characters = 0
-        self._call_marks: set[tuple[int | None, str | None, str | None]] = set()
-        self._calls_without_id = 0
-
-    @abstractmethod
-    def read_event(self, data: bytes) -> None:
-        """Reads one event of a stream."""
-
-    def read_texts(self, events: list[bytes], at: int, until: int) -> int:
-        """Reads events from a place on that have nothing but texts, faster than one by one; returns how many."""
-        return 0
-
-    @abstractmethod
-    def read_whole(self, body: bytes) -> None:
-        """Reads an answer that was not streamed."""
-
-    def begin_piece(self) -> None:
-        self.pieces.append(Piece())
-        self._characters = 0
-
-    def add_text(self, text: str) -> None:
-        characters = self._characters + len(text)
-        if characters > LARGEST_PIECE_CHARACTERS:
-            self._say_much(text)
-            return
-        self._characters = characters
-        # Texts in a piece precede its tool calls and are of one kind.
-        piece = self.pieces[-1]
-        if piece.tool_calls or piece.refuses:
-            self.begin_piece()
-        self.pieces[-1].contents.append(text)
-
-    def add_texts(self, texts: list[str]) -> None:
-        characters = self._characters + sum(map(len, texts))
-        piece = self.pieces[-1]
-        if characters > LARGEST_PIECE_CHARACTERS or piece.tool_calls or piece.refuses:
-            for text in texts:
-                self.add_text(text)
-            return
-        self._characters = characters
-        piece.contents += texts
-
-    def refuse(self, text: str) -> None:
-        """Adds text of a refusal, for providers that distinguish it from an answer."""
-        for part in _parts_of(text):
-            piece = self._piece_for(part)
-            if piece.tool_calls or (piece.contents and not piece.refuses):
-                self.begin_piece()
-            self.pieces[-1].refuses = True
-            self.pieces[-1].contents.append(part)
-
-    def think(self, text: str) -> None:
-        """Adds reasoning. Call it once per event: each call copies the text so far."""
-        for part in _parts_of(text):
-            self._piece_for(part).hidden += part
-
-    def call(self, fragment: ToolCallFragment) -> None:
-        self._refuse_too_many(fragment)
-        arguments = fragment.arguments
-        if isinstance(arguments, dict):
-            arguments = msgspec.json.encode(arguments).decode()
-        if arguments is None or len(arguments) <= LARGEST_PIECE_CHARACTERS:
-            self._piece_for(arguments or "").tool_calls.append(fragment)
-            return
-        call_id, name = fragment.call_id, fragment.name
-        for part in _parts_of(arguments):
-            self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part))
-            # Sent once; the following fragments continue the same call.
-            call_id, name = None, None
-
-    def finish(self, reason: str) -> None:
-        """Records the finish reason, in OpenAI's terms or those of its dialects."""
-        self.pieces[-1].finish_reason = reason
-        self.is_finished = True
-
-    def close(self) -> None:
-        """Marks the last piece, once the whole answer has been received."""
-        if not self.is_finished:
-            raise ProviderError("ended its stream before the answer was complete")
-        if not self.pieces:
-            self.begin_piece()
-        self.pieces[-1].last = True
-        self.pieces[-1].usage = self.usage
-
-    def _say_much(self, text: str) -> None:
-        for part in _parts_of(text):
-            piece = self._piece_for(part)
-            if piece.tool_calls or piece.refuses:
-                self.begin_piece()
-            self.pieces[-1].contents.append(part)
-
-    def _piece_for(self, text: str) -> Piece:
-        """Returns the last piece, or a new one if the text does not fit."""
-        if self._characters and self._characters + len(text) > LARGEST_PIECE_CHARACTERS:
-            self.begin_piece()
-        self._characters += len(text)
-        return self.pieces[-1]
-
-    def _refuse_too_many(self, fragment: ToolCallFragment) -> None:
-        if (
-            len(fragment.call_id or "") > LONGEST_CALL_ID_CHARACTERS
-            or len(fragment.name or "") > LONGEST_NAME_CHARACTERS
-        ):
-            raise ProviderError("gave a tool call an endless name")
-        if fragment.name and not fragment.call_id:
-            # Without an id, every name begins a call.
-            self._calls_without_id += 1
-        else:
-            self._call_marks.add((fragment.index, fragment.call_id, fragment.name))
-        if self._calls_without_id + len(self._call_marks) > _WAYS_TO_TELL_A_CALL * MOST_TOOL_CALLS:
-            raise ProviderError("made too many tool calls")
-
-
-def _parts_of(text: str) -> Iterator[str]:
-    for start in range(0, len(text), LARGEST_PIECE_CHARACTERS):
-        yield text[start : start + LARGEST_PIECE_CHARACTERS]
-
-
-def read_text_of_object(said: msgspec.Raw) -> str:
-    """Returns the JSON of an object unchanged; only the client interprets its fields."""
-    said_json = bytes(said)
-    if not said_json.startswith(b"{"):
-        raise msgspec.ValidationError
-    return said_json.decode()
-
-
 # Metering would refuse a larger count on every attempt.
 LARGEST_TOKENS: Final = 10**9
-_MOST_DIGITS: Final = len(str(LARGEST_TOKENS))
-
-_Fields = TypeVar("_Fields", bound=msgspec.Struct)
-
-
-def read_counts(said: msgspec.Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, int]:
-    """Returns the valid counts among a provider's fields, each of which is `Raw`. They are decoded separately: an
-    invalid count does not break a complete answer, and other fields stay undecoded."""
-    try:
-        told = msgspec.structs.asdict(fields.decode(said))
-    except UNREADABLE:
-        return {}
-    counted = {name: read_count(value) for name, value in told.items()}
-    return {name: count for name, count in counted.items() if count is not None}
-
-
-def read_count(said: msgspec.Raw) -> int | None:
-    digits = bytes(said)
-    if len(digits) > _MOST_DIGITS or not digits.isdigit():
-        return None
-    count = int(digits)
-    return count if count <= LARGEST_TOKENS else None
 
 
 def as_object(said: Any) -> dict[str, Any]:
@@ -380,8 +202,3 @@ def as_count(said: Any) -> int | None:
     """Returns the value if it is a valid count, else None."""
     # An exact type check, since bool is a subclass of int.
     return said if type(said) is int and 0 <= said <= LARGEST_TOKENS else None
-
-
-def total(first: int | None, *others: int | None) -> int | None:
-    """Sums counts of which the first is required; None if it is missing or the sum is invalid."""
-    return None if first is None else as_count(first + sum(other or 0 for other in others))

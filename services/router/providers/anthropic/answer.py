@@ -5,26 +5,10 @@ import re
 import msgspec
 from msgspec import Raw
 
-from services.router.providers import base as counts
-from services.router.providers.base import (
-    UNREADABLE,
-    ProviderAnswer,
-    ProviderError,
-    ProviderUsage,
-    UnreadableAnswer,
-    read_text_of_object,
-)
-from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
+from services.router.providers.answer import ProviderAnswer, read_text_of_object, total
+from services.router.providers.base import UNREADABLE, ProviderUsage
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.schema.tools import ToolCallFragment
-
-# Most of these errors have no code, only a message.
-SIGNS = ErrorPatterns(
-    context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
-    account=ErrorPattern(
-        frozenset(("billing_error", "enforced_spend_limit_reached")),
-        re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
-    ),
-)
 
 _FINISH_REASONS = {
     "max_tokens": "length",
@@ -98,55 +82,51 @@ _usages = msgspec.json.Decoder(_Usage)
 
 
 class MessageAnswer(ProviderAnswer):
+    format_name = "a message"
+    # Most of these errors have no code, only a message.
+    error_patterns = ErrorPatterns(
+        context=ErrorPattern(frozenset(), re.compile(r"^[^\"']*(prompt is too long|exceed context limit)")),
+        account=ErrorPattern(
+            frozenset(("billing_error", "enforced_spend_limit_reached")),
+            re.compile(r"^(your credit balance|you have reached your specified|(?:[^\"'`:]|\b'\b)*\bspend limit)"),
+        ),
+    )
+
     def __init__(self) -> None:
         super().__init__()
-        self._counted: dict[str, int] = {}
         # Initial arguments by block index of each open tool call. None: they come in pieces.
         self._begun: dict[int, str | None] = {}
 
-    def read_event(self, data: bytes) -> None:
-        try:
-            self._read_event(_events.decode(data))
-        except UNREADABLE:
-            raise UnreadableAnswer("sent something that is not a message") from None
-
-    def read_whole(self, body: bytes) -> None:
-        try:
-            self._read_whole(_wholes.decode(body))
-        except UNREADABLE:
-            raise UnreadableAnswer("sent something that is not a message") from None
-
-    def _read_whole(self, whole: _Whole) -> None:
+    def _read_whole(self, body: bytes) -> None:
+        whole = _wholes.decode(body)
         if whole.type != "message":
-            raise _failure(whole.error)
+            raise self._failure(whole.error)
         for index, block in enumerate(whole.content):
             self._begin_block(index, block)
             self._end_block(index)
-        thoughts = [block.thinking for block in whole.content if block.thinking]
-        if thoughts:
-            self.think("".join(thoughts))
-        self._count(whole.usage)
+        self.think("".join(block.thinking or "" for block in whole.content))
+        self._add_usage(whole.usage)
         self._stop(whole.stop_reason)
 
-    def _read_event(self, event: _Event) -> None:
+    def _read_event(self, data: bytes) -> None:
+        event = _events.decode(data)
         if event.type == "content_block_delta":
             self._add(event.index, _deltas.decode(event.delta))
         elif event.type == "content_block_start":
             block = _blocks_of_events.decode(event.content_block)
             self._begin_block(event.index, block)
-            if block.thinking:
-                self.think(block.thinking)
+            self.think(block.thinking or "")
         elif event.type == "content_block_stop":
             self._end_block(event.index)
         elif event.type == "message_start":
-            self._count(_wholes.decode(event.message).usage)
+            self._add_usage(_wholes.decode(event.message).usage)
         elif event.type == "message_delta":
-            self._count(event.usage)
+            self._add_usage(event.usage)
             self._stop(_deltas.decode(event.delta).stop_reason)
         elif event.type == "message_stop":
             self.is_over = True
         elif event.type == "error":
-            raise _failure(event.error)
+            raise self._failure(event.error)
 
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.text:
@@ -175,21 +155,17 @@ class MessageAnswer(ProviderAnswer):
         if reason:
             self.finish(_FINISH_REASONS.get(reason, "stop"))
 
-    def _count(self, usage: Raw) -> None:
-        """Updates the usage; counts are cumulative, so later ones replace earlier ones."""
-        self._counted |= counts.read_counts(usage, _usages)
-        get = self._counted.get
+    def _add_usage(self, usage: Raw) -> None:
+        get = self._count(usage, _usages).get
         cached_tokens = get("cache_read_input_tokens")
         self.usage = ProviderUsage(
-            counts.total(get("input_tokens"), cached_tokens, get("cache_creation_input_tokens")),
+            total(get("input_tokens"), cached_tokens, get("cache_creation_input_tokens")),
             get("output_tokens"),
             cached_tokens,
         )
 
-
-def _failure(error: Raw) -> ProviderError:
-    try:
-        kind = _errors.decode(error).type
-    except UNREADABLE:
-        kind = ""
-    return read_failure_in_answer(_ERROR_STATUSES.get(kind, 500), bytes(error), SIGNS)
+    def _status_of(self, error: Raw | bytes) -> int:
+        try:
+            return _ERROR_STATUSES.get(_errors.decode(error).type, 500)
+        except UNREADABLE:
+            return 500

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.anthropic.answer import SIGNS, MessageAnswer
+from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.base import (
     CannotDo,
     Piece,
@@ -51,7 +51,7 @@ _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 
 class AnthropicProvider(HttpProvider):
-    answer_type, error_patterns = MessageAnswer, SIGNS
+    answer_type = MessageAnswer
 
     def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         self._version = route.version

@@ -5,26 +5,10 @@ import re
 import msgspec
 from msgspec import Raw
 
-from services.router.providers import base as counts
-from services.router.providers.base import (
-    UNREADABLE,
-    ProviderAnswer,
-    ProviderError,
-    ProviderUsage,
-    UnreadableAnswer,
-    read_text_of_object,
-)
-from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
+from services.router.providers.answer import NOTHING, ProviderAnswer, read_text_of_object, total
+from services.router.providers.base import ProviderError, ProviderUsage
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.schema.tools import ToolCallFragment
-
-# One status means a wrong key or a wrong field, and another means spent credit or a rate limit.
-SIGNS = ErrorPatterns(
-    context=ErrorPattern(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
-    account=ErrorPattern(
-        frozenset(("api_key_invalid", "failed_precondition")),
-        re.compile(r"^(api key|billing|you exceeded your current quota|your (api key|billing|credit|prepa|project))"),
-    ),
-)
 
 _FINISH_REASONS = {
     "STOP": "stop",
@@ -36,8 +20,6 @@ _FINISH_REASONS = {
         "content_filter",
     ),
 }
-
-_NOTHING = (Raw(), Raw(b"null"))
 
 
 class _FunctionCall(msgspec.Struct, gc=False):
@@ -79,10 +61,6 @@ class _Response(msgspec.Struct, gc=False, rename="camel"):
     error: Raw = Raw()
 
 
-class _Error(msgspec.Struct, gc=False):
-    code: int = 500
-
-
 class _Usage(msgspec.Struct, gc=False, rename="camel"):
     prompt_token_count: Raw = Raw()
     tool_use_prompt_token_count: Raw = Raw()
@@ -93,32 +71,38 @@ class _Usage(msgspec.Struct, gc=False, rename="camel"):
 
 _responses = msgspec.json.Decoder(_Response)
 _lists_of_responses = msgspec.json.Decoder(list[_Response])
-_errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
 
 
 class ContentAnswer(ProviderAnswer):
+    format_name = "generated content"
+    # One status means a wrong key or a wrong field, and another means spent credit or a rate limit.
+    error_patterns = ErrorPatterns(
+        context=ErrorPattern(frozenset(), re.compile(r"^[^\"'`:]*input token count")),
+        account=ErrorPattern(
+            frozenset(("api_key_invalid", "failed_precondition")),
+            re.compile(
+                r"^(api key|billing|you exceeded your current quota|your (api key|billing|credit|prepa|project))"
+            ),
+        ),
+    )
+
     def __init__(self) -> None:
         super().__init__()
-        self._counted: dict[str, int] = {}
         self._calls = 0
 
-    def read_event(self, data: bytes) -> None:
-        try:
-            # An error may come as the only item of a list.
-            responses = _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]
-        except UNREADABLE:
-            raise UnreadableAnswer("sent something that is not generated content") from None
-        for response in responses:
+    def _read_event(self, data: bytes) -> None:
+        # An error may come as the only item of a list.
+        for response in _lists_of_responses.decode(data) if data.startswith(b"[") else [_responses.decode(data)]:
             self._read(response)
 
-    def read_whole(self, body: bytes) -> None:
-        self.read_event(body.lstrip())
+    def _read_whole(self, body: bytes) -> None:
+        self._read_event(body.lstrip())
 
     def _read(self, response: _Response) -> None:
-        if response.error not in _NOTHING:
-            raise _failure(response.error)
-        self._count(response.usage_metadata)
+        if response.error not in NOTHING:
+            raise self._failure(response.error)
+        self._add_usage(response.usage_metadata)
         candidate = response.candidates.first if response.candidates is not None else None
         if candidate is None:
             if response.prompt_feedback is not None and response.prompt_feedback.block_reason:
@@ -127,9 +111,7 @@ class ContentAnswer(ProviderAnswer):
         parts = (candidate.content.parts if candidate.content is not None else None) or []
         for part in parts:
             self._read_part(part)
-        thoughts = [part.text for part in parts if part.thought and part.text]
-        if thoughts:
-            self.think("".join(thoughts))
+        self.think("".join(part.text for part in parts if part.thought and part.text))
         if candidate.finish_reason:
             self._finish(candidate.finish_reason)
 
@@ -139,7 +121,8 @@ class ContentAnswer(ProviderAnswer):
         call = part.function_call
         if call is not None:
             # A call is sent whole; it is identified by its position, since its id is optional.
-            self.call(ToolCallFragment(self._calls, call.id, call.name, _read_arguments(call.args)))
+            arguments = "{}" if call.args in NOTHING else read_text_of_object(call.args)
+            self.call(ToolCallFragment(self._calls, call.id, call.name, arguments))
             self._calls += 1
 
     def _finish(self, reason: str) -> None:
@@ -148,33 +131,14 @@ class ContentAnswer(ProviderAnswer):
             raise ProviderError("failed in the middle of its answer")
         self.finish(_FINISH_REASONS[reason])
 
-    def _count(self, usage: Raw) -> None:
-        """Updates the usage; counts are cumulative, so later ones replace earlier ones."""
-        self._counted |= counts.read_counts(usage, _usages)
+    def _add_usage(self, usage: Raw) -> None:
+        get = self._count(usage, _usages).get
         if not self._counted:
             return
-        get = self._counted.get
         # Reasoning tokens are not included in the candidates' count.
         said_tokens, thought_tokens = get("candidates_token_count"), get("thoughts_token_count")
         self.usage = ProviderUsage(
-            counts.total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
-            counts.total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
+            total(get("prompt_token_count"), get("tool_use_prompt_token_count")),
+            total(said_tokens, thought_tokens) if said_tokens is not None else thought_tokens,
             get("cached_content_token_count"),
         )
-
-
-def _read_arguments(said: Raw) -> str:
-    if said in _NOTHING:
-        return "{}"
-    try:
-        return read_text_of_object(said)
-    except UNREADABLE:
-        raise UnreadableAnswer("sent something that is not generated content") from None
-
-
-def _failure(error: Raw) -> ProviderError:
-    try:
-        status = _errors.decode(error).code
-    except UNREADABLE:
-        status = 500
-    return read_failure_in_answer(status, bytes(error), SIGNS)

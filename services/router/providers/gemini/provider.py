@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.base import CannotDo, ProviderCall, ProviderEnvironment, ProviderRoute
-from services.router.providers.gemini.answer import SIGNS, ContentAnswer
+from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
@@ -46,7 +46,7 @@ _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 
 class GeminiProvider(HttpProvider):
-    answer_type, error_patterns = ContentAnswer, SIGNS
+    answer_type = ContentAnswer
 
     def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         # Sent in a header, since URLs are logged on the way.

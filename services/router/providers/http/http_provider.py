@@ -13,17 +13,16 @@ import msgspec
 from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import ConnectionRefused, Interrupted
 from services.chassis.http_client.origin import RequestHead, read_url
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer
 from services.router.providers.base import (
-    LARGEST_PIECE_CHARACTERS,
     Piece,
-    ProviderAnswer,
     ProviderCall,
     ProviderEnvironment,
     ProviderError,
     ProviderRoute,
     ServerRefused,
 )
-from services.router.providers.errors.classify import TELLING_STATUSES, ErrorPatterns, read_failure
+from services.router.providers.errors.classify import TELLING_STATUSES, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
@@ -39,11 +38,9 @@ AFTER_FAILURE_S = 2.0
 
 
 class HttpProvider(ABC):
-    """A provider at one address. A subclass says what is its own: headers, path, body, and the format of its answers
-    and errors."""
+    """A provider at one address. A subclass states what is its own: headers, path, body, and the format of answers."""
 
     answer_type: ClassVar[type[ProviderAnswer]]
-    error_patterns: ClassVar[ErrorPatterns]
 
     def __init__(
         self,
@@ -174,7 +171,7 @@ class HttpProvider(ABC):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-        return read_failure(response.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self.error_patterns)
+        return read_failure(response.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self.answer_type.error_patterns)
 
 
 def _failure_of(error: Interrupted) -> ProviderError:

@@ -4,7 +4,8 @@ import asyncio
 from contextlib import suppress
 
 from services.chassis.http_client.failures import Interrupted
-from services.router.providers.base import Piece, PieceSink, ProviderAnswer, ProviderError, UnreadableAnswer
+from services.router.providers.answer import ProviderAnswer, UnreadableAnswer
+from services.router.providers.base import Piece, PieceSink, ProviderError
 from services.router.providers.http.answer_buffer import AnswerBuffer
 from services.router.providers.http.answer_connection import AnswerConnection
 from services.router.providers.http.object_limit import SHORT_BYTES, check_objects

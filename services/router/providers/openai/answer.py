@@ -10,48 +10,18 @@ import msgspec
 from msgspec import Raw
 
 from services.router.compiled import read_texts
-from services.router.providers import base as counts
-from services.router.providers.base import (
-    UNREADABLE,
-    ProviderAnswer,
-    ProviderError,
-    ProviderUsage,
-    UnreadableAnswer,
-    read_text_of_object,
-)
-from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns, read_failure_in_answer
+from services.router.providers.answer import ABSENT, NOTHING, ProviderAnswer, read_text_of_object
+from services.router.providers.base import UNREADABLE, ProviderError, ProviderUsage
+from services.router.providers.errors.classify import ErrorPattern, ErrorPatterns
 from services.router.schema.tools import ToolCallFragment
 
-# OpenAI and llama.cpp have codes for a prompt that is too long; the others have messages. An empty account has a code,
-# unless an intermediary forwards only OpenAI's message.
-SIGNS = ErrorPatterns(
-    context=ErrorPattern(
-        frozenset(("context_length_exceeded", "exceed_context_size_error")),
-        re.compile(
-            r"maximum context length|model's context length is only|maximum prompt length is"
-            r"|exceeds the available context size"
-            r"|longer than the model's context length"
-            r"|longer than the maximum model length of"
-            r"|tokens \+ `max_new_tokens` must be"
-        ),
-    ),
-    account=ErrorPattern(
-        frozenset(("insufficient_quota", "credit_balance_exhausted")),
-        re.compile(r"^[^\"'`]*you exceeded your current quota"),
-    ),
-)
-
 _DONE = b"[DONE]"
-
-# A missing or null field. Missing is a singleton, which makes the comparison fast.
-_ABSENT = Raw()
-_NOTHING = (_ABSENT, Raw(b"null"))
 
 
 class _Function(msgspec.Struct, gc=False):
     name: str | None = None
     # A string or an object.
-    arguments: Raw = _ABSENT
+    arguments: Raw = ABSENT
 
 
 class _ToolCall(msgspec.Struct, gc=False):
@@ -82,12 +52,12 @@ class _Choice(msgspec.Struct, gc=False):
     message: _Message | None = None
     finish_reason: str | None = None
     # Moonshot's place for usage.
-    usage: Raw = _ABSENT
+    usage: Raw = ABSENT
 
 
 class _Groq(msgspec.Struct, gc=False):
-    usage: Raw = _ABSENT
-    error: Raw = _ABSENT
+    usage: Raw = ABSENT
+    error: Raw = ABSENT
 
 
 class _Choices(msgspec.Struct, gc=False, array_like=True):
@@ -101,37 +71,54 @@ class _Completion(msgspec.Struct, gc=False):
 
     object: str | None = None
     choices: _Choices | None = None
-    usage: Raw = _ABSENT
+    usage: Raw = ABSENT
     # Any value but null is an error, whatever the status.
-    error: Raw = _ABSENT
+    error: Raw = ABSENT
     x_groq: _Groq | None = None
 
 
-class _Error(msgspec.Struct, gc=False):
-    code: int
-
-
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: Raw = _ABSENT
-    completion_tokens: Raw = _ABSENT
-    prompt_tokens_details: Raw = _ABSENT
+    prompt_tokens: Raw = ABSENT
+    completion_tokens: Raw = ABSENT
     # DeepSeek's name for cached tokens.
-    prompt_cache_hit_tokens: Raw = _ABSENT
+    prompt_cache_hit_tokens: Raw = ABSENT
 
 
-class _PromptTokensDetails(msgspec.Struct, gc=False):
-    cached_tokens: Raw = _ABSENT
+class _PromptTokens(msgspec.Struct, gc=False):
+    cached_tokens: Raw = ABSENT
+
+
+class _UsageDetails(msgspec.Struct, gc=False):
+    prompt_tokens_details: Raw = ABSENT
 
 
 _completions = msgspec.json.Decoder(_Completion)
-_errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
-_prompt_details = msgspec.json.Decoder(_PromptTokensDetails)
+_usage_details, _prompt_tokens = msgspec.json.Decoder(_UsageDetails), msgspec.json.Decoder(_PromptTokens)
 _texts = msgspec.json.Decoder(str)
 
 
 class CompletionAnswer(ProviderAnswer):
+    format_name = "a chat completion"
     has_plain_reads = True
+    # OpenAI and llama.cpp have codes for a prompt that is too long; the others have messages. An empty account has a
+    # code, unless an intermediary forwards only OpenAI's message.
+    error_patterns = ErrorPatterns(
+        context=ErrorPattern(
+            frozenset(("context_length_exceeded", "exceed_context_size_error")),
+            re.compile(
+                r"maximum context length|model's context length is only|maximum prompt length is"
+                r"|exceeds the available context size"
+                r"|longer than the model's context length"
+                r"|longer than the maximum model length of"
+                r"|tokens \+ `max_new_tokens` must be"
+            ),
+        ),
+        account=ErrorPattern(
+            frozenset(("insufficient_quota", "credit_balance_exhausted")),
+            re.compile(r"^[^\"'`]*you exceeded your current quota"),
+        ),
+    )
 
     def read_texts(self, events: list[bytes], at: int, until: int) -> int:
         texts = read_texts(events, at, until)
@@ -139,20 +126,17 @@ class CompletionAnswer(ProviderAnswer):
             self.add_texts(texts)
         return len(texts)
 
-    def read_event(self, data: bytes) -> None:
+    def _read_event(self, data: bytes) -> None:
         if data == _DONE:
             self.is_over = True
             return
-        try:
-            completion = _completions.decode(data)
-        except UNREADABLE:
-            raise _not_a_completion() from None
+        completion = _completions.decode(data)
         choice = completion.choices.first if completion.choices is not None else None
         if (
             choice is None
-            or choice.usage is not _ABSENT
-            or completion.usage is not _ABSENT
-            or completion.error is not _ABSENT
+            or choice.usage is not ABSENT
+            or completion.usage is not ABSENT
+            or completion.error is not ABSENT
             or completion.x_groq is not None
             or completion.object == "error"
         ):
@@ -173,11 +157,8 @@ class CompletionAnswer(ProviderAnswer):
         if choice.finish_reason:
             self.finish(choice.finish_reason)
 
-    def read_whole(self, body: bytes) -> None:
-        try:
-            completion = _completions.decode(body)
-        except UNREADABLE:
-            raise _not_a_completion() from None
+    def _read_whole(self, body: bytes) -> None:
+        completion = _completions.decode(body)
         self._read_error_or_usage(completion, body)
         choice = completion.choices.first if completion.choices is not None else None
         if choice is None or choice.message is None:
@@ -188,11 +169,11 @@ class CompletionAnswer(ProviderAnswer):
 
     def _read_error_or_usage(self, completion: _Completion, data: bytes) -> None:
         error = completion.error
-        if error in _NOTHING and completion.x_groq is not None:
+        if error in NOTHING and completion.x_groq is not None:
             error = completion.x_groq.error
-        if error not in _NOTHING or completion.object == "error":
-            raise _failure(data if error in _NOTHING else error)
-        self._count(completion)
+        if error not in NOTHING or completion.object == "error":
+            raise self._failure(data if error in NOTHING else error)
+        self._add_usage(completion)
 
     def _read(self, message: _Message) -> None:
         # Decodes what may be unreadable first, before anything is taken from the message.
@@ -204,9 +185,7 @@ class CompletionAnswer(ProviderAnswer):
                 self._read_parts(message.content)
         if message.refusal:
             self.refuse(message.refusal)
-        hidden = message.reasoning_content or message.reasoning
-        if hidden:
-            self.think(hidden)
+        self.think(message.reasoning_content or message.reasoning or "")
         for call in calls:
             self.call(call)
 
@@ -214,20 +193,24 @@ class CompletionAnswer(ProviderAnswer):
         for part in parts:
             if part.text:
                 self.add_text(part.text)
-        thoughts = [thought.text or "" for part in parts for thought in part.thinking or ()]
-        if thoughts:
-            self.think("".join(thoughts))
+        self.think("".join(thought.text or "" for part in parts for thought in part.thinking or ()))
 
-    def _count(self, completion: _Completion) -> None:
+    def _add_usage(self, completion: _Completion) -> None:
         """Updates the usage, which may appear in several places and repeatedly; the last value counts."""
         usage = completion.usage
-        if usage in _NOTHING and completion.x_groq is not None:
+        if usage in NOTHING and completion.x_groq is not None:
             usage = completion.x_groq.usage
         choices = completion.choices
-        if usage in _NOTHING and choices is not None and choices.first is not None:
+        if usage in NOTHING and choices is not None and choices.first is not None:
             usage = choices.first.usage
-        if usage not in _NOTHING:
-            self.usage = _latest(_read_usage(usage), self.usage)
+        if usage in NOTHING:
+            return
+        get = self._count(usage, _usages).get
+        with suppress(*UNREADABLE):
+            self._count(_usage_details.decode(usage).prompt_tokens_details, _prompt_tokens)
+        cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
+        if self._counted:
+            self.usage = ProviderUsage(get("prompt_tokens"), get("completion_tokens"), cached_tokens)
 
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:
@@ -236,47 +219,6 @@ def _read_call(call: _ToolCall) -> ToolCallFragment:
 
 
 def _read_arguments(said: Raw) -> str | None:
-    if said in _NOTHING:
+    if said in NOTHING:
         return None
-    try:
-        return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)
-    except UNREADABLE:
-        raise _not_a_completion() from None
-
-
-def _not_a_completion() -> UnreadableAnswer:
-    return UnreadableAnswer("sent something that is not a chat completion")
-
-
-def _read_usage(usage_json: Raw) -> ProviderUsage | None:
-    try:
-        usage = _usages.decode(usage_json)
-    except UNREADABLE:
-        return None
-    cached = usage.prompt_cache_hit_tokens
-    if usage.prompt_tokens_details is not _ABSENT:
-        with suppress(*UNREADABLE):
-            told = _prompt_details.decode(usage.prompt_tokens_details).cached_tokens
-            cached = cached if told in _NOTHING else told
-    return ProviderUsage(
-        counts.read_count(usage.prompt_tokens), counts.read_count(usage.completion_tokens), counts.read_count(cached)
-    )
-
-
-def _latest(usage: ProviderUsage | None, before: ProviderUsage | None) -> ProviderUsage | None:
-    if usage is None or before is None:
-        return usage or before
-    return ProviderUsage(
-        before.prompt_tokens if usage.prompt_tokens is None else usage.prompt_tokens,
-        before.completion_tokens if usage.completion_tokens is None else usage.completion_tokens,
-        before.cached_tokens if usage.cached_tokens is None else usage.cached_tokens,
-    )
-
-
-def _failure(error: Raw | bytes) -> ProviderError:
-    try:
-        # Most servers put the HTTP status in `code`; OpenAI has a string.
-        status = _errors.decode(error).code
-    except UNREADABLE:
-        status = 500
-    return read_failure_in_answer(status, bytes(error), SIGNS)
+    return _texts.decode(said) if bytes(said).startswith(b'"') else read_text_of_object(said)

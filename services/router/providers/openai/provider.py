@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from services.router.providers.base import Piece, ProviderCall, ProviderEnvironment, ProviderRoute
 from services.router.providers.http.http_provider import HttpProvider
-from services.router.providers.openai.answer import SIGNS, CompletionAnswer
+from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
 from services.router.providers.translation.conversion import merged
 
@@ -36,7 +36,7 @@ def no_store_fields(base_url: str) -> dict[str, Any]:
 
 
 class OpenAIProvider(HttpProvider):
-    answer_type, error_patterns = CompletionAnswer, SIGNS
+    answer_type = CompletionAnswer
 
     def __init__(
         self,

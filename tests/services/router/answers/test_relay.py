@@ -19,7 +19,8 @@ from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.prompts import tokens
 from services.router.prompts.tokens import count
-from services.router.providers.base import LARGEST_PIECE_CHARACTERS, Piece, ProviderUsage
+from services.router.providers.answer import LARGEST_PIECE_CHARACTERS
+from services.router.providers.base import Piece, ProviderUsage
 from services.router.schema.tools import ToolCallFragment
 from tests.services.router.harness import Router, read
 from tests.support.upstreams.openai import Reply, Upstream

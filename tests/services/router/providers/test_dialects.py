@@ -23,8 +23,9 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Sta
 from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
+from services.router.providers.answer import ProviderAnswer
 from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import Piece, ProviderAnswer
+from services.router.providers.base import Piece
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.answer_buffer import AnswerBuffer, BufferBudget
 from services.router.providers.http.answer_connection import AnswerConnection, BodyReader

@@ -8,17 +8,15 @@ from typing import Any
 import pytest
 
 from services.router.answers.toolcalls import ToolCalls
-from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import (
+from services.router.providers.answer import (
     LARGEST_PIECE_CHARACTERS,
     LONGEST_CALL_ID_CHARACTERS,
     LONGEST_NAME_CHARACTERS,
     MOST_TOOL_CALLS,
-    Failure,
-    Piece,
     ProviderAnswer,
-    ProviderError,
 )
+from services.router.providers.anthropic.answer import MessageAnswer
+from services.router.providers.base import Failure, Piece, ProviderError
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES, read_error_body
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.openai.answer import CompletionAnswer

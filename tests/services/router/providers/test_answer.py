@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.router.providers.base import LARGEST_TOKENS, total
+from services.router.providers.answer import total
+from services.router.providers.base import LARGEST_TOKENS
 
 
 @pytest.mark.parametrize(
