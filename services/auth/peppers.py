@@ -24,7 +24,7 @@ class Peppers:
         self._newest = max(self._by_version)
         self._oldest = min(self._by_version)
         # Used for unknown keys: it takes the same work, and no key has this digest.
-        self._nobody = StoredDigest(bytes(32), self._newest)
+        self._unknown_key = StoredDigest(bytes(32), self._newest)
         # Fingerprints of the peppers, for replicas to compare; they reveal nothing about the secrets.
         self.noted = ",".join(self._entry(version) for version in sorted(self._by_version))
 
@@ -50,7 +50,7 @@ class Peppers:
     def recognise(self, key: ApiKey, stored: StoredDigest | None) -> bool:
         """Verifies a key in constant time: an unknown one (`stored` is None) takes as long as one with a wrong
         secret."""
-        compared = stored if stored is not None and self.has(stored.pepper_version) else self._nobody
+        compared = stored if stored is not None and self.has(stored.pepper_version) else self._unknown_key
         is_equal = hmac.compare_digest(self._hmac(key, compared.pepper_version), compared.digest)
         return is_equal and compared is stored
 

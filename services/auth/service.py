@@ -61,7 +61,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """The settings that consoles need; with none of them, nobody can sign in."""
+    """The settings that consoles need; with none of them, users cannot sign in."""
 
     signing_key: str = ""
     # Further public keys, while the signing key is replaced.
@@ -71,7 +71,7 @@ class ConsoleOptions:
     service_limits: KeyLimits = NO_LIMITS
     # Encrypts what users gave us; empty: the pepper does, and there are no passwords.
     encryption_key: str = ""
-    # None: nobody signs in by OpenID Connect.
+    # None: there is no sign-in by OpenID Connect.
     oidc: OidcClient | None = None
     # None: no mail is sent.
     mail_sender: MailSender | None = None

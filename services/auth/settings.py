@@ -42,7 +42,7 @@ class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
     auth_health_listen: str = ""
     # Address of the metrics for Prometheus, over HTTP; empty: not served.
     auth_metrics_listen: OperationsListen = ""
-    # Signs the access tokens of users; empty: nobody can sign in.
+    # Signs the access tokens of users; empty: users cannot sign in.
     access_token_signing_key: str = ""
     # The consoles' origins, comma-separated.
     console_url: str = ""
@@ -50,7 +50,7 @@ class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
     auth_console_listen: str = ""
     # Encrypts what users gave us: VERSION:HEX, comma-separated. Empty: the pepper does, and there are no passwords.
     credential_encryption_key: str = ""
-    # OpenID Connect. Empty: nobody signs in by it.
+    # OpenID Connect. Empty: there is no sign-in by it.
     oidc_issuer: str = ""
     oidc_client_id: str = ""
     oidc_client_secret: str = ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 METADATA_KEY: Final = "legato-access-token-bin"
 LIFETIME_US: Final = 60_000_000
-# Tokens with the same claims that are signed within it are one and the same: the pages that somebody opens one after
+# Tokens with the same claims that are signed within it are one and the same: the pages that a user opens one after
 # another need it signed once, and verified once by each service.
 SIGNED_EVERY_US: Final = 15_000_000
 # Tokens have some two hundred bytes.

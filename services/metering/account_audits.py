@@ -58,8 +58,8 @@ class AccountAudits:
         self._found: OrderedDict[str, tuple[FoundAudit, float]] = OrderedDict()
 
     async def audit(self, account_id: str, wait_s: float | None = None) -> AuditProgress:
-        """Audits an account, and waits for the end for at most `wait_s`; the audit goes on whoever waits. Callers that
-        ask for the same account get the same audit. Whoever waits however long it takes gets a new one."""
+        """Audits an account, and waits for the end for at most `wait_s`; the audit goes on in any case. Callers that
+        ask for the same account get the same audit. A caller that waits however long it takes gets a new one."""
         run = self._running.get(account_id)
         if run is None:
             known = None if wait_s is None else await self._known(account_id)
@@ -73,7 +73,7 @@ class AccountAudits:
     def _start(self, account_id: str) -> _Run:
         run = _Run(asyncio.create_task(self._audit(account_id)), self._clock.elapsed_s())
         self._running[account_id] = run
-        # Whoever waits gets the error; there may be nobody.
+        # Callers that wait get the error; there may be none.
         run.task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return run
 

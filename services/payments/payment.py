@@ -48,7 +48,7 @@ class Payment(msgspec.Struct, frozen=True):
 
 
 class UnsupportedCurrency(Exception):
-    """Money of another currency: nobody can say how much credit it is."""
+    """Money of another currency: it is not known how much credit it is."""
 
 
 def to_booking(payment: Payment) -> pb.BookPaymentRequest:
@@ -102,7 +102,7 @@ class Event(msgspec.Struct, frozen=True):
 
     type: str
     data: _EventData
-    # Set where it is about somebody else's account, which uses the same webhook.
+    # Set where it is about an account of another platform, which uses the same webhook.
     account: str | None = None
 
     @property

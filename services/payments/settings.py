@@ -26,7 +26,7 @@ class PaymentsSettings(ServiceSettings, frozen=True, kw_only=True):
     # What one payment may be.
     payment_least_usd: _Dollars = 5
     payment_most_usd: _Dollars = 1_000
-    # The origins of the console, comma-separated: whoever has paid returns to the first.
+    # The origins of the console, comma-separated: a payer returns to the first.
     console_url: str = "http://localhost:8081"
     # Empty: sockets in `data`.
     payments_listen: str = ""

@@ -1,7 +1,7 @@
 """Talks to Stripe, with its own library. No other module imports it.
 
 The library is synchronous here: each call runs in a thread, as payments are few. Nothing that Stripe says of a card or
-of whoever holds it is read, and what the library logs or raises never reaches a log as text.
+of its holder is read, and what the library logs or raises never reaches a log as text.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ResultT = TypeVar("ResultT")
 # The account that a payment is for. We alone can write it: it takes the secret key.
 ACCOUNT_FIELD: Final = "legato_account_id"
 TIMEOUT_S: Final = 8.0
-# A signature older than that is refused: nobody can send an event again that they have recorded.
+# A signature older than that is refused: a recorded event cannot be sent again.
 TOLERANCE_S: Final = 300
 PAGE_SIZE: Final = 100
 
@@ -77,7 +77,7 @@ class StripeClient:
                 }
             ],
             "payment_method_types": ["card"],
-            # Whoever pays sees the amount in dollars, as it is booked.
+            # The payer sees the amount in dollars, as it is booked.
             "adaptive_pricing": {"enabled": False},
             "success_url": f"{return_origin}/credit/payment?checkout={{CHECKOUT_SESSION_ID}}",
             "cancel_url": f"{return_origin}/credit/add?cancelled=1",

@@ -60,7 +60,7 @@ async def test_what_does_not_answer_is_listed_all_the_same(
         silent.listen()
         states = await read_processes(
             [
-                ProcessAddress("edge", f"unix:{socket_folder}/nobody.sock"),
+                ProcessAddress("edge", f"unix:{socket_folder}/nothing.sock"),
                 ProcessAddress("auth", f"unix:{socket_folder}/silent.sock"),
                 ProcessAddress("router", "127.0.0.1:1"),
             ]

@@ -126,7 +126,7 @@ def advice(visit: Visit) -> dict[str, str]:
     """Returns what to do about an error, by its code or status."""
     return {
         "insufficient_quota": (
-            "This account has no credit left. Nothing was sent to a model. Ask whoever runs the service to grant more."
+            "This account has no credit left. Nothing was sent to a model. Ask the operator to grant more."
         ),
         "credits_held": "The rest of your credit is held for answers that are running. Wait until one has ended.",
         "spend_limit_exceeded": (

@@ -35,7 +35,7 @@ class _BasisEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Basis.ValueType
     BASIS_COUNTED: _Basis.ValueType  # 2
     BASIS_JOURNAL: _Basis.ValueType  # 3
     BASIS_CHECKPOINT: _Basis.ValueType  # 4
-    """What a request that nobody came back for had last said of itself; never sent with a settlement."""
+    """What a request that was never settled had last said of itself; never sent with a settlement."""
 
 class Basis(_Basis, metaclass=_BasisEnumTypeWrapper):
     """Where the token counts of a settlement come from."""
@@ -45,7 +45,7 @@ BASIS_PROVIDER: Basis.ValueType  # 1
 BASIS_COUNTED: Basis.ValueType  # 2
 BASIS_JOURNAL: Basis.ValueType  # 3
 BASIS_CHECKPOINT: Basis.ValueType  # 4
-"""What a request that nobody came back for had last said of itself; never sent with a settlement."""
+"""What a request that was never settled had last said of itself; never sent with a settlement."""
 Global___Basis: _TypeAlias = Basis  # noqa: Y015
 
 class _End:
@@ -61,7 +61,7 @@ class _EndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_End.ValueType], _
     """The upstream broke off or sent what could not be read."""
     END_CREDIT_SPENT: _End.ValueType  # 4
     END_REFUSED: _End.ValueType  # 5
-    """Nothing was delivered, because somebody refused."""
+    """Nothing was delivered, because of a refusal."""
     END_CRASHED: _End.ValueType  # 6
     """A process of ours died."""
     END_KEY_REFUSED: _End.ValueType  # 7
@@ -76,7 +76,7 @@ END_UPSTREAM_CUT: End.ValueType  # 3
 """The upstream broke off or sent what could not be read."""
 END_CREDIT_SPENT: End.ValueType  # 4
 END_REFUSED: End.ValueType  # 5
-"""Nothing was delivered, because somebody refused."""
+"""Nothing was delivered, because of a refusal."""
 END_CRASHED: End.ValueType  # 6
 """A process of ours died."""
 END_KEY_REFUSED: End.ValueType  # 7
@@ -116,7 +116,7 @@ class _RequestStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RequestS
     REQUEST_STATE_VOID: _RequestState.ValueType  # 3
     """Nothing was charged."""
     REQUEST_STATE_SWEPT: _RequestState.ValueType  # 4
-    """Nobody came back for it: charged at its last checkpoint."""
+    """It was never settled: charged at its last checkpoint."""
 
 class RequestState(_RequestState, metaclass=_RequestStateEnumTypeWrapper): ...
 
@@ -126,7 +126,7 @@ REQUEST_STATE_SETTLED: RequestState.ValueType  # 2
 REQUEST_STATE_VOID: RequestState.ValueType  # 3
 """Nothing was charged."""
 REQUEST_STATE_SWEPT: RequestState.ValueType  # 4
-"""Nobody came back for it: charged at its last checkpoint."""
+"""It was never settled: charged at its last checkpoint."""
 Global___RequestState: _TypeAlias = RequestState  # noqa: Y015
 
 class _CreditKind:

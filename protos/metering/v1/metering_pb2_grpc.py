@@ -135,7 +135,7 @@ class MeteringServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Checkpoint(self, request, context):
-        """What running requests have delivered so far, for the case that nobody is left to settle them.
+        """What running requests have delivered so far, for the case that no edge is left to settle them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class MeteringServiceStub:
     Settle: _grpc.UnaryUnaryMultiCallable[_metering_pb2.SettleRequest, _metering_pb2.SettleResponse]
     Void: _grpc.UnaryUnaryMultiCallable[_metering_pb2.VoidRequest, _metering_pb2.VoidResponse]
     Checkpoint: _grpc.UnaryUnaryMultiCallable[_metering_pb2.CheckpointRequest, _metering_pb2.CheckpointResponse]
-    """What running requests have delivered so far, for the case that nobody is left to settle them."""
+    """What running requests have delivered so far, for the case that no edge is left to settle them."""
     Exchange: _grpc.StreamStreamMultiCallable[_metering_pb2.ExchangeRequest, _metering_pb2.ExchangeResponse]
     """Any number of the calls above, multiplexed."""
     ListUsage: _grpc.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]
@@ -63,7 +63,7 @@ class MeteringServiceAsyncStub(MeteringServiceStub):
     Settle: _aio.UnaryUnaryMultiCallable[_metering_pb2.SettleRequest, _metering_pb2.SettleResponse]  # type: ignore[assignment]
     Void: _aio.UnaryUnaryMultiCallable[_metering_pb2.VoidRequest, _metering_pb2.VoidResponse]  # type: ignore[assignment]
     Checkpoint: _aio.UnaryUnaryMultiCallable[_metering_pb2.CheckpointRequest, _metering_pb2.CheckpointResponse]  # type: ignore[assignment]
-    """What running requests have delivered so far, for the case that nobody is left to settle them."""
+    """What running requests have delivered so far, for the case that no edge is left to settle them."""
     Exchange: _aio.StreamStreamMultiCallable[_metering_pb2.ExchangeRequest, _metering_pb2.ExchangeResponse]  # type: ignore[assignment]
     """Any number of the calls above, multiplexed."""
     ListUsage: _aio.UnaryUnaryMultiCallable[_metering_pb2.ListUsageRequest, _metering_pb2.ListUsageResponse]  # type: ignore[assignment]
@@ -123,7 +123,7 @@ class MeteringServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _metering_pb2.CheckpointRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_metering_pb2.CheckpointResponse, _abc.Awaitable[_metering_pb2.CheckpointResponse]]:
-        """What running requests have delivered so far, for the case that nobody is left to settle them."""
+        """What running requests have delivered so far, for the case that no edge is left to settle them."""
 
     @_abc_1.abstractmethod
     def Exchange(

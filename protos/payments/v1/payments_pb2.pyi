@@ -25,25 +25,25 @@ class _CheckoutStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Checkou
     DESCRIPTOR: _descriptor.EnumDescriptor
     CHECKOUT_STATE_UNSPECIFIED: _CheckoutState.ValueType  # 0
     CHECKOUT_STATE_OPEN: _CheckoutState.ValueType  # 1
-    """Nobody has paid yet."""
+    """It is not paid yet."""
     CHECKOUT_STATE_PROCESSING: _CheckoutState.ValueType  # 2
     """Paid, but the money has not arrived."""
     CHECKOUT_STATE_BOOKED: _CheckoutState.ValueType  # 3
     """The credit is in the ledger."""
     CHECKOUT_STATE_EXPIRED: _CheckoutState.ValueType  # 4
-    """Nobody can pay any more."""
+    """It can no longer be paid."""
 
 class CheckoutState(_CheckoutState, metaclass=_CheckoutStateEnumTypeWrapper): ...
 
 CHECKOUT_STATE_UNSPECIFIED: CheckoutState.ValueType  # 0
 CHECKOUT_STATE_OPEN: CheckoutState.ValueType  # 1
-"""Nobody has paid yet."""
+"""It is not paid yet."""
 CHECKOUT_STATE_PROCESSING: CheckoutState.ValueType  # 2
 """Paid, but the money has not arrived."""
 CHECKOUT_STATE_BOOKED: CheckoutState.ValueType  # 3
 """The credit is in the ledger."""
 CHECKOUT_STATE_EXPIRED: CheckoutState.ValueType  # 4
-"""Nobody can pay any more."""
+"""It can no longer be paid."""
 Global___CheckoutState: _TypeAlias = CheckoutState  # noqa: Y015
 
 @_typing.final

@@ -68,7 +68,7 @@ class PaymentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateCheckout(self, request, context):
-        """Opens a page of the payment provider, where somebody pays.
+        """Opens a page of the payment provider, where a customer pays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,7 +35,7 @@ class PaymentServiceStub:
     def __new__(cls, channel: _aio.Channel) -> PaymentServiceAsyncStub: ...
     GetPaymentOptions: _grpc.UnaryUnaryMultiCallable[_payments_pb2.GetPaymentOptionsRequest, _payments_pb2.GetPaymentOptionsResponse]
     CreateCheckout: _grpc.UnaryUnaryMultiCallable[_payments_pb2.CreateCheckoutRequest, _payments_pb2.CreateCheckoutResponse]
-    """Opens a page of the payment provider, where somebody pays."""
+    """Opens a page of the payment provider, where a customer pays."""
     GetCheckout: _grpc.UnaryUnaryMultiCallable[_payments_pb2.GetCheckoutRequest, _payments_pb2.GetCheckoutResponse]
     """Asks the provider what became of a checkout, and books it if it was paid."""
     ReceiveEvent: _grpc.UnaryUnaryMultiCallable[_payments_pb2.ReceiveEventRequest, _payments_pb2.ReceiveEventResponse]
@@ -48,7 +48,7 @@ class PaymentServiceAsyncStub(PaymentServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetPaymentOptions: _aio.UnaryUnaryMultiCallable[_payments_pb2.GetPaymentOptionsRequest, _payments_pb2.GetPaymentOptionsResponse]  # type: ignore[assignment]
     CreateCheckout: _aio.UnaryUnaryMultiCallable[_payments_pb2.CreateCheckoutRequest, _payments_pb2.CreateCheckoutResponse]  # type: ignore[assignment]
-    """Opens a page of the payment provider, where somebody pays."""
+    """Opens a page of the payment provider, where a customer pays."""
     GetCheckout: _aio.UnaryUnaryMultiCallable[_payments_pb2.GetCheckoutRequest, _payments_pb2.GetCheckoutResponse]  # type: ignore[assignment]
     """Asks the provider what became of a checkout, and books it if it was paid."""
     ReceiveEvent: _aio.UnaryUnaryMultiCallable[_payments_pb2.ReceiveEventRequest, _payments_pb2.ReceiveEventResponse]  # type: ignore[assignment]
@@ -70,7 +70,7 @@ class PaymentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _payments_pb2.CreateCheckoutRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_payments_pb2.CreateCheckoutResponse, _abc.Awaitable[_payments_pb2.CreateCheckoutResponse]]:
-        """Opens a page of the payment provider, where somebody pays."""
+        """Opens a page of the payment provider, where a customer pays."""
 
     @_abc_1.abstractmethod
     def GetCheckout(

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class GroundingAdminServiceStub:
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     def __init__(self, channel):
@@ -90,7 +90,7 @@ class GroundingAdminServiceStub:
 
 class GroundingAdminServiceServicer:
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     def AddNote(self, request, context):
@@ -219,7 +219,7 @@ def add_GroundingAdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class GroundingAdminService:
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class GroundingAdminServiceStub:
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     @_typing.overload
@@ -52,7 +52,7 @@ class GroundingAdminServiceStub:
 @_typing.type_check_only
 class GroundingAdminServiceAsyncStub(GroundingAdminServiceStub):
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -72,7 +72,7 @@ class GroundingAdminServiceAsyncStub(GroundingAdminServiceStub):
 
 class GroundingAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """What an account's owner keeps for its plain chats to be grounded in, by way of the command line or the console. The router does not
-    know which accounts there are: whoever asks does.
+    know which accounts there are: its callers do.
     """
 
     @_abc_1.abstractmethod

@@ -186,7 +186,7 @@ class RouterService:
 
 
 class RouteAdminServiceStub:
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """For operators. Each replica reads its own file, and knows what it has seen itself.
     """
 
     def __init__(self, channel):
@@ -208,7 +208,7 @@ class RouteAdminServiceStub:
 
 
 class RouteAdminServiceServicer:
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """For operators. Each replica reads its own file, and knows what it has seen itself.
     """
 
     def ReloadRoutes(self, request, context):
@@ -246,7 +246,7 @@ def add_RouteAdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RouteAdminService:
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself.
+    """For operators. Each replica reads its own file, and knows what it has seen itself.
     """
 
     @staticmethod

@@ -73,7 +73,7 @@ class RouterServiceServicer(metaclass=_abc_1.ABCMeta):
 def add_RouterServiceServicer_to_server(servicer: RouterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class RouteAdminServiceStub:
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+    """For operators. Each replica reads its own file, and knows what it has seen itself."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -85,7 +85,7 @@ class RouteAdminServiceStub:
 
 @_typing.type_check_only
 class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+    """For operators. Each replica reads its own file, and knows what it has seen itself."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReloadRoutes: _aio.UnaryUnaryMultiCallable[_router_pb2.ReloadRoutesRequest, _router_pb2.ReloadRoutesResponse]  # type: ignore[assignment]
@@ -93,7 +93,7 @@ class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
     ListTargets: _aio.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]  # type: ignore[assignment]
 
 class RouteAdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For whoever runs the service. Each replica reads its own file, and knows what it has seen itself."""
+    """For operators. Each replica reads its own file, and knows what it has seen itself."""
 
     @_abc_1.abstractmethod
     def ReloadRoutes(

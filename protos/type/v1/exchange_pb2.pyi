@@ -43,7 +43,7 @@ class _ItemKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ItemKind.Val
     ITEM_KIND_ALIVE: _ItemKind.ValueType  # 8
     """Either way, call_id 0: still here, though there is nothing to say."""
     ITEM_KIND_FAREWELL: _ItemKind.ValueType  # 9
-    """Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
+    """Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: the side that ended it
     with the other's words still under way would lose them.
     """
     ITEM_KIND_PART: _ItemKind.ValueType  # 10
@@ -71,7 +71,7 @@ heard it: it opens none from then on.
 ITEM_KIND_ALIVE: ItemKind.ValueType  # 8
 """Either way, call_id 0: still here, though there is nothing to say."""
 ITEM_KIND_FAREWELL: ItemKind.ValueType  # 9
-"""Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: whoever ended it
+"""Server to client, call_id 0: this was all, and nothing is read any more. The client ends the exchange: the side that ended it
 with the other's words still under way would lose them.
 """
 ITEM_KIND_PART: ItemKind.ValueType  # 10

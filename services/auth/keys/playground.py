@@ -27,7 +27,7 @@ TOKEN_VALID_US: Final = 15 * 60 * 1_000_000
 KEY_NAME: Final = "Playground"
 # The least that a playground needs.
 SCOPES: Final = (Scope.INFERENCE, Scope.MODELS)
-# More than all tabs of a browser need; whoever asks for more loses the oldest.
+# More than all tabs of a browser need; asking for more loses the oldest.
 TOKENS_PER_SESSION_MOST: Final = 100
 # Longer than any answer runs.
 FORGOTTEN_AFTER_US: Final = DAY_US

@@ -10,7 +10,7 @@ from services.auth.records.times import DAY_US, from_micros
 from services.auth.store import Connection
 from services.auth.store.notices import expiring_keys, note_expiry
 
-# Before the expiry. Whoever is told a day before is not told again of the seven.
+# Before the expiry. The 1-day notice replaces the 7-day notice.
 DAYS: Final = (1, 7)
 AT_ONCE_MOST: Final = 200
 

@@ -13,7 +13,7 @@ class Kind(StrEnum):
     SPEND_LIMIT_REACHED = "spend_limit.reached"
     KEY_EXPIRES_SOON = "key.expires_soon"
     KEY_NEW_NETWORK = "key.new_network"
-    # Only what somebody asked for.
+    # Only what was asked for.
     TEST = "test"
 
 

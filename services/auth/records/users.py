@@ -45,7 +45,7 @@ class Client:
 
     @property
     def limited_as(self) -> str:
-        """The part of the address that rate limits apply to: whoever has one IPv6 address has 2^64 of them."""
+        """The part of the address that rate limits apply to: a client with one IPv6 address has 2^64 of them."""
         return _network_of(self.address, 32, 64)
 
     @property
@@ -137,7 +137,7 @@ class Challenge:
     """A random value for a passkey to sign, or for another use that is good once."""
 
     challenge_id: str = field(repr=False)
-    # None: whoever proves something with it.
+    # None: any user who proves something with it.
     user_id: str | None
     challenge: bytes = field(repr=False)
     # The console's, of passkeys and issuers; of what one session alone may use, that session.

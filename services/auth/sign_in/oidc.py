@@ -1,6 +1,6 @@
 """Talks to the issuer of OpenID Connect: discovery, the exchange of codes, and the verification of ID tokens.
 
-The console only passes the browser's code on, so that it can impersonate nobody. A sign-in makes one or two requests.
+The console only passes the browser's code on, so that it can impersonate no user. A sign-in makes one or two requests.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ RESPONSE_BYTES_MOST: Final = 1_000_000
 CONNECTIONS_MOST: Final = 4
 # How long what the issuer says of itself is used.
 METADATA_VALID_US: Final = 3_600_000_000
-# An unknown key may be a new one; whoever sends tokens with made-up keys causes one request a minute.
+# An unknown key may be a new one; tokens with made-up keys cause one request a minute.
 KEYS_EACH_US: Final = 60_000_000
 # The issuer's clock may differ this much from ours.
 CLOCK_SKEW_S: Final = 60

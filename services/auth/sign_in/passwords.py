@@ -57,7 +57,7 @@ class PasswordHashes:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="password")
         self._hasher: PasswordHasher | None = None
         # A hash of no password that anybody has, for users without one.
-        self._nobodys = ""
+        self._unknown_users = ""
         self._running = 0
 
     async def hash(self, password: str) -> str:
@@ -72,7 +72,7 @@ class PasswordHashes:
 
         hasher = self._load()
         try:
-            hasher.verify(stored or self._nobodys, unicodedata.normalize("NFKC", given[: LENGTH_MOST + 1]))
+            hasher.verify(stored or self._unknown_users, unicodedata.normalize("NFKC", given[: LENGTH_MOST + 1]))
         except (InvalidHashError, VerificationError):
             return False
         return bool(stored)
@@ -83,7 +83,7 @@ class PasswordHashes:
             from argon2 import PasswordHasher
 
             self._hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=1)
-            self._nobodys = self._hasher.hash(secrets.token_urlsafe(32))
+            self._unknown_users = self._hasher.hash(secrets.token_urlsafe(32))
         return self._hasher
 
     async def _in_turn(self, work: Callable[[], ResultT]) -> ResultT:
@@ -91,7 +91,7 @@ class PasswordHashes:
             message = "Too many people sign in right now. Please try again in a moment."
             raise LegatoError(Reason.TOO_MANY_SIGN_INS, message, retry_after_s=RETRY_AFTER_S)
         self._running += 1
-        # Counted until the thread is done with it, even if nobody waits for it any more.
+        # Counted until the thread is done with it, even if it is no longer waited for.
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         running.add_done_callback(self._note_done)
         return await asyncio.shield(running)

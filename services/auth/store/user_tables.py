@@ -67,7 +67,7 @@ recovery_codes = sa.Table(
     sa.Index("recovery_codes_by_user", "user_id"),
 )
 
-# argon2id. Signs nobody in without a row in `totp`.
+# argon2id. Signs no user in without a row in `totp`.
 passwords = sa.Table(
     "passwords",
     metadata,
@@ -158,7 +158,7 @@ challenges = sa.Table(
     "challenges",
     metadata,
     sa.Column("challenge_id", sa.Text, primary_key=True),
-    # None: whoever proves something with it.
+    # None: any user who proves something with it.
     sa.Column("user_id", sa.Text),
     sa.Column("challenge", sa.LargeBinary, nullable=False),
     sa.Column("origin", sa.Text, nullable=False),

@@ -80,7 +80,7 @@ def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False
 
 
 def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[User]:
-    """Finds those with this address, the oldest first. Nobody has verified it."""
+    """Finds those with this address, the oldest first. It was not verified."""
     query = sa.select(users).where(users.c.email == email, users.c.email != "")
     return [to_record(User, row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
 
@@ -108,7 +108,7 @@ def list_users(
     user_id: str = "",
 ) -> list[User]:
     """Lists users in the order of creation: all, those with `wanted` in the name, as the whole address or as the
-    beginning of the id, the members of an account, or one. Addresses are encrypted, so a part of one finds nobody."""
+    beginning of the id, the members of an account, or one. Addresses are encrypted, so a part of one finds no user."""
     query = sa.select(users).order_by(users.c.created_at_us, users.c.user_id).limit(limit)
     if wanted:
         is_named = users.c.name.icontains(wanted, autoescape=True)

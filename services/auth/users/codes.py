@@ -9,7 +9,7 @@ from typing import Final
 
 # Without letters that look like digits.
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-# 5 bits each: 100 bits, of which nobody guesses any part within a lifetime.
+# 5 bits each: 100 bits, of which no part is guessed within a lifetime.
 CODE_LENGTH: Final = 20
 _GROUP: Final = 4
 _LOOKALIKES: Final = str.maketrans("OIL", "011", " -\t\r\n")

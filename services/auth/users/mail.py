@@ -112,7 +112,7 @@ class Mail(Domain):
                 "Your link to sign in to Legato",
                 [
                     f"This link signs you in as {user.name}. It works once, within 15 minutes.",
-                    "If you did not ask for it, ignore it: without the link, nobody gets in.",
+                    "If you did not ask for it, ignore it: without the link, no one gets in.",
                 ],
                 f"{self._origin}/sign-in#{code}",
                 "Sign in",

@@ -66,7 +66,7 @@ def is_live(session: UserSession, user: User | None, now_us: int) -> bool:
 
 class Sessions(Domain):
     def __init__(self, parts: Parts, signer: AccessTokenSigner | None) -> None:
-        """Prepares it; without a signer, nobody can sign in."""
+        """Prepares it; without a signer, users cannot sign in."""
         super().__init__(parts)
         self._signer = signer
 

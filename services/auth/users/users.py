@@ -107,7 +107,7 @@ class Users(Domain):
 
         def apply(connection: Connection) -> UserSummary:
             if not grants and by is not None and stored.lock_operators(connection) == [user_id]:
-                message = "The last operator stays: make somebody else an operator first."
+                message = "The last operator stays: make another user an operator first."
                 raise LegatoError(Reason.REQUEST_INVALID, message)
             change(connection, self._user(connection, user_id))
             [summary] = stored.summarise(connection, [self._user(connection, user_id)])

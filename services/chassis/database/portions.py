@@ -1,4 +1,4 @@
-"""Regular passes that delete or rewrite many rows, a portion at a time, so that nobody who writes in between waits."""
+"""Regular passes that delete or rewrite many rows, a portion at a time, so that no writer in between waits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

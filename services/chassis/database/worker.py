@@ -71,7 +71,7 @@ def _do(job: _Job) -> None:
     try:
         loop.call_soon_threadsafe(_tell, future, result, error)
     except RuntimeError:
-        # The loop is closed: nobody waits.
+        # The loop is closed: no caller waits.
         pass
     finally:
         # The exception refers to this frame, by its traceback, and the job to the exception, by its future.

@@ -236,7 +236,7 @@ def read_packed(packed: bytes) -> list[tuple[int, bytes]]:
 
 
 class PartialPayloads(dict[int, list[bytes]]):
-    """The incomplete payloads of one exchange, by call. Mostly it is empty, and then nobody need ask it."""
+    """The incomplete payloads of one exchange, by call. Mostly it is empty, and then it need not be asked."""
 
     def add(self, item: Item) -> None:
         self.setdefault(item.call_id, []).append(item.payload)

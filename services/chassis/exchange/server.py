@@ -52,7 +52,7 @@ class Session:
             self.outbox.close()
 
     async def watch(self) -> None:
-        """Detects a client that vanished, by its silence, and cancels its calls: nobody is left to read the answers."""
+        """Detects a client that vanished, by its silence, and cancels its calls: their answers would not be read."""
         while self._unheard_signs is None or self._unheard_signs < SILENT_SIGNS:
             await asyncio.sleep(ALIVE_EVERY_S)
             if self._unheard_signs is not None:
@@ -140,7 +140,7 @@ class Session:
         try:
             await (method.serve(call) if span is None else traced(span, method.serve(call)))
         except asyncio.CancelledError:
-            # The caller left, or the exchange broke: nobody is left to answer.
+            # The caller left, or the exchange broke: there is no caller left to answer.
             return
         except Exception as error:
             if self.calls.pop(call.call_id, None) is call:

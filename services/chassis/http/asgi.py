@@ -31,7 +31,7 @@ class BodyWriter(Protocol):
         ...
 
 
-# Scope key of the request's body, if that came together with its headers, so that nobody needs to wait for it.
+# Scope key of the request's body, if that came together with its headers, so that it need not be waited for.
 BODY = "legato.body"
 # Scope key of the WhenGone function, which registers a callback for a disconnect.
 WHEN_GONE = "legato.when_gone"

@@ -1,7 +1,7 @@
 """Limits concurrency: by a constant, by the backend's own limit, or adaptively from queueing (`queueing.py`); fair
 between keys.
 
-A `Gate` admits or refuses at once; nothing waits at it, since that would be a queue that nobody measures. The measured
+A `Gate` admits or refuses at once; nothing waits at it, since that would be a queue that is not measured. The measured
 limit starts at `most`. When queueing is detected it falls below what was running, and grows again while it is used up
 and nothing queues. A limit that no queueing confirms expires within seconds. Admitted requests stay admitted, whatever
 the limit does.

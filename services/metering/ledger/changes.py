@@ -1,4 +1,4 @@
-"""A record for the audit log: somebody changed an account, other than by chatting and paying."""
+"""A record for the audit log: a change of an account, other than by chatting and paying."""
 
 from typing import Final, Literal, NamedTuple, TypeVar
 

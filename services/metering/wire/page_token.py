@@ -1,4 +1,4 @@
-"""Page tokens: some integers, encoded so that nobody mistakes them for something to compute with."""
+"""Page tokens: some integers, encoded so that they are not mistaken for something to compute with."""
 
 import base64
 import binascii

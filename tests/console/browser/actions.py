@@ -86,7 +86,7 @@ def link_an_identity(page: Page) -> None:
 
 
 def invite(page: Page) -> None:
-    page.get_by_text("Invite somebody").click()
+    page.get_by_text("Invite a member").click()
     page.get_by_role("button", name="Make the invitation").click()
     page.get_by_text("Pass this link on").wait_for()
 

@@ -111,7 +111,7 @@ def test_a_reload_neither_voids_recovery_codes_nor_invites_again(
     page.reload()
     expect(page.get_by_role("status")).to_contain_text("The codes were shown once, and they work")
     page.goto("/settings")
-    page.get_by_text("Invite somebody").click()
+    page.get_by_text("Invite a member").click()
     page.get_by_role("button", name="Make the invitation").click()
     expect(page.get_by_text(f"/invitation#{INVITATION}")).to_be_visible()
     for _ in range(2):

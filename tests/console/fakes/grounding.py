@@ -50,7 +50,7 @@ class GroundingFakes:
         return self.documents[-1]
 
     def fill_grounding(self) -> None:
-        """Gives the account notes and documents, one of each in a state that nobody wants."""
+        """Gives the account notes and documents, one of each in an unwanted state."""
         for text in (
             "I live in Ottawa, and I write in British English.",
             "My company is Analytical Engines. We repair and sell mechanical calculators.",

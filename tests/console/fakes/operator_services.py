@@ -247,7 +247,7 @@ class OperatorFakes:
         if request.is_operator:
             self._granting()
         elif [each.user_id for each in self.users.values() if each.is_operator] == [request.user_id]:
-            raise LegatoError(Reason.REQUEST_INVALID, "The last operator stays: make somebody else an operator first.")
+            raise LegatoError(Reason.REQUEST_INVALID, "The last operator stays: make another user an operator first.")
         user.is_operator = request.is_operator
         return pb.SetOperatorResponse(user=user)
 

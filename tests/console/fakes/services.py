@@ -23,7 +23,7 @@ from tests.console.fakes.usage import usage_of
 
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
-# What needs no access token, since somebody else has signed it.
+# What needs no access token, since another party has signed it.
 SIGNED = ("PaymentService.ReceiveEvent",)
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 

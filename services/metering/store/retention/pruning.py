@@ -27,7 +27,7 @@ _KEEP_CREDITS: Final = insert_rows(pruned_credits, _CREDIT_COLUMNS, "ON CONFLICT
 
 
 # Before the first pass.
-NOBODY: Final = ""
+NO_HOLDER: Final = ""
 
 
 def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
@@ -41,9 +41,9 @@ def lease(connection: sa.Connection, holder: str, life_us: int) -> bool:
 
 
 def has_lease(connection: sa.Connection, holder: str) -> bool:
-    """Returns whether nobody else has taken the lease. Nobody can, until the caller's transaction ends: what it writes
-    is not what another process is writing as well."""
-    return connection.scalar(sa.select(retention.c.lease_holder).with_for_update()) in (holder, NOBODY)
+    """Returns whether no other process has taken the lease. None can before the caller's transaction ends: so what it
+    writes is not what another process is writing as well."""
+    return connection.scalar(sa.select(retention.c.lease_holder).with_for_update()) in (holder, NO_HOLDER)
 
 
 def mark(connection: sa.Connection, name: str, before_us: int) -> None:

@@ -15,7 +15,7 @@ def test_accounts_are_searched_and_show_their_credit(console: ConsoleHarness, se
     assert "Bernoulli &amp; Daughters" in answer.text
     assert "Analytical Engines</a>" not in answer.text
     assert "$84.18" in answer.text
-    assert "No account fits" in console.get("/operator/accounts?q=nobody", session).text
+    assert "No account fits" in console.get("/operator/accounts?q=unknown", session).text
 
 
 def test_while_metering_does_not_answer_accounts_are_shown_without_balances(

@@ -38,4 +38,4 @@ def test_the_last_operator_is_told_to_stay(console: ConsoleHarness, session: str
 
 
 def test_an_unknown_user_is_not_found(console: ConsoleHarness, session: str) -> None:
-    assert console.get("/operator/users/user_nobody", session).status == 404
+    assert console.get("/operator/users/user_unknown", session).status == 404
