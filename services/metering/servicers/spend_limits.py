@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any, Final
 
 import grpc.aio
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1 import spend_limits_pb2_grpc
@@ -18,6 +17,7 @@ from services.metering.ledger.months import next_day_us, next_month_us
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, Spend, SpendLimits
 from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
+from services.metering.wire.messages import message_of, to_timestamp
 from services.metering.wire.operations import checked_id, current_user, invalid
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -86,18 +86,10 @@ def _limit(given: pb.SpendLimits, name: str) -> int | None:
 
 
 def from_spend(spend: Spend) -> pb.Spend:
-    return pb.Spend(
-        account_id=spend.account_id,
-        key_id=spend.key_id,
-        limits=pb.SpendLimits(
-            day_nanos=spend.day_limit_nanos,
-            month_nanos=spend.month_limit_nanos,
-            total_nanos=spend.total_limit_nanos,
-        ),
-        day_spent_nanos=spend.day_spent_nanos,
-        month_spent_nanos=spend.month_spent_nanos,
-        total_spent_nanos=spend.total_spent_nanos,
-        held_nanos=spend.held_nanos,
-        day_end_time=Timestamp(seconds=next_day_us(spend.day_us) // 1_000_000),
-        month_end_time=Timestamp(seconds=next_month_us(spend.month_us) // 1_000_000),
+    return message_of(
+        pb.Spend,
+        spend,
+        limits=message_of(pb.SpendLimits, spend.limits),
+        day_end_time=to_timestamp(next_day_us(spend.day_us)),
+        month_end_time=to_timestamp(next_month_us(spend.month_us)),
     )

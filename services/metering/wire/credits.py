@@ -2,16 +2,12 @@
 
 from typing import Final, NamedTuple
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from protos.metering.v1 import metering_pb2 as pb
 from services.metering.credit_history import BEGINNING, CreditEntry, CreditPage
 from services.metering.store.credits import CreditPosition
-from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.messages import checked_page_size, message_of, to_timestamp
+from services.metering.wire.operations import checked_id
 from services.metering.wire.page_token import from_token, to_token
-
-PAGE_SIZE_DEFAULT: Final = 100
-PAGE_SIZE_MOST: Final = 1_000
 
 _KINDS: Final = {
     "grant": pb.CREDIT_KIND_GRANT,
@@ -27,12 +23,10 @@ class CreditQuery(NamedTuple):
 
 
 def to_credit_query(request: pb.ListCreditsRequest) -> CreditQuery:
-    if request.page_size < 0:
-        raise invalid("The page size must not be negative.", "page_size")
     return CreditQuery(
         account_id=checked_id(request.account_id, "account_id"),
         after=CreditPosition(*from_token(request.page_token, 2)) if request.page_token else BEGINNING,
-        size=min(request.page_size, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT,
+        size=checked_page_size(request.page_size),
     )
 
 
@@ -44,13 +38,4 @@ def from_credit_page(page: CreditPage) -> pb.ListCreditsResponse:
 
 
 def _entry(entry: CreditEntry) -> pb.CreditEntry:
-    time = Timestamp()
-    time.FromMicroseconds(entry.at_us)
-    return pb.CreditEntry(
-        kind=_KINDS[entry.kind],
-        time=time,
-        amount_nanos=entry.amount_nanos,
-        balance_nanos=entry.balance_nanos,
-        booking_id=entry.booking_id,
-        reason=entry.reason,
-    )
+    return message_of(pb.CreditEntry, entry, kind=_KINDS[entry.kind], time=to_timestamp(entry.at_us))

@@ -9,7 +9,7 @@ from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.metering.ledger.changes import COMMAND_LINE, ChangedBy
-from services.metering.ledger.prices import Usage
+from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     AccountBalance,
     Adjust,
@@ -177,13 +177,17 @@ def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserv
 
 
 def from_reserved(answer: Reserved) -> pb.ReserveResponse:
-    price = pb.Price(
-        version=answer.price_version,
-        input_nanos_per_million=answer.price.input_nanos,
-        cached_input_nanos_per_million=answer.price.cached_input_nanos,
-        output_nanos_per_million=answer.price.output_nanos,
-    )
+    price = from_price(answer.price_version, answer.price)
     return pb.ReserveResponse(held_nanos=answer.held_nanos, price=price, free_nanos=answer.free_nanos)
+
+
+def from_price(version: int, price: Price) -> pb.Price:
+    return pb.Price(
+        version=version,
+        input_nanos_per_million=price.input_nanos,
+        cached_input_nanos_per_million=price.cached_input_nanos,
+        output_nanos_per_million=price.output_nanos,
+    )
 
 
 def to_extend(request: pb.ExtendRequest) -> Extend:

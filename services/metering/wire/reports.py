@@ -1,6 +1,6 @@
 """Converts usage and single requests between the .proto's messages and the domain."""
 
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -11,6 +11,7 @@ from services.metering.ledger.months import CalendarMonth, parse_month
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
 from services.metering.usage_reports import UsageReportQuery, UsageRow
+from services.metering.wire.messages import message_of, to_microseconds, to_timestamp
 from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
 
 _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
@@ -21,8 +22,6 @@ _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
 }
 _BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
 _ENDS: Final = {word: number for number, word in ENDS.items()}
-# The end of the year 9999.
-LATEST_S: Final = 253_402_300_800
 _BUCKETS: Final[dict[int, int]] = {
     pb.USAGE_BUCKET_HOUR: HOUR_US,
     pb.USAGE_BUCKET_DAY: DAY_US,
@@ -41,8 +40,8 @@ def to_usage_query(request: pb.ListUsageRequest) -> UsageReportQuery:
         raise invalid(f"Usage is listed of at most {KEYS_MOST:,} keys.", "key_ids")
     return UsageReportQuery(
         account_id=checked_id(request.account_id, "account_id"),
-        start_us=_microseconds(request.start_time),
-        end_us=_microseconds(request.end_time),
+        start_us=_full_hour_us(request.start_time),
+        end_us=_full_hour_us(request.end_time),
         bucket_us=bucket_us,
         group_by_key=request.group_by_key,
         group_by_class=request.group_by_class,
@@ -62,32 +61,25 @@ def _top_keys(request: pb.ListUsageRequest) -> int:
 
 
 def from_usage_row(row: UsageRow) -> pb.UsageRow:
-    return pb.UsageRow(
-        start_time=to_timestamp(row.start_us),
-        key_id=row.key_id,
-        class_id=row.class_id,
-        requests=row.requests,
-        usage=from_usage(row.usage),
-        cost_nanos=row.cost_nanos,
-    )
+    return message_of(pb.UsageRow, row, start_time=to_timestamp(row.start_us), usage=from_usage(row.usage))
 
 
 def from_hold(hold: Hold) -> pb.GetRequestResponse:
+    return message_of(pb.GetRequestResponse, hold, **told_of(hold))
+
+
+def told_of(hold: Hold) -> dict[str, Any]:
+    """Returns what messages about a request tell in other words than its hold."""
     is_running = hold.state == "held"
-    return pb.GetRequestResponse(
-        request_id=hold.request_id,
-        key_id=hold.key_id,
-        class_id=hold.class_id,
-        state=_STATES[hold.state],
-        reserve_time=to_timestamp(hold.reserved_at_us),
-        end_time=to_timestamp(hold.resolved_at_us),
-        usage=from_usage(hold.usage),
-        held_nanos=hold.amount_nanos if is_running else 0,
-        charged_nanos=hold.charged_nanos,
-        price_version=hold.price_version,
-        basis=pb.BASIS_UNSPECIFIED if is_running else from_basis(hold.basis),
-        end=from_end(hold.end),
-    )
+    return {
+        "state": _STATES[hold.state],
+        "reserve_time": to_timestamp(hold.reserved_at_us),
+        "end_time": to_timestamp(hold.resolved_at_us),
+        "usage": from_usage(hold.usage),
+        "held_nanos": hold.amount_nanos if is_running else 0,
+        "basis": pb.BASIS_UNSPECIFIED if is_running else from_basis(hold.basis),
+        "end": from_end(hold.end),
+    }
 
 
 def to_month(text: str) -> CalendarMonth:
@@ -98,13 +90,11 @@ def to_month(text: str) -> CalendarMonth:
 
 
 def from_closing(closing: Closing, pruned_before_us: int) -> pb.Closing:
-    return pb.Closing(
+    return message_of(
+        pb.Closing,
+        closing,
         month=str(closing.month),
-        entries=closing.entries,
-        balance_nanos=closing.balance_nanos,
         close_time=to_timestamp(closing.closed_at_us),
-        entries_hash=closing.entries_hash,
-        closing_hash=closing.closing_hash,
         is_pruned=closing.month_us < pruned_before_us,
     )
 
@@ -118,25 +108,11 @@ def from_end(end: End | None) -> "pb.End.ValueType":
 
 
 def from_usage(usage: Usage) -> usage_pb2.Usage:
-    return usage_pb2.Usage(
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
-    )
+    return message_of(usage_pb2.Usage, usage)
 
 
-def to_timestamp(at_us: int | None) -> Timestamp | None:
-    if at_us is None:
-        return None
-    timestamp = Timestamp()
-    timestamp.FromMicroseconds(at_us)
-    return timestamp
-
-
-def _microseconds(given: Timestamp) -> int:
-    # Not `ToMicroseconds`: it would silently truncate what makes this no full hour.
+def _full_hour_us(given: Timestamp) -> int:
+    # It would silently be cut off.
     if given.nanos % 1000:
         raise invalid("A time must be at a full hour.", "start_time")
-    if abs(given.seconds) > LATEST_S:
-        raise invalid("A time must lie before the year 10000.", "start_time")
-    return given.seconds * 1_000_000 + given.nanos // 1000
+    return to_microseconds(given, "start_time")

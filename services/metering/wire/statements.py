@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec.structs import replace
 
-from protos.metering.v1 import metering_pb2, statements_pb2
+from protos.metering.v1 import statements_pb2
 from services.metering.account_audits import AuditProgress
-from services.metering.ledger.prices import Price, Usage
+from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import Kind
 from services.metering.statements import (
     DaysQuery,
@@ -20,17 +19,10 @@ from services.metering.statements import (
     StatementQuery,
 )
 from services.metering.store.statements import Receipt, RequestFilter
-from services.metering.wire.credits import PAGE_SIZE_DEFAULT, PAGE_SIZE_MOST
-from services.metering.wire.operations import checked_id, invalid
+from services.metering.wire.messages import checked_page_size, message_of, to_microseconds, to_timestamp
+from services.metering.wire.operations import checked_id, from_price, invalid
 from services.metering.wire.page_token import from_token, to_token
-from services.metering.wire.reports import (
-    LATEST_S,
-    from_basis,
-    from_end,
-    from_hold,
-    from_usage,
-    to_timestamp,
-)
+from services.metering.wire.reports import from_basis, from_end, from_usage, told_of
 
 CHOSEN_MOST: Final = 1_000
 
@@ -60,7 +52,7 @@ def to_requests_query(request: statements_pb2.ListRequestsRequest) -> StatementQ
 def to_days_query(request: statements_pb2.ListLedgerDaysRequest) -> DaysQuery:
     if not request.HasField("start_time") or not request.HasField("end_time"):
         raise invalid("Days are listed from a start to an end.", "start_time")
-    start_us, end_us = _microseconds(request.start_time, "start_time"), _microseconds(request.end_time, "end_time")
+    start_us, end_us = to_microseconds(request.start_time, "start_time"), to_microseconds(request.end_time, "end_time")
     if start_us > end_us:
         raise invalid("The start must not be after the end.", "start_time")
     return DaysQuery(checked_id(request.account_id, "account_id"), start_us, end_us, request.time_zone)
@@ -76,12 +68,10 @@ def from_statement_days(listed: StatementDays) -> statements_pb2.ListLedgerDaysR
     return statements_pb2.ListLedgerDaysResponse(
         opening_balance_nanos=listed.opening_nanos,
         days=[
-            statements_pb2.LedgerDay(
+            message_of(
+                statements_pb2.LedgerDay,
+                day.sums,
                 start_time=to_timestamp(day.start_us),
-                requests=day.sums.requests,
-                charged_nanos=day.sums.charged_nanos,
-                credited_nanos=day.sums.credited_nanos,
-                loss_nanos=day.sums.loss_nanos,
                 balance_nanos=day.balance_nanos,
             )
             for day in listed.days
@@ -116,7 +106,7 @@ def from_price_list(listed: PriceList) -> statements_pb2.ListPricesResponse:
                 version=stored.version,
                 start_time=to_timestamp(stored.effective_from_us),
                 prices=[
-                    statements_pb2.ClassPrice(class_id=class_id, price=_from_price(stored.version, price))
+                    statements_pb2.ClassPrice(class_id=class_id, price=from_price(stored.version, price))
                     for class_id, price in stored.prices.items()
                 ],
             )
@@ -128,10 +118,8 @@ def from_price_list(listed: PriceList) -> statements_pb2.ListPricesResponse:
 def _to_query(
     request: statements_pb2.ListLedgerEntriesRequest | statements_pb2.ListRequestsRequest, *, newest_first: bool
 ) -> StatementQuery:
-    if request.page_size < 0:
-        raise invalid("The page size must not be negative.", "page_size")
-    start_us = _microseconds(request.start_time, "start_time") if request.HasField("start_time") else None
-    end_us = _microseconds(request.end_time, "end_time") if request.HasField("end_time") else None
+    start_us = to_microseconds(request.start_time, "start_time") if request.HasField("start_time") else None
+    end_us = to_microseconds(request.end_time, "end_time") if request.HasField("end_time") else None
     if start_us is not None and end_us is not None and start_us > end_us:
         raise invalid("The start must not be after the end.", "start_time")
     return StatementQuery(
@@ -139,7 +127,7 @@ def _to_query(
         start_us=start_us,
         end_us=end_us,
         newest_first=newest_first,
-        size=min(request.page_size, PAGE_SIZE_MOST) or PAGE_SIZE_DEFAULT,
+        size=checked_page_size(request.page_size),
         position=PagePosition(*from_token(request.page_token, 3)) if request.page_token else None,
     )
 
@@ -148,59 +136,33 @@ def _to_token(position: PagePosition | None) -> str:
     return "" if position is None else to_token(*position)
 
 
-def _microseconds(given: Timestamp, param: str) -> int:
-    if abs(given.seconds) >= LATEST_S:
-        raise invalid("A time must lie before the year 10000.", param)
-    return given.seconds * 1_000_000 + given.nanos // 1000
-
-
 def _from_entry(listed: StatementEntry) -> statements_pb2.LedgerEntry:
     entry_id, entry = listed.stored
     usage = Usage(entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens)
-    return statements_pb2.LedgerEntry(
+    return message_of(
+        statements_pb2.LedgerEntry,
+        entry,
         entry_id=entry_id,
         kind=_KINDS[entry.kind],
         time=to_timestamp(entry.recorded_at_us),
         amount_nanos=entry.customer_nanos,
         balance_nanos=listed.balance_nanos,
         reference_id=entry.request_id,
-        key_id=entry.key_id,
-        class_id=entry.class_id,
         usage=from_usage(usage) if entry.price_version else None,
-        price_version=entry.price_version,
         basis=from_basis(entry.basis),
         end=from_end(entry.end),
         loss_nanos=-entry.loss_nanos,
-        reason=entry.reason or "",
     )
 
 
 def _from_receipt(receipt: Receipt) -> statements_pb2.RequestReceipt:
-    hold, request = receipt.hold, from_hold(receipt.hold)
-    return statements_pb2.RequestReceipt(
-        request_id=request.request_id,
-        key_id=request.key_id,
-        class_id=request.class_id,
-        state=request.state,
-        reserve_time=request.reserve_time if request.HasField("reserve_time") else None,
-        end_time=request.end_time if request.HasField("end_time") else None,
-        usage=request.usage,
-        held_nanos=request.held_nanos,
+    hold, price = receipt.hold, receipt.price
+    return message_of(
+        statements_pb2.RequestReceipt,
+        hold,
+        **told_of(hold),
         cost_nanos=hold.booked_nanos,
-        charged_nanos=hold.charged_nanos,
-        loss_nanos=hold.loss_nanos,
-        price=None if receipt.price is None else _from_price(hold.price_version, receipt.price),
-        basis=request.basis,
-        end=request.end,
-    )
-
-
-def _from_price(version: int, price: Price) -> metering_pb2.Price:
-    return metering_pb2.Price(
-        version=version,
-        input_nanos_per_million=price.input_nanos,
-        cached_input_nanos_per_million=price.cached_input_nanos,
-        output_nanos_per_million=price.output_nanos,
+        price=None if price is None else from_price(hold.price_version, price),
     )
 
 
