@@ -11,7 +11,7 @@ import tokenize
 
 import pytest
 
-from tests.contracts.product import ROOT, exceptions, product_modules
+from tests.contracts.product import ROOT, product_modules
 
 # Comments for tools, such as "ruff: noqa".
 DIRECTIVE = re.compile(r"#\s*(ruff|mypy|type|fmt):")
@@ -56,9 +56,7 @@ def _lone_comments(source: str) -> list[str]:
 
 def test_no_module_has_a_heading_in_its_middle() -> None:
     found = {str(path): headings((ROOT / path).read_text()) for path in product_modules()}
-    not_yet = {path for package in exceptions() for path in package.get("with_headings", ())}
-    assert {path: texts for path, texts in found.items() if texts and path not in not_yet} == {}
-    assert sorted(path for path in not_yet if not found.get(path)) == [], "may go from the exceptions"
+    assert {path: texts for path, texts in found.items() if texts} == {}
 
 
 @pytest.mark.parametrize(
