@@ -13,7 +13,7 @@ from services.chassis.telemetry.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024
 # Larger payloads are sent in parts of this size: gRPC rejects messages of some megabytes, and a broken exchange breaks
-# everybody's calls.
+# all of its calls.
 PART_BYTES = 1024 * 1024
 # Flow-control window of a call, and each message's overhead in it: queued messages are objects, and most payloads are
 # tiny.

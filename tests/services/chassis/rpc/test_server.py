@@ -213,7 +213,7 @@ async def test_an_address_that_cannot_be_listened_on_is_named(socket_folder: Pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_an_end_that_is_asked_for_before_anybody_waits_for_it_is_not_lost(number: signal.Signals) -> None:
+async def test_a_stop_that_is_asked_for_before_it_is_awaited_is_not_lost(number: signal.Signals) -> None:
     asked = stop_asked()
     os.kill(os.getpid(), number)
     async with asyncio.timeout(60):
