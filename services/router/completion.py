@@ -30,7 +30,7 @@ from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_clas
 
 
 @dataclass(slots=True)
-class _Story:
+class _ChatRecord:
     """The facts about a chat for its one log line."""
 
     request_id: str
@@ -108,27 +108,27 @@ class Completions:
         opened = _OpenedChat(_opening(await conversation.receive()), self._prompt_memory)
         chat = opened.chat
         allowance = TokenAllowance(conversation, chat.grant if chat.HasField("grant") else None)
-        story = _Story(chat.request_id)
+        record = _ChatRecord(chat.request_id)
         began_s = self._clock.elapsed_s()
         self._running += 1
         try:
-            await self._converse(opened, conversation, allowance, story)
-            story.end = "complete"
+            await self._converse(opened, conversation, allowance, record)
+            record.end = "complete"
         except asyncio.CancelledError:
-            story.end = "client_gone"
+            record.end = "client_gone"
             raise
         except ProviderError as error:
-            story.end, story.reason = "upstream_cut", Reason.UPSTREAM_FAILED
-            story.attempts.http_status = error.http_status
+            record.end, record.reason = "upstream_cut", Reason.UPSTREAM_FAILED
+            record.attempts.http_status = error.http_status
             raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.") from None
         except LegatoError as error:
-            story.end, story.reason = "refused", error.reason
+            record.end, record.reason = "refused", error.reason
             raise
         finally:
             self._running -= 1
             opened.memory.release()
             allowance.close()
-            self._log_end(story, began_s)
+            self._log_end(record, began_s)
 
     async def preview(self, chat: ChatOpen) -> PreviewGroundingResponse:
         """Returns what a model would be sent for a chat without tools; nothing is sent."""
@@ -153,30 +153,30 @@ class Completions:
             await asyncio.sleep(0.02)
 
     async def _converse(
-        self, opened: _OpenedChat, conversation: ChatConversation, allowance: TokenAllowance, story: _Story
+        self, opened: _OpenedChat, conversation: ChatConversation, allowance: TokenAllowance, record: _ChatRecord
     ) -> None:
         chat = opened.chat
-        story.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
-        character = self._model_states.routes.characters[story.class_id]
-        story.character_version = character.version
+        record.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
+        character = self._model_states.routes.characters[record.class_id]
+        record.character_version = character.version
         prompt = await opened.compose(character)
         if self._grounding is not None and not prompt.tools.json:
-            grounded = await self._grounding.ground(chat, prompt, self._models_of(story.class_id), conversation)
+            grounded = await self._grounding.ground(chat, prompt, self._models_of(record.class_id), conversation)
             prompt, conversation = grounded.prompt, grounded.conversation
             if grounded.tool is not None:
-                await self._converse_in_rounds(chat, grounded, grounded.tool, allowance, story)
+                await self._converse_in_rounds(chat, grounded, grounded.tool, allowance, record)
                 return
             del grounded
         only_one_call = prompt.parameters.wants_one_call
-        story.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed)
-        upstream = await self._targets.open(story.class_id, chat, prompt, allowance, story.attempts, relay)
+        record.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed)
+        upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
         # The answer has begun, so no other model will be asked.
         del prompt
         opened.memory.release()
         # The total timeout covers the model and the client, whichever is slow.
         limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
-            started, is_covered = _started(story, upstream), upstream.is_whole
+            started, is_covered = _started(record, upstream), upstream.is_whole
             covering = TokenAllowance(conversation, None) if is_covered else allowance
             prompt_tokens, judge = upstream.prompt.tokens, upstream.usage_check
             relay.begin(started, prompt_tokens, covering, judge, is_covered_whole=is_covered)
@@ -196,41 +196,41 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
-        self, chat: ChatOpen, grounded: Grounded, tool: SearchTool, allowance: TokenAllowance, story: _Story
+        self, chat: ChatOpen, grounded: Grounded, tool: SearchTool, allowance: TokenAllowance, record: _ChatRecord
     ) -> None:
         """Serves a chat whose model may search, within the same total timeout as any other answer."""
 
         def open_round(chat: ChatOpen, prompt: Prompt, rounds: Rounds) -> Awaitable[Upstream]:
-            return self._targets.open(story.class_id, chat, prompt, allowance, Attempts(), rounds)
+            return self._targets.open(record.class_id, chat, prompt, allowance, Attempts(), rounds)
 
-        story.relay = relay = Relay(grounded.conversation)
+        record.relay = relay = Relay(grounded.conversation)
         rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
         try:
             upstream = await self._targets.open(
-                story.class_id, chat, grounded.prompt, allowance, story.attempts, rounds
+                record.class_id, chat, grounded.prompt, allowance, record.attempts, rounds
             )
         except NotAccepted:
             # Our fault, not the client's: the model takes no tools, and the routes do not say so.
-            target = story.attempts.target
+            target = record.attempts.target
             self._log.warning("search.refused", model_name=target.model_name if target else None)
             grounded = grounded.without_search()
             rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
-            upstream = await self._open_anew(chat, grounded.prompt, allowance, story, rounds)
-        started = _started(story, upstream)
+            upstream = await self._open_anew(chat, grounded.prompt, allowance, record, rounds)
+        started = _started(record, upstream)
         relay.begin(started, upstream.prompt.tokens, allowance)
         with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
 
     async def _open_anew(
-        self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, story: _Story, rounds: Rounds
+        self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, record: _ChatRecord, rounds: Rounds
     ) -> Upstream:
         """Tries the models again with a fresh attempt count, since the refusal may have used the last attempt."""
-        again = replace(story.attempts, count=0, refits=0)
+        again = replace(record.attempts, count=0, refits=0)
         try:
-            return await self._targets.open(story.class_id, chat, prompt, allowance, again, rounds)
+            return await self._targets.open(record.class_id, chat, prompt, allowance, again, rounds)
         finally:
-            story.attempts = replace(again, count=story.attempts.count + again.count)
+            record.attempts = replace(again, count=record.attempts.count + again.count)
 
     def _models_of(self, class_id: str) -> list[Target]:
         return [model_state.target for model_state in self._model_states.by_class[class_id]]
@@ -238,39 +238,39 @@ class Completions:
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)
 
-    def _log_end(self, story: _Story, began_s: float) -> None:
-        relay, target = story.relay, story.attempts.target
+    def _log_end(self, record: _ChatRecord, began_s: float) -> None:
+        relay, target = record.relay, record.attempts.target
         finished = relay.finished if relay is not None else None
-        if story.attempts.first_asked_at_s is not None:
-            self.prepare_times_s.observe(story.attempts.first_asked_at_s - began_s)
+        if record.attempts.first_asked_at_s is not None:
+            self.prepare_times_s.observe(record.attempts.first_asked_at_s - began_s)
         span = current_span()
         if span is not None:
-            span.attributes |= {"legato.request_id": story.request_id, "legato.class": story.class_id}
-            span.attributes["legato.end"] = story.end
+            span.attributes |= {"legato.request_id": record.request_id, "legato.class": record.class_id}
+            span.attributes["legato.end"] = record.end
         self._log.info(
             "chat.ended",
-            request_id=story.request_id,
-            class_id=story.class_id,
-            character_version=story.character_version,
+            request_id=record.request_id,
+            class_id=record.class_id,
+            character_version=record.character_version,
             model_name=target.model_name if target else None,
             provider=target.provider if target else None,
-            attempt=story.attempts.count,
-            http_status=story.attempts.http_status,
+            attempt=record.attempts.count,
+            http_status=record.attempts.http_status,
             prompt_tokens=finished.usage.prompt_tokens if finished else None,
             completion_tokens=finished.usage.completion_tokens if finished else None,
             finish_reason=finished.finish_reason if finished else None,
-            end=story.end,
-            reason=story.reason,
+            end=record.end,
+            reason=record.reason,
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
 
 
-def _started(story: _Story, upstream: Upstream) -> Started:
+def _started(record: _ChatRecord, upstream: Upstream) -> Started:
     return Started(
-        class_id=story.class_id,
+        class_id=record.class_id,
         max_tokens=upstream.max_tokens,
-        attempt=story.attempts.count,
+        attempt=record.attempts.count,
         ignored=upstream.ignored,
     )
 

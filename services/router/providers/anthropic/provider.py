@@ -33,7 +33,6 @@ from services.router.schema.tools import CallableFunctions, Function, Mode
 # The versions differ in the key's header, and in whether sampling parameters are accepted.
 VERSION_2023 = "2023-06-01"
 VERSION_2026 = "2026-10-21"
-VERSIONS = (VERSION_2026, VERSION_2023)
 
 # Anthropic requires streaming if an answer may take longer than ten minutes.
 LONGEST_WHOLE_ANSWER_TOKENS = 21_333
@@ -52,6 +51,7 @@ _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 
 class AnthropicProvider(HttpProvider):
     answer_type = MessageAnswer
+    versions = (VERSION_2026, VERSION_2023)
 
     def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         self._version = route.version

@@ -15,8 +15,6 @@ from services.router.providers.translation.turns import ModelTurn, PastCall, Res
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import CallableFunctions, Function, Mode
 
-VERSIONS = ("v1", "v1beta")
-
 # Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
 # kept it.
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -47,6 +45,7 @@ _TOOL_MODES = {Mode.AUTO: "AUTO", Mode.NONE: "NONE", Mode.REQUIRED: "ANY"}
 
 class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
+    versions = ("v1", "v1beta")
 
     def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         # Sent in a header, since URLs are logged on the way.

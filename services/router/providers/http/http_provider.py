@@ -41,6 +41,10 @@ class HttpProvider(ABC):
     """A provider at one address. A subclass states what is its own: headers, path, body, and the format of answers."""
 
     answer_type: ClassVar[type[ProviderAnswer]]
+    # Whether it is remote: then the routes file must have its address.
+    needs_address: ClassVar[bool] = True
+    # API versions, if there are several: the routes file must then name one, and a key.
+    versions: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,

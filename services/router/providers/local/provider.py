@@ -30,6 +30,8 @@ _UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
 
 
 class LocalProvider(OpenAIProvider):
+    needs_address = False
+
     def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
         route = ProviderRoute(route.name, route.kind, "http://localhost/v1", no_store=False)
