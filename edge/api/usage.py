@@ -14,6 +14,7 @@ from edge.api.description import REQUEST_ID, errors
 from edge.chat.endpoint import COMPLETION_PREFIX
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.spend_limits_pb2 import Spend
+from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 
@@ -225,12 +226,14 @@ def _to_result(row: pb.UsageRow) -> UsageResult:
         model=row.class_id or None,
         key_id=row.key_id or None,
         requests=row.requests,
-        prompt_tokens=row.usage.prompt_tokens,
-        cached_tokens=row.usage.cached_tokens,
-        completion_tokens=row.usage.completion_tokens,
-        cost_nanos=row.cost_nanos,
-        cost_usd=format_usd(row.cost_nanos),
+        **_charge(row.usage, row.cost_nanos),
     )
+
+
+def _charge(usage: Usage, cost_nanos: int) -> dict[str, Any]:
+    """Returns the fields of tokens and cost, which a bucket and a request have in common."""
+    tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+    return {**tokens, "cost_nanos": cost_nanos, "cost_usd": format_usd(cost_nanos)}
 
 
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -264,11 +267,7 @@ async def get_usage_request(
         ended=found.end_time.seconds if found.HasField("end_time") else None,
         end=_word(pb.End.Name(found.end), "END"),
         basis=_word(pb.Basis.Name(found.basis), "BASIS"),
-        prompt_tokens=found.usage.prompt_tokens,
-        cached_tokens=found.usage.cached_tokens,
-        completion_tokens=found.usage.completion_tokens,
-        cost_nanos=found.charged_nanos,
-        cost_usd=format_usd(found.charged_nanos),
+        **_charge(found.usage, found.charged_nanos),
         held_nanos=found.held_nanos,
         price_version=found.price_version or None,
     )

@@ -42,12 +42,6 @@ class Step(NamedTuple):
     durations_s: Histogram
 
 
-class _ClassMetrics(NamedTuple):
-    durations_s: Histogram
-    first_tokens_s: Histogram
-    output_tokens_s: Histogram
-
-
 class ChatMetrics:
     def __init__(self, registry: Registry) -> None:
         self._chats = counts(registry, "legato_chats", "Admitted chats, by class and outcome.", ["class", "outcome"])
@@ -87,7 +81,6 @@ class ChatMetrics:
         self._tokens = counts(
             registry, "legato_tokens", "Charged tokens, by class and type.", ["class", "gen_ai_token_type"]
         )
-        self._by_class: dict[str, _ClassMetrics] = {}
 
     def refused(self, reason: Reason) -> None:
         self._refusals[reason,] += 1
@@ -104,23 +97,15 @@ class ChatMetrics:
         self._chats[class_id, OUTCOMES[end]] += 1
         if first_token_s is None:
             return
-        metrics = self._by_class.get(class_id) or self._of_class(class_id)
-        metrics.first_tokens_s.observe(first_token_s)
+        labels = (OPERATION, PROVIDER, class_id)
+        durations_s, output_tokens_s = self._durations_s[labels], self._output_tokens_s[labels]
+        self._first_tokens_s[labels].observe(first_token_s)
         self._tokens[class_id, "input"] += charged.prompt_tokens
         self._tokens[class_id, "output"] += charged.completion_tokens
         if end in SERVED:
-            metrics.durations_s.observe(took_s)
+            durations_s.observe(took_s)
             if charged.completion_tokens > 1:
-                metrics.output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
-
-    def _of_class(self, class_id: str) -> _ClassMetrics:
-        labels = (OPERATION, PROVIDER, class_id)
-        self._by_class[class_id] = found = _ClassMetrics(
-            self._durations_s[labels],
-            self._first_tokens_s[labels],
-            self._output_tokens_s[labels],
-        )
-        return found
+                output_tokens_s.observe((took_s - first_token_s) / (charged.completion_tokens - 1))
 
 
 class StepTimer:
