@@ -29,7 +29,6 @@ STAGES = {
     pb.ATTACHMENT_STAGE_INDEXING: ("indexing", 60, 100),
 }
 
-
 attachments = command_group("attachments")
 
 

@@ -12,7 +12,6 @@ from protos.type.v1.access_token_pb2 import AccountRole
 
 FIRST_USER = "Operator"
 
-
 console = command_group("console")
 
 

@@ -16,7 +16,6 @@ NEVER = "never"
 PAGE_SIZE = 200
 COLUMNS = ["key_id", "name", "state", "scopes", "expires_at", "created_at", "last_used_hour"]
 
-
 keys = command_group("keys")
 
 

@@ -35,7 +35,6 @@ class LimitAmount(UsdAmount):
 
 LIMIT = LimitAmount()
 
-
 limits = command_group("limits")
 
 

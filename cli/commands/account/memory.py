@@ -15,7 +15,6 @@ from protos.router.v1 import grounding_pb2 as pb
 
 COLUMNS = ["note_id", "text", "created_at"]
 
-
 memory = command_group("memory")
 
 

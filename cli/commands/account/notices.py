@@ -15,7 +15,6 @@ from protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, Set
 COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "attempts", "failure", "delivery_id"]
 WEBHOOK_COLUMNS = ["webhook_id", "url", "created_at"]
 
-
 notices = command_group("notices")
 
 

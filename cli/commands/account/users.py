@@ -24,7 +24,6 @@ PAGE_SIZE = 200
 DEFAULT_ORIGIN: Final = "http://localhost:8081"
 EVENT_COLUMNS = ["event_no", "time", "action", "user_id", "account_id", "object_id"]
 
-
 users = command_group("users")
 
 

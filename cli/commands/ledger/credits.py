@@ -22,7 +22,6 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 PAGE_SIZE = 1_000
 COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 
-
 credits = command_group("credits")
 
 

@@ -17,7 +17,6 @@ TABLE_COLUMNS = [
     "id", "state", "ended", "class", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_usd", "end",
 ]  # fmt: skip
 
-
 requests = command_group(
     "requests", "Show the receipts of an account's requests: tokens, price and charge, never content."
 )

@@ -14,7 +14,6 @@ _folder_option = click.option(
     "--folder", type=click.Path(path_type=Path), help="The certificates' folder.  [default: certs in the data folder]"
 )
 
-
 certs = command_group(
     "certs",
     """Create a certificate authority, and certificates for the processes and programs that use TCP.

@@ -13,7 +13,6 @@ DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
 DEFAULT_RETRY_AFTER_S = 60
 LONGEST_RETRY_AFTER_S = 86_400
 
-
 maintenance = command_group("maintenance")
 
 

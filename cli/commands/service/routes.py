@@ -16,7 +16,6 @@ from services.chassis.settings import SettingsError
 COLUMNS = ["class", "provider", "model", "breaker", "attempts", "failures", "latency_ms", "running", "limit"]
 MISTAKEN = 2
 
-
 routes = command_group("routes")
 
 
