@@ -7,6 +7,8 @@ import pytest
 
 from tests.contracts.product import ROOT, product_modules
 
+# In recipes of CONTRIBUTING.md.
+MADE_UP = ("console/pages/account/NAME.py", "edge/api/hello.py", "services/router/providers/NAME/")
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
@@ -17,11 +19,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert missing == []
 
 
-def test_architecture_names_files_that_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = re.findall(r"`((?:edge|services|cli|protos)/[\w/]+\.py)`", text)
-    assert named
-    assert [path for path in named if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_files_that_exist(page: Path) -> None:
+    """Except decisions, which tell of what there was, and examples with a made-up name."""
+    if page.parent.name == "decisions":
+        return
+    folders = "edge|console|services|cli|protos|tests|bench|deploy|examples"
+    named = re.findall(rf"`((?:{folders})/[\w/.-]+)`", page.read_text())
+    assert [path for path in named if not (ROOT / path).exists() and path not in MADE_UP] == []
 
 
 def test_the_overview_lists_all_decisions_in_order() -> None:
