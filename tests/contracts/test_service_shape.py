@@ -1,5 +1,7 @@
 """Services have one shape, and say what they share once."""
 
+import re
+
 from tests.contracts.product import ROOT, product_modules
 
 
@@ -22,3 +24,15 @@ def test_mains_have_only_what_is_their_own() -> None:
 
 def test_content_is_sealed_in_one_place() -> None:
     assert modules_with("AESGCM") == ["services/chassis/sealing.py"]
+
+
+def test_messages_are_not_repeated_under_the_name_of_a_service() -> None:
+    contracts = "".join(path.read_text() for path in sorted((ROOT / "protos").rglob("*.proto")))
+    services = re.findall(r"^service (\w+)", contracts, re.MULTILINE)
+    messages = re.findall(r"^message (\w+)", contracts, re.MULTILINE)
+    assert len(services) > 10
+    assert [name for name in messages if name.startswith(tuple(services))] == []
+
+
+def test_auth_creates_keys_in_one_place() -> None:
+    assert modules_with("key_format.mint()") == ["services/auth/keys/keys.py", "services/auth/keys/playground.py"]

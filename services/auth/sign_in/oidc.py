@@ -35,7 +35,7 @@ METADATA_VALID_US: Final = 3_600_000_000
 KEYS_EACH_US: Final = 60_000_000
 # The issuer's clock may differ this much from ours.
 CLOCK_SKEW_S: Final = 60
-# Only those with a public key: a token that is signed with what everybody knows proves nothing.
+# Only those with a public key: a token that is signed with what is public proves nothing.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
 SUBJECT_LENGTH_MOST: Final = 255
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")

@@ -17,7 +17,7 @@ from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.console import MEMBER, Console
+from tests.services.auth.console import CLIENT, MEMBER, VIEWER, Console
 from tests.services.auth.keys.test_keys import create_key
 
 
@@ -122,3 +122,59 @@ async def test_a_key_that_is_created_while_its_maker_is_removed_does_not_work(
     assert refused.value.reason is Reason.ROLE_MISSING
     found = await states(console, leaving)
     assert [key_id for key_id, state in found.items() if state == auth_pb2.KEY_STATE_ACTIVE] == [leaving.owner_key_id]
+
+
+async def test_an_invitation_tells_who_invites_and_is_accepted_once(console: Console) -> None:
+    account_id = await console.create_account()
+    _, owner = await console.signed_in(account_id)
+    invite = pb.InviteMemberRequest(account_id=account_id, email="grace@example.ca", role=MEMBER)
+    code = (await console.call(console.account.InviteMember, invite, owner)).code
+    told = await console.call(console.sign_in.GetInvitation, pb.GetInvitationRequest(code=code))
+    assert (told.account_name, told.invited_by, told.role) == ("Acme", "Ada", MEMBER)
+
+    accept = pb.AcceptInvitationRequest(code=code, name="Grace", client=CLIENT)
+    accepted = await console.call(console.sign_in.AcceptInvitation, accept)
+    resolved = await console.resolve(accepted.signed_in.session_token)
+    assert (resolved.user.name, [held.role for held in resolved.memberships]) == ("Grace", [MEMBER])
+    assert not resolved.user.is_operator
+    assert await console.reason(console.sign_in.AcceptInvitation, accept) is Reason.SIGN_IN_FAILED
+
+
+async def test_an_invitation_gives_a_signed_in_user_another_account(console: Console) -> None:
+    own, other = await console.create_account(), await console.create_account()
+    signed_in, _ = await console.signed_in(own)
+    _, owner = await console.signed_in(other)
+    invite = pb.InviteMemberRequest(account_id=other, role=VIEWER)
+    code = (await console.call(console.account.InviteMember, invite, owner)).code
+    accept = pb.AcceptInvitationRequest(code=code, session_token=signed_in.session_token, client=CLIENT)
+    accepted = await console.call(console.sign_in.AcceptInvitation, accept)
+    assert not accepted.HasField("signed_in")
+    resolved = await console.resolve(signed_in.session_token, other)
+    assert resolved.account_id == other
+    assert {held.account_id for held in resolved.memberships} == {own, other}
+
+
+async def test_a_removed_member_and_a_lower_role_take_effect_at_once(console: Console) -> None:
+    account_id = await console.create_account()
+    _, owner = await console.signed_in(account_id)
+    other, token = await console.signed_in(account_id)
+    user_id = other.user.user_id
+    lower = pb.ChangeMemberRoleRequest(account_id=account_id, user_id=user_id, role=VIEWER)
+    await console.call(console.account.ChangeMemberRole, lower, owner)
+    create = auth_pb2.CreateKeyRequest(account_id=account_id, name="laptop")
+    assert await console.reason(console.key_admin.CreateKey, create, token) is Reason.ROLE_MISSING
+
+    remove = pb.RemoveMemberRequest(account_id=account_id, user_id=user_id)
+    await console.call(console.account.RemoveMember, remove, owner)
+    listing = auth_pb2.ListKeysRequest(account_id=account_id)
+    assert await console.reason(console.key_admin.ListKeys, listing, token) is Reason.ROLE_MISSING
+
+
+async def test_the_last_owner_stays(console: Console) -> None:
+    account_id = await console.create_account()
+    owner, token = await console.signed_in(account_id)
+    user_id = owner.user.user_id
+    leave = pb.RemoveMemberRequest(account_id=account_id, user_id=user_id)
+    assert await console.reason(console.account.RemoveMember, leave, token) is Reason.REQUEST_INVALID
+    lower = pb.ChangeMemberRoleRequest(account_id=account_id, user_id=user_id, role=VIEWER)
+    assert await console.reason(console.account.ChangeMemberRole, lower, token) is Reason.REQUEST_INVALID

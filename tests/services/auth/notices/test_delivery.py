@@ -11,15 +11,14 @@ from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from protos.metering.v1 import outbox_pb2 as metering_pb
 from services.auth.audit.log import AuditLog
 from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US, PAUSES_US
-from services.auth.notices.loop import KEPT_US, NoticeLoop
+from services.auth.notices.loop import KEPT_US
 from services.auth.notices.metering_outbox import take_over
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.records.notices import DeliveryState
 from services.auth.service import AuthService
 from services.auth.store.due_deliveries import claim_due
-from services.auth.store.notice_tables import notice_deliveries, notices, webhooks
+from services.auth.store.notice_tables import notice_deliveries, notices
 from services.chassis.database.database import Database
-from services.chassis.errors import Reason
 from tests.services.auth.console import EMAIL, Console
 from tests.services.auth.notices.outbox import Outbox
 from tests.services.auth.notices.receiver import Receiver
@@ -174,104 +173,6 @@ async def test_what_a_process_had_begun_when_it_ended_is_delivered_by_another(
     assert [body["kind"] for body in receiver.bodies] == ["test"]
 
 
-async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encrypted(
-    owner: Owner, receiver: Receiver, database: Database
-) -> None:
-    webhook = await owner.add_webhook(receiver)
-    settings = (await owner.call("GetNoticeSettings")).settings
-    assert [each.url for each in settings.webhooks] == [webhook.url]
-    assert (settings.is_mail_offered, settings.mail_recipients) == (True, 1)
-    with database.transaction(writes=False) as connection:
-        columns = [sa.type_coerce(column, sa.Text) for column in (webhooks.c.url, webhooks.c.secret)]
-        [row] = connection.execute(sa.select(*columns))
-        assert "127.0.0.1" not in row[0]
-        assert "whsec" not in row[1]
-    await owner.call("SendTestNotice")
-    await owner.call("RemoveWebhook", webhook_id=webhook.webhook_id)
-    [notice] = (await owner.call("ListNotices")).notices
-    assert [delivery.channel for delivery in notice.deliveries] == ["mail"]
-    for _ in range(5):
-        await owner.add_webhook(receiver)
-    for url in (receiver.url, "gopher://example.ca"):
-        request = pb.AddWebhookRequest(account_id=owner.account_id, url=url)
-        assert await owner.console.reason(owner.stub.AddWebhook, request, owner.token) is Reason.REQUEST_INVALID
-    unknown = pb.SetMutedKindsRequest(account_id=owner.account_id, muted_kinds=["nonsense"])
-    assert await owner.console.reason(owner.stub.SetMutedKinds, unknown, owner.token) is Reason.REQUEST_INVALID
-
-
-async def test_an_owner_who_wants_no_mail_gets_none_and_the_others_still_do(
-    auth: AuthService, owner: Owner, box: MailBox, clock: FakeClock, database: Database
-) -> None:
-    console, account_id = owner.console, owner.account_id
-    signed_in = await console.use_link((await console.create_user(account_id, email="grace@example.ca")).code)
-    token = (await console.resolve(signed_in.session_token, account_id)).access_token
-    grace = Owner(console, account_id, token)
-    # A user without an address has nothing to switch off.
-    refused = pb.SetOwnMailRequest(account_id=account_id)
-    assert await console.reason(owner.stub.SetOwnMail, refused, owner.token) is Reason.REQUEST_INVALID
-    assert (await owner.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_UNSPECIFIED
-    assert (await grace.call("GetNoticeSettings")).settings.own_mail == pb.OWN_MAIL_ON
-    # What waits is not mailed either.
-    await owner.call("SendTestNotice")
-    settings = (await grace.call("SetOwnMail", is_on=False)).settings
-    assert (settings.own_mail, settings.mail_recipients) == (pb.OWN_MAIL_OFF, 1)
-    await take_over(database, Outbox([low_balance(account_id, clock)]), *taken_by(auth))  # type: ignore[arg-type]
-    await auth.notice_loop.run_once()
-    assert [message["To"] for message in box.messages] == [EMAIL] * 2
-    assert (await grace.call("SetOwnMail", is_on=True)).settings.own_mail == pb.OWN_MAIL_ON
-    await owner.call("SendTestNotice")
-    await auth.notice_loop.run_once()
-    assert sorted(message["To"] for message in box.messages[2:]) == [EMAIL, "grace@example.ca"]
-
-
-async def test_operators_see_dead_letters_by_account_and_host_and_nothing_that_they_say(
-    auth: AuthService, owner: Owner, receiver: Receiver, clock: FakeClock, database: Database
-) -> None:
-    await owner.add_webhook(receiver, "/a?secret=1")
-    await owner.add_webhook(receiver, "/b")
-    await owner.call("SendTestNotice")
-    await owner.call("SendTestNotice")
-    with database.transaction(writes=True) as connection:
-        is_webhook = notice_deliveries.c.channel == "webhook"
-        failed = {"state": "failed", "failure": "HTTP 503", "attempted_at_us": auth.sessions.now_us()}
-        connection.execute(notice_deliveries.update().where(is_webhook).values(failed))
-    admin: Any = pb_grpc.NoticeServiceStub(owner.console.admin_channel)
-    [letters] = (await owner.console.call(admin.ListDeadLetters, pb.ListDeadLettersRequest())).dead_letters
-    assert (letters.account_id, letters.account_name) == (owner.account_id, "Acme")
-    assert (letters.channel, letters.host, letters.count) == ("webhook", "127.0.0.1", 4)
-    assert letters.last_failure == "HTTP 503"
-    assert letters.last_attempt_time.ToMicroseconds() == auth.sessions.now_us()
-    # An owner is no operator.
-    listing = pb.ListDeadLettersRequest()
-    reason = await owner.console.reason(owner.stub.ListDeadLetters, listing, owner.token)
-    assert reason is Reason.CALLER_NOT_ALLOWED
-
-
-async def test_another_account_sees_and_sends_nothing(owner: Owner, receiver: Receiver) -> None:
-    webhook = await owner.add_webhook(receiver)
-    await owner.call("SendTestNotice")
-    [delivery, _] = await owner.deliveries()
-    console = owner.console
-    account_id = await console.create_account()
-    _, token = await console.signed_in(account_id)
-    other = Owner(console, account_id, token)
-    assert not (await other.call("ListNotices")).notices
-    calls = [
-        (other.stub.ResendNotice, pb.ResendNoticeRequest(account_id=account_id, delivery_id=delivery.delivery_id)),
-        (other.stub.RemoveWebhook, pb.RemoveWebhookRequest(account_id=account_id, webhook_id=webhook.webhook_id)),
-    ]
-    for method, request in calls:
-        assert await console.reason(method, request, token) is Reason.NOT_FOUND
-    foreign = pb.ListNoticesRequest(account_id=owner.account_id)
-    assert await console.reason(other.stub.ListNotices, foreign, token) is Reason.ROLE_MISSING
-
-
-async def test_tests_are_limited(owner: Owner) -> None:
-    request = pb.SendTestNoticeRequest(account_id=owner.account_id)
-    reasons = [await owner.console.reason(owner.stub.SendTestNotice, request, owner.token) for _ in range(11)]
-    assert reasons == [None] * 10 + [Reason.RATE_LIMITED]
-
-
 async def test_mail_that_the_server_refuses_is_tried_again(
     auth: AuthService, owner: Owner, box: MailBox, clock: FakeClock
 ) -> None:
@@ -317,18 +218,3 @@ async def test_old_notices_are_forgotten(
     with database.transaction(writes=False) as connection:
         assert connection.execute(sa.select(notices)).all() == []
         assert connection.execute(sa.select(notice_deliveries)).all() == []
-
-
-async def test_one_part_that_fails_does_not_stop_the_others(
-    auth: AuthService, owner: Owner, receiver: Receiver, database: Database, log: Any
-) -> None:
-    class Away:
-        async def list_pending(self) -> metering_pb.ListPendingResponse:
-            raise ConnectionError
-
-    away: Any = Away()
-    await owner.add_webhook(receiver)
-    await owner.call("SendTestNotice")
-    loop = NoticeLoop(auth.parts, auth.notice_loop._recorder, auth.notice_delivery, away)
-    await loop.run_once()
-    assert [body["kind"] for body in receiver.bodies] == ["test"]

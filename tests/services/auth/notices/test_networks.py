@@ -1,6 +1,5 @@
 """Notices about keys: those that expire soon, and those that are used from a new network."""
 
-import asyncio
 from functools import partial
 
 import sqlalchemy as sa
@@ -29,36 +28,6 @@ async def make_key(console: Console, account_id: str, days: int | None = None) -
 async def told(database: Database, account_id: str) -> list[OwnerNotice]:
     found = await database.read(partial(stored.list_notices, account_id=account_id, limit=100))
     return [notice for notice, _ in reversed(found)]
-
-
-async def test_a_key_that_expires_is_told_seven_days_before_and_one(
-    auth: AuthService, console: Console, clock: FakeClock, database: Database
-) -> None:
-    account_id = await console.create_account()
-    key_id = await make_key(console, account_id, 30)
-    revoked = await make_key(console, account_id, 30)
-    await make_key(console, account_id)
-    await console.call(console.keys.RevokeKey, auth_pb2.RevokeKeyRequest(key_id=revoked))
-    seen = []
-    for _ in range(31):
-        await auth.notice_loop.run_once()
-        await auth.notice_loop.run_once()
-        seen.append(len(await told(database, account_id)))
-        clock.advance(DAY_S)
-    assert seen == [0] * 23 + [1] * 6 + [2] * 2
-    first, last = await told(database, account_id)
-    assert {first.key_id, last.key_id} == {key_id}
-    assert first.summary.startswith("The key laptop expires on ")
-
-
-async def test_keys_are_told_of_once_by_two_replicas(
-    auth: AuthService, console: Console, clock: FakeClock, database: Database
-) -> None:
-    account_id = await console.create_account()
-    await make_key(console, account_id, 30)
-    clock.advance(24 * DAY_S)
-    await asyncio.gather(auth.notice_loop.run_once(), auth.notice_loop.run_once())
-    assert len(await told(database, account_id)) == 1
 
 
 async def use(auth: AuthService, *used: tuple[str, str]) -> None:

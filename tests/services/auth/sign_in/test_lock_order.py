@@ -15,7 +15,7 @@ from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.console import ORIGIN
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.services.auth.sign_in.test_sign_in import with_proof
-from tests.services.auth.sign_in.test_single_use import Meeting, replicas  # noqa: F401
+from tests.services.auth.store.test_codes import Meeting, replicas  # noqa: F401
 
 
 async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_other(

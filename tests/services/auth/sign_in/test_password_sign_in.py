@@ -5,7 +5,6 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-import sqlalchemy as sa
 
 from protos.auth.v1 import credentials_pb2 as cred
 from protos.auth.v1 import users_pb2 as pb
@@ -14,7 +13,7 @@ from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.sign_in import totp
 from services.auth.sign_in.password_sign_in import TOTP_CHALLENGE_VALID_US
-from services.auth.sign_in.passwords import WAITING_MOST, PasswordHashes, checked_password
+from services.auth.sign_in.passwords import WAITING_MOST, PasswordHashes
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
@@ -207,67 +206,6 @@ async def test_a_mistyped_code_and_a_reload_keep_the_secret_of_an_app(console: C
 async def link_code(console: Console, user_id: str) -> str:
     made = await console.call(console.admin.CreateSignInLink, pb.CreateSignInLinkRequest(user_id=user_id))
     return str(made.code)
-
-
-async def test_the_secret_of_an_app_is_stored_encrypted_for_its_user(
-    console: Console, clock: FakeClock, database: Database
-) -> None:
-    signed_in = await console.use_link((await console.create_user(email=EMAIL)).code)
-    token = (await console.resolve(signed_in.session_token)).access_token
-    started = await console.call(console.credentials.StartTotp, cred.StartTotpRequest(), token)
-    app = App(clock, started.secret)
-    request = cred.SetTotpRequest(challenge_id=started.challenge_id, code="000000")
-    assert await console.reason(console.credentials.SetTotp, request, token) is Reason.REQUEST_INVALID
-    request.code = app.code()
-    await console.call(console.credentials.SetTotp, request, token)
-    with database.transaction(writes=False) as connection:
-        sealed = connection.execute(sa.text("SELECT secret FROM totp")).scalar_one()
-    assert app._secret not in bytes(sealed)
-    cipher = totp.parse_cipher(f"{ENCRYPTION_KEY},2:{'6d' * 32}")
-    assert cipher is not None
-    assert cipher.decrypt(bytes(sealed), signed_in.user.user_id) == app._secret
-    assert cipher.decrypt(bytes(sealed), "user_another") is None
-    other = totp.CredentialCipher({1: b"another key, which is 32 bytes.."})
-    assert other.decrypt(bytes(sealed), signed_in.user.user_id) is None
-
-
-@pytest.mark.parametrize(
-    "password",
-    [
-        "too short",
-        "aaaaaaaaaaaaaaaaaaaa",
-        "passwordpassword1234",
-        "123456789012345678901234",
-        "ada@example.ca ada@example.ca",
-        "Qwertyuiop1234567890",
-    ],
-)
-def test_passwords_that_are_guessed_first_are_refused(password: str) -> None:
-    with pytest.raises(LegatoError):
-        checked_password(password, "Ada", EMAIL)
-
-
-@pytest.mark.parametrize("password", [PASSWORD, "mère café tréma ça", "kV9#qLz2&pWx8!mN", "ada likes green turtles"])
-def test_long_passwords_of_any_letters_are_taken(password: str) -> None:
-    assert checked_password(password, "Ada", EMAIL)
-
-
-def test_codes_are_those_of_the_standard() -> None:
-    # RFC 6238, appendix B, shortened to six digits.
-    secret = b"12345678901234567890"
-    assert totp.code_at(secret, 59 // 30) == "287082"
-    assert totp.code_at(secret, 1111111109 // 30) == "081804"
-    assert totp.code_at(secret, 20000000000 // 30) == "353130"
-
-
-async def test_more_than_a_few_waiting_hashes_are_refused_at_once() -> None:
-    hashes = PasswordHashes()
-    outcomes = await asyncio.gather(*(hashes.verify("", PASSWORD) for _ in range(20)), return_exceptions=True)
-    refused = [outcome for outcome in outcomes if isinstance(outcome, LegatoError)]
-    assert len(refused) == 20 - WAITING_MOST - 1
-    assert {error.reason for error in refused} == {Reason.TOO_MANY_SIGN_INS}
-    # The turn of those who come later comes.
-    assert await hashes.verify("", PASSWORD) is False
 
 
 async def test_edges_get_heartbeats_while_many_try_passwords(auth: AuthService, console: Console) -> None:

@@ -92,57 +92,6 @@ async def test_successes_are_not_counted(console: Console) -> None:
         await console.use_link((await console.create_user()).code)
 
 
-async def test_a_passkey_signs_in_and_works_for_a_step_up(console: Console) -> None:
-    signed_in, token = await console.signed_in(await console.create_account())
-    passkey = Authenticator(ORIGIN)
-    await add_passkey(console, token, passkey)
-
-    started = await start(console)
-    again = await console.call(console.sign_in.SignIn, finish(started, passkey.sign_in(started.options_json)))
-    assert again.signed_in.user.user_id == signed_in.user.user_id
-    # The other session goes on.
-    await console.resolve(signed_in.session_token)
-
-    started = await start(console)
-    proof = pb.PasskeyProof(challenge_id=started.challenge_id, credential_json=passkey.sign_in(started.options_json))
-    request = pb.StepUpRequest(session_token=signed_in.session_token, proof=pb.Proof(passkey=proof), client=CLIENT)
-    renewed = await console.call(console.sign_in.StepUp, request)
-    assert renewed.signed_in.session.session_id == signed_in.session.session_id
-    await console.resolve(renewed.signed_in.session_token)
-    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
-    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
-
-
-async def test_an_answer_of_a_passkey_is_good_once_on_its_own_origin_and_with_user_verification(
-    console: Console,
-) -> None:
-    _, token = await console.signed_in(await console.create_account())
-    passkey = Authenticator(ORIGIN)
-    await add_passkey(console, token, passkey)
-    started = await start(console)
-    request = finish(started, passkey.sign_in(started.options_json))
-    await console.call(console.sign_in.SignIn, request)
-    assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
-
-    passkey.origin = "http://localhost:9999"
-    started = await start(console)
-    elsewhere = finish(started, passkey.sign_in(started.options_json))
-    assert await console.reason(console.sign_in.SignIn, elsewhere) is Reason.SIGN_IN_FAILED
-
-    passkey.origin, passkey.count = ORIGIN, 0
-    started = await start(console)
-    copied = finish(started, passkey.sign_in(started.options_json))
-    assert await console.reason(console.sign_in.SignIn, copied) is Reason.SIGN_IN_FAILED
-
-    careless, request_start = Authenticator(ORIGIN, verifies_user=False), pb.StartPasskeyRegistrationRequest()
-    request_start.origin = ORIGIN
-    begun = await console.call(console.user.StartPasskeyRegistration, request_start, token)
-    made = pb.FinishPasskeyRegistrationRequest(
-        challenge_id=begun.challenge_id, credential_json=careless.register(begun.options_json)
-    )
-    assert await console.reason(console.user.FinishPasskeyRegistration, made, token) is Reason.SIGN_IN_FAILED
-
-
 async def test_a_recovery_code_works_once_and_ends_other_sessions(console: Console) -> None:
     signed_in, token = await console.signed_in(await console.create_account())
     made = await console.call(console.user.GenerateRecoveryCodes, pb.GenerateRecoveryCodesRequest(), token)
@@ -153,55 +102,6 @@ async def test_a_recovery_code_works_once_and_ends_other_sessions(console: Conso
     old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
     assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
     assert await console.reason(console.sign_in.SignIn, request) is Reason.SIGN_IN_FAILED
-
-
-async def test_a_session_ends_with_sign_out_at_once(console: Console) -> None:
-    signed_in, token = await console.signed_in(await console.create_account())
-    await console.call(console.sign_in.SignOut, pb.SignOutRequest(session_token=signed_in.session_token))
-    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
-    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
-    # Nor does the access token work any longer, though its minute is not over.
-    assert await console.reason(console.user.ListSessions, pb.ListSessionsRequest(), token) is Reason.SESSION_ENDED
-
-
-async def test_a_session_ends_when_it_is_idle_or_old(console: Console, clock: FakeClock) -> None:
-    signed_in, _ = await console.signed_in(await console.create_account())
-    request = pb.ResolveSessionRequest(session_token=signed_in.session_token)
-    for _ in range(30):
-        clock.advance(11 * HOUR_S)
-        assert await console.reason(console.sign_in.ResolveSession, request) is None
-    clock.advance(11 * HOUR_S)
-    assert await console.reason(console.sign_in.ResolveSession, request) is Reason.SESSION_ENDED
-
-    signed_in, _ = await console.signed_in(await console.create_account())
-    clock.advance(12 * HOUR_S)
-    idle = pb.ResolveSessionRequest(session_token=signed_in.session_token)
-    assert await console.reason(console.sign_in.ResolveSession, idle) is Reason.SESSION_ENDED
-
-
-async def test_an_operators_session_is_shorter(console: Console, clock: FakeClock) -> None:
-    signed_in, _ = await console.signed_in(await console.create_account())
-    request = pb.SetOperatorRequest(user_id=signed_in.user.user_id, is_operator=True)
-    await console.call(console.admin.SetOperator, request)
-    resolved = await console.resolve(signed_in.session_token)
-    # A user who gets more rights gets a new token too, and the one before works a little longer.
-    assert resolved.new_session_token
-    await console.resolve(signed_in.session_token)
-    clock.advance(60)
-    old = pb.ResolveSessionRequest(session_token=signed_in.session_token)
-    assert await console.reason(console.sign_in.ResolveSession, old) is Reason.SESSION_ENDED
-    clock.advance(HOUR_S)
-    idle = pb.ResolveSessionRequest(session_token=resolved.new_session_token)
-    assert await console.reason(console.sign_in.ResolveSession, idle) is Reason.SESSION_ENDED
-
-
-async def test_a_disabled_user_is_out_at_once_and_cannot_come_back(console: Console) -> None:
-    signed_in, token = await console.signed_in(await console.create_account())
-    user_id = signed_in.user.user_id
-    await console.call(console.admin.DisableUser, pb.DisableUserRequest(user_id=user_id))
-    assert await console.reason(console.user.ListSessions, pb.ListSessionsRequest(), token) is Reason.SESSION_ENDED
-    link = pb.CreateSignInLinkRequest(user_id=user_id)
-    assert await console.reason(console.admin.CreateSignInLink, link) is Reason.REQUEST_INVALID
 
 
 async def test_without_a_signing_key_users_cannot_sign_in(

@@ -21,10 +21,9 @@ from services.auth.parts import Parts
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.users.mail import Mail
-from services.auth.users.smtp import MailSender, MailServer, parse_mail_server
+from services.auth.users.smtp import MailSender, MailServer
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
-from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console, by_link
@@ -265,31 +264,6 @@ async def test_mail_is_tried_again_and_no_address_is_logged(
     assert told.count("mail.failed") == 6
     assert "@" not in told
     assert "CODE-CODE" not in told
-
-
-async def test_nothing_is_sent_to_a_server_without_a_trusted_certificate(box: MailBox) -> None:
-    sender = MailSender(MailServer("127.0.0.1", box.port, False, SENDER, USER, PASSWORD))
-    with pytest.raises(ssl.SSLCertVerificationError):
-        await sender.send(EMAIL, "Hello", "Hello", "<p>Hello</p>")
-    assert box.messages == []
-    sender.close()
-
-
-def test_the_address_of_a_mail_server_is_read_and_not_quoted() -> None:
-    assert parse_mail_server("", "") is None
-    server = parse_mail_server("smtps://legato:a%40b@mail.example.ca", SENDER)
-    assert server is not None
-    assert (server.host, server.port, server.is_tls_at_once, server.password) == ("mail.example.ca", 465, True, "a@b")
-    assert "a@b" not in repr(server)
-    for url, sender in (
-        ("http://mail.example.ca", SENDER),
-        ("smtp://", SENDER),
-        ("smtp://user:secret@host:port", SENDER),
-        ("smtp://mail.example.ca", ""),
-    ):
-        with pytest.raises(SettingsError) as error:
-            parse_mail_server(url, sender)
-        assert "secret" not in str(error.value)
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
