@@ -58,12 +58,30 @@ class OwnKeys:
         return list(self.names.by_id)
 
 
-def chosen_keys(visit: Visit) -> str:
-    """Reads whose keys a report is of: "" for all, "mine", or the id of one; what is no id counts as not given."""
+@dataclass(frozen=True, slots=True)
+class ReportKeys:
+    """The keys that a report is of, as an address chooses them."""
+
+    # "" for all, "mine", or the id of one.
+    chosen: str
+    # If they are the reader's own.
+    own: OwnKeys | None
+
+    @property
+    def key_ids(self) -> list[str]:
+        """Returns the keys that metering is asked for; none: all of them."""
+        if self.own is not None:
+            # A key that does not exist: a user without keys sees nothing.
+            return self.own.key_ids or ["none"]
+        return [self.chosen] if self.chosen else []
+
+
+async def read_report_keys(visit: Visit) -> ReportKeys:
+    """Reads which keys an address chooses; what is no id counts as not given."""
     given = visit.query.get("keys", "")
     # Members come for what they use themselves; owners and viewers for the account.
     chosen = given if _KEY_ID.fullmatch(given) else "mine" if visit.who.has_own_keys_only else "all"
-    return "" if chosen == "all" else chosen
+    return ReportKeys("" if chosen == "all" else chosen, await read_own_keys(visit) if chosen == "mine" else None)
 
 
 async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:

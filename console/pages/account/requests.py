@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from console.account.key_names import (
     KeyNames,
-    OwnKeys,
+    ReportKeys,
     add_key_names,
-    chosen_keys,
     read_key_name,
     read_key_names,
-    read_own_keys,
+    read_report_keys,
 )
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import time_of
@@ -42,18 +41,17 @@ class RequestChoice:
     """The choice that an address makes; dates are days of the reader."""
 
     days: Days
-    # "" for all, "mine", or the id of one.
-    keys: str
+    keys: ReportKeys
     class_id: str
 
     @property
     def query(self) -> dict[str, str]:
-        fields = {**self.days.query, "keys": self.keys or "all", "class": self.class_id}
+        fields = {**self.days.query, "keys": self.keys.chosen or "all", "class": self.class_id}
         return {name: value for name, value in fields.items() if value}
 
     @property
     def is_narrowed(self) -> bool:
-        return bool(self.days.query or self.keys or self.class_id)
+        return bool(self.days.query or self.keys.chosen or self.class_id)
 
 
 async def show(visit: Visit) -> Response:
@@ -85,9 +83,8 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    choice = _choice_in(visit)
-    own = await read_own_keys(visit) if choice.keys == "mine" else None
-    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice, own))
+    choice = await _choice_in(visit)
+    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice))
 
 
 def _look_up(visit: Visit, wanted: str) -> Response:
@@ -99,19 +96,17 @@ def _look_up(visit: Visit, wanted: str) -> Response:
 
 
 async def _list(visit: Visit) -> Response:
-    choice = _choice_in(visit)
+    choice = await _choice_in(visit)
     page_token = visit.page_token
-    own = await read_own_keys(visit) if choice.keys == "mine" else None
-    request = _request(visit, choice, own, PAGE_SIZE, page_token)
+    request = _request(visit, choice, PAGE_SIZE, page_token)
     listed = await if_available(visit.metering.statements.ListRequests(request))
     shown = (*listed.running, *listed.requests) if listed else ()
-    names = await read_key_names(visit, [choice.keys, *(each.key_id for each in shown)])
+    names = await read_key_names(visit, [choice.keys.chosen, *(each.key_id for each in shown)])
     return visit.render(
         "requests.html",
         choice=choice,
         listed=listed,
         names=names,
-        own=own,
         end_of=end_of,
         classes=CLASSES,
         file_path=with_query("/requests.csv", choice.query),
@@ -120,22 +115,16 @@ async def _list(visit: Visit) -> Response:
     )
 
 
-def _choice_in(visit: Visit) -> RequestChoice:
+async def _choice_in(visit: Visit) -> RequestChoice:
     query = visit.query
     class_id = query.get("class", "")
-    return RequestChoice(days_in(query), chosen_keys(visit), class_id if class_id in CLASSES else "")
+    return RequestChoice(days_in(query), await read_report_keys(visit), class_id if class_id in CLASSES else "")
 
 
-def _request(
-    visit: Visit, choice: RequestChoice, own: OwnKeys | None, page_size: int, page_token: str
-) -> pb.ListRequestsRequest:
-    keys = [choice.keys] if choice.keys else []
-    if own is not None:
-        # A key that does not exist: a user without keys sees no request.
-        keys = own.key_ids or ["none"]
+def _request(visit: Visit, choice: RequestChoice, page_size: int, page_token: str) -> pb.ListRequestsRequest:
     return pb.ListRequestsRequest(
         account_id=visit.account_id,
-        key_ids=keys,
+        key_ids=choice.keys.key_ids,
         class_ids=[choice.class_id] if choice.class_id else [],
         page_size=page_size,
         page_token=page_token,
@@ -143,10 +132,10 @@ def _request(
     )
 
 
-async def _file_rows(visit: Visit, choice: RequestChoice, own: OwnKeys | None) -> AsyncIterator[Row]:
+async def _file_rows(visit: Visit, choice: RequestChoice) -> AsyncIterator[Row]:
     page_token, names = "", KeyNames()
     while True:
-        request = _request(visit, choice, own, FILE_PAGE_SIZE, page_token)
+        request = _request(visit, choice, FILE_PAGE_SIZE, page_token)
         page = await visit.metering.statements.ListRequests(request, timeout=LONG_READ_TIMEOUT_S)
         names = await add_key_names(visit, names, (each.key_id for each in (*page.running, *page.requests)))
         for receipt in (*page.running, *page.requests):

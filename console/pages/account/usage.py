@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import KeyNames, OwnKeys, add_key_names, chosen_keys, read_key_names, read_own_keys
+from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
@@ -56,12 +56,11 @@ class UsageChoice:
 
     period: Period
     by: str
-    # Of whose keys: "" for all, "mine", or the id of one.
-    keys: str
+    keys: ReportKeys
 
     @property
     def query(self) -> dict[str, str]:
-        return {**self.period.query, "by": self.by, "keys": self.keys or "all"}
+        return {**self.period.query, "by": self.by, "keys": self.keys.chosen or "all"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +76,15 @@ class Report:
 
 
 async def show(visit: Visit) -> Response:
-    choice = _choice_in(visit)
-    own = await read_own_keys(visit) if choice.keys == "mine" else None
-    found = await if_available(_read_report(visit, choice, own))
-    report, names = found or (None, await read_key_names(visit, [choice.keys]))
+    choice = await _choice_in(visit)
+    found = await if_available(_read_report(visit, choice))
+    report, names = found or (None, await read_key_names(visit, [choice.keys.chosen]))
     return visit.render(
         "usage.html",
         choice=choice,
         period=choice.period,
         report=report,
         names=names,
-        own=own,
         periods=CHOICES,
         groupings=GROUPINGS,
         file_path=with_query("/usage.csv", choice.query),
@@ -95,25 +92,26 @@ async def show(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    choice = _choice_in(visit)
-    own = await read_own_keys(visit) if choice.keys == "mine" else None
+    choice = await _choice_in(visit)
     name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
-    return csv_response(visit, name, COLUMNS, _file_rows(visit, choice, own))
+    return csv_response(visit, name, COLUMNS, _file_rows(visit, choice))
 
 
-def _choice_in(visit: Visit) -> UsageChoice:
+async def _choice_in(visit: Visit) -> UsageChoice:
     query = visit.query
     by = query.get("by", "class")
-    return UsageChoice(period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", chosen_keys(visit))
+    return UsageChoice(
+        period_in(query, visit.zone, visit.now), by if by in GROUPINGS else "class", await read_report_keys(visit)
+    )
 
 
-async def _read_report(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> tuple[Report, KeyNames]:
-    key_ids = _key_ids(choice, own)
+async def _read_report(visit: Visit, choice: UsageChoice) -> tuple[Report, KeyNames]:
+    key_ids = choice.keys.key_ids
     if choice.by != "class":
-        return await _read_report_of_keys(visit, choice, own, key_ids)
+        return await _read_report_of_keys(visit, choice)
     rows, names = await asyncio.gather(
         _list_usage(visit, _request(visit, choice, key_ids, group_by_class=True)),
-        _names(visit, own, [choice.keys]),
+        _names(visit, choice, []),
     )
     return _report_by_class(rows, choice.period), names
 
@@ -128,12 +126,10 @@ def _report_by_class(rows: list[pb.UsageRow], period: Period) -> Report:
     return _report(rows, _most_expensive_first(groups), cost_chart(period.columns, costs, titles), period)
 
 
-async def _read_report_of_keys(
-    visit: Visit, choice: UsageChoice, own: OwnKeys | None, key_ids: list[str]
-) -> tuple[Report, KeyNames]:
+async def _read_report_of_keys(visit: Visit, choice: UsageChoice) -> tuple[Report, KeyNames]:
     """Reads the sums of the most expensive keys, of all keys by time, and, for the chart, of the first keys by time: of
     very many keys, rows for each would be too many."""
-    is_by_member = choice.by == "member"
+    is_by_member, key_ids = choice.by == "member", choice.keys.key_ids
     keys_most = MEMBER_KEYS_MOST if is_by_member else ROWS_MOST
     whole = _request(visit, choice, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
     whole.top_keys = 0 if key_ids else keys_most
@@ -145,7 +141,7 @@ async def _read_report_of_keys(
     others, other_keys = Sums(), len(rest) + found.other_keys
     for row in (*rest, *(row for row in found.rows if not row.key_id)):
         others.add(row)
-    names = await _names(visit, own, [choice.keys, *(row.key_id for row in shown)])
+    names = await _names(visit, choice, [row.key_id for row in shown])
     title_of = _titles(shown, names, is_by_member=is_by_member)
     drawn = _drawn_keys(shown, other_keys, title_of, is_by_member=is_by_member)
     series_rows = await _list_usage(visit, _request(visit, choice, drawn, group_by_key=True)) if drawn else []
@@ -223,16 +219,9 @@ def _most_expensive_first(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
     return sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
 
 
-def _key_ids(choice: UsageChoice, own: OwnKeys | None) -> list[str]:
-    """Returns the keys that are chosen; none: all of them."""
-    if own is not None:
-        # A key that does not exist: a user without keys sees nothing.
-        return own.key_ids or ["none"]
-    return [choice.keys] if choice.keys else []
-
-
-async def _names(visit: Visit, own: OwnKeys | None, key_ids: list[str]) -> KeyNames:
-    return own.names if own is not None else await read_key_names(visit, key_ids)
+async def _names(visit: Visit, choice: UsageChoice, key_ids: list[str]) -> KeyNames:
+    own = choice.keys.own
+    return own.names if own is not None else await read_key_names(visit, [choice.keys.chosen, *key_ids])
 
 
 def _request(
@@ -263,13 +252,13 @@ async def _list_usage(
     return list((await visit.metering.metering.ListUsage(request, timeout=timeout_s)).rows)
 
 
-async def _file_rows(visit: Visit, choice: UsageChoice, own: OwnKeys | None) -> AsyncIterator[Row]:
+async def _file_rows(visit: Visit, choice: UsageChoice) -> AsyncIterator[Row]:
     period, names = choice.period, KeyNames()
     start, span = period.start, FILE_SPAN
     shortest = timedelta(hours=1) if period.unit == "hour" else timedelta(days=1)
     while start < period.end:
         until = min(period.end, _later(period, start, span))
-        request = _request(visit, choice, _key_ids(choice, own), group_by_key=True, group_by_class=True)
+        request = _request(visit, choice, choice.keys.key_ids, group_by_key=True, group_by_class=True)
         request.start_time.CopyFrom(stamp_of(start))
         request.end_time.CopyFrom(stamp_of(until))
         try:

@@ -11,9 +11,38 @@ from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, stateme
 from protos.metering.v1 import notices_pb2_grpc as metering_notices_pb2_grpc
 from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
+from services.chassis.rpc.server import register as add_servicer
 from tests.console.fakes.keys import ACCESS_TOKEN
 from tests.console.fakes.operator_services import OperatorFakes
 from tests.console.fakes.services import Fakes, is_for_operators
+
+SERVICERS: dict[str, tuple[Any, ...]] = {
+    "auth": (
+        users_pb2_grpc.SignInServiceServicer,
+        users_pb2_grpc.UserServiceServicer,
+        users_pb2_grpc.AccountServiceServicer,
+        users_pb2_grpc.UserAdminServiceServicer,
+        users_pb2_grpc.AuditServiceServicer,
+        auth_pb2_grpc.AccountAdminServiceServicer,
+        auth_pb2_grpc.KeyAdminServiceServicer,
+        credentials_pb2_grpc.SignInMethodServiceServicer,
+        credentials_pb2_grpc.CredentialServiceServicer,
+        notices_pb2_grpc.NoticeServiceServicer,
+    ),
+    "metering": (
+        metering_notices_pb2_grpc.NoticeThresholdServiceServicer,
+        metering_pb2_grpc.CreditAdminServiceServicer,
+        metering_pb2_grpc.MeteringServiceServicer,
+        spend_limits_pb2_grpc.SpendLimitServiceServicer,
+        statements_pb2_grpc.StatementServiceServicer,
+    ),
+    "payments": (payments_pb2_grpc.PaymentServiceServicer,),
+    "router": (
+        router_pb2_grpc.RouteAdminServiceServicer,
+        router_pb2_grpc.RouterServiceServicer,
+        grounding_pb2_grpc.GroundingAdminServiceServicer,
+    ),
+}
 
 
 def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
@@ -45,64 +74,5 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
 
 
 def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
-    if service == "auth":
-        users_pb2_grpc.add_SignInServiceServicer_to_server(
-            servicer(users_pb2_grpc.SignInServiceServicer, "SignInService", fakes), server
-        )
-        users_pb2_grpc.add_UserServiceServicer_to_server(
-            servicer(users_pb2_grpc.UserServiceServicer, "UserService", fakes), server
-        )
-        users_pb2_grpc.add_AccountServiceServicer_to_server(
-            servicer(users_pb2_grpc.AccountServiceServicer, "AccountService", fakes), server
-        )
-        users_pb2_grpc.add_UserAdminServiceServicer_to_server(
-            servicer(users_pb2_grpc.UserAdminServiceServicer, "UserAdminService", fakes), server
-        )
-        users_pb2_grpc.add_AuditServiceServicer_to_server(
-            servicer(users_pb2_grpc.AuditServiceServicer, "AuditService", fakes), server
-        )
-        auth_pb2_grpc.add_AccountAdminServiceServicer_to_server(
-            servicer(auth_pb2_grpc.AccountAdminServiceServicer, "AccountAdminService", fakes), server
-        )
-        auth_pb2_grpc.add_KeyAdminServiceServicer_to_server(
-            servicer(auth_pb2_grpc.KeyAdminServiceServicer, "KeyAdminService", fakes), server
-        )
-        credentials_pb2_grpc.add_SignInMethodServiceServicer_to_server(
-            servicer(credentials_pb2_grpc.SignInMethodServiceServicer, "SignInMethodService", fakes), server
-        )
-        credentials_pb2_grpc.add_CredentialServiceServicer_to_server(
-            servicer(credentials_pb2_grpc.CredentialServiceServicer, "CredentialService", fakes), server
-        )
-        notices_pb2_grpc.add_NoticeServiceServicer_to_server(
-            servicer(notices_pb2_grpc.NoticeServiceServicer, "NoticeService", fakes), server
-        )
-    elif service == "metering":
-        metering_notices_pb2_grpc.add_NoticeThresholdServiceServicer_to_server(
-            servicer(metering_notices_pb2_grpc.NoticeThresholdServiceServicer, "NoticeThresholdService", fakes), server
-        )
-        metering_pb2_grpc.add_CreditAdminServiceServicer_to_server(
-            servicer(metering_pb2_grpc.CreditAdminServiceServicer, "CreditAdminService", fakes), server
-        )
-        metering_pb2_grpc.add_MeteringServiceServicer_to_server(
-            servicer(metering_pb2_grpc.MeteringServiceServicer, "MeteringService", fakes), server
-        )
-        spend_limits_pb2_grpc.add_SpendLimitServiceServicer_to_server(
-            servicer(spend_limits_pb2_grpc.SpendLimitServiceServicer, "SpendLimitService", fakes), server
-        )
-        statements_pb2_grpc.add_StatementServiceServicer_to_server(
-            servicer(statements_pb2_grpc.StatementServiceServicer, "StatementService", fakes), server
-        )
-    elif service == "payments":
-        payments_pb2_grpc.add_PaymentServiceServicer_to_server(
-            servicer(payments_pb2_grpc.PaymentServiceServicer, "PaymentService", fakes), server
-        )
-    else:
-        router_pb2_grpc.add_RouteAdminServiceServicer_to_server(
-            servicer(router_pb2_grpc.RouteAdminServiceServicer, "RouteAdminService", fakes), server
-        )
-        router_pb2_grpc.add_RouterServiceServicer_to_server(
-            servicer(router_pb2_grpc.RouterServiceServicer, "RouterService", fakes), server
-        )
-        grounding_pb2_grpc.add_GroundingAdminServiceServicer_to_server(
-            servicer(grounding_pb2_grpc.GroundingAdminServiceServicer, "GroundingAdminService", fakes), server
-        )
+    for kind in SERVICERS[service]:
+        add_servicer(servicer(kind, kind.__name__.removesuffix("Servicer"), fakes), server)
