@@ -1,18 +1,15 @@
 """Audits single accounts when their owners ask: one at a time, in a thread of its own, seldom for a large ledger."""
 
 import asyncio
-import threading
 from collections import OrderedDict
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.timing.deadlines import Clock, SystemClock
-from services.metering.auditor import find_violations_of
+from services.metering.auditor import audit_in_thread, find_violations_of
 from services.metering.store import statements as store
-from services.metering.store.checks import few_pages
 
 # While nothing is booked, what was found is told again for so long.
 TOLD_FOR_S: Final = 600.0
@@ -94,7 +91,9 @@ class AccountAudits:
         try:
             async with self._turn:
                 began_s = self._clock.elapsed_s()
-                audit, entry_id = await self._look(account_id)
+                audit, entry_id = await audit_in_thread(
+                    self._database, "metering-account-audit", lambda connection: _look(connection, account_id)
+                )
                 ended_s = self._clock.elapsed_s()
             found = FoundAudit(audit, entry_id, self._clock.now(), ended_s - began_s)
             self._found[account_id] = (found, ended_s)
@@ -105,25 +104,7 @@ class AccountAudits:
         finally:
             del self._running[account_id]
 
-    async def _look(self, account_id: str) -> tuple[AccountAudit, int]:
-        """Audits in a thread of its own: readers keep theirs, and shutdown does not wait for it."""
-        looking: Future[tuple[AccountAudit, int]] = Future()
-        looking.set_running_or_notify_cancel()
-        name, arguments = "metering-account-audit", (account_id, looking)
-        threading.Thread(target=self._look_in_thread, args=arguments, name=name, daemon=True).start()
-        return await asyncio.wrap_future(looking)
-
-    def _look_in_thread(self, account_id: str, looking: "Future[tuple[AccountAudit, int]]") -> None:
-        try:
-            with self._database.transaction(writes=False) as connection:
-                found = _look(connection, account_id)
-        except Exception as error:
-            looking.set_exception(error)
-        else:
-            looking.set_result(found)
-
 
 def _look(connection: Any, account_id: str) -> tuple[AccountAudit, int]:
-    with few_pages(connection):
-        totals, last_id = store.read_totals(connection, account_id), store.find_last_entry(connection, account_id)
-        return AccountAudit(find_violations_of(connection, account_id), totals.entries, totals.nanos), last_id
+    totals, last_id = store.read_totals(connection, account_id), store.find_last_entry(connection, account_id)
+    return AccountAudit(find_violations_of(connection, account_id), totals.entries, totals.nanos), last_id

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.database.database import Database
 from services.chassis.process import memory
@@ -19,6 +19,8 @@ from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_o
 from services.metering.store.entry_sums import screen_entries
 from services.metering.store.reports import HoldCounts, count_holds
 from services.metering.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
+
+FoundT = TypeVar("FoundT")
 
 # The first ones are what a reader needs.
 LINES_MOST: Final = 1000
@@ -152,36 +154,23 @@ class Auditor:
         self._show(registry)
 
     def _show(self, registry: Registry) -> None:
-        gauge(
-            registry,
-            "legato_audit_violations",
-            "Violations found by the last audit of the ledger.",
-            lambda: self._violations,
+        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("legato_audit_violations", "Violations found by the last audit of the ledger.", lambda: self._violations),
+            (
+                "legato_audit_last_run_timestamp_seconds",
+                "Time at which the last audit ended; before the first audit, the time of the start.",
+                lambda: self._last_run_s,
+            ),
+            ("legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s),
+            ("legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live),
+            (
+                "legato_holds_overdue",
+                "Open holds at the time of the last audit that were overdue for sweeping.",
+                lambda: self._holds.overdue,
+            ),
         )
-        gauge(
-            registry,
-            "legato_audit_last_run_timestamp_seconds",
-            "Time at which the last audit ended; before the first audit, the time of the start.",
-            lambda: self._last_run_s,
-        )
-        gauge(
-            registry,
-            "legato_audit_interval_seconds",
-            "Pause between two audits.",
-            lambda: self._interval_s,
-        )
-        gauge(
-            registry,
-            "legato_holds_live",
-            "Open holds at the time of the last audit.",
-            lambda: self._holds.live,
-        )
-        gauge(
-            registry,
-            "legato_holds_overdue",
-            "Open holds at the time of the last audit that were overdue for sweeping.",
-            lambda: self._holds.overdue,
-        )
+        for name, description, value in gauges:
+            gauge(registry, name, description, value)
 
     async def run(self) -> None:
         """Audits periodically until cancelled. An audit that fails is retried at the next interval."""
@@ -201,19 +190,28 @@ class Auditor:
             self._log.warning("audit.violation", violation=violation, violations=len(found.violations))
 
     async def _look(self) -> Findings:
-        """Runs the audit in its own thread: other readers keep theirs, and shutdown does not wait for it."""
-        looking: Future[Findings] = Future()
-        looking.set_running_or_notify_cancel()
-        threading.Thread(target=self._look_in_thread, args=[looking], name="metering-audit", daemon=True).start()
-        return await asyncio.wrap_future(looking)
+        return await audit_in_thread(
+            self._database,
+            "metering-audit",
+            lambda connection: Findings(find_violations(connection), count_holds(connection)),
+        )
 
-    def _look_in_thread(self, looking: Future[Findings]) -> None:
+
+async def audit_in_thread(database: Database, name: str, look: Callable[[Any], FoundT]) -> FoundT:
+    """Looks at one snapshot in a thread of its own: other readers keep theirs, and shutdown does not wait for it."""
+    looking: Future[FoundT] = Future()
+    looking.set_running_or_notify_cancel()
+
+    def run() -> None:
         try:
-            with self._database.transaction(writes=False) as connection, few_pages(connection):
-                findings = Findings(find_violations(connection), count_holds(connection))
+            with database.transaction(writes=False) as connection, few_pages(connection):
+                found = look(connection)
             # Otherwise every audit of a growing ledger would leave the process a little larger.
             memory.give_back()
         except Exception as error:
             looking.set_exception(error)
         else:
-            looking.set_result(findings)
+            looking.set_result(found)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await asyncio.wrap_future(looking)

@@ -70,21 +70,6 @@ class AccountClosing(msgspec.Struct, frozen=True):
     total_charged_nanos: int = 0
 
 
-class AccountSums(msgspec.Struct, frozen=True):
-    """The sums of an account's entries in a month."""
-
-    account_id: str
-    entries: int
-    granted_nanos: int
-    adjusted_nanos: int
-    charged_nanos: int
-    loss_nanos: int
-    requests: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-
-
 def to_line(row: Iterable[Any]) -> bytes:
     return _encoder.encode(tuple(row)) + b"\n"
 
@@ -130,15 +115,14 @@ class AccountsDigest:
 
 
 def close_account(
-    month: CalendarMonth, account_id: str, before: AccountClosing | None, sums: AccountSums | None
+    month: CalendarMonth, account_id: str, before: AccountClosing | None, sums: AccountClosing | None
 ) -> AccountClosing:
-    """Returns an account's row: what it had at the end of the month before, and what the month added."""
+    """Returns an account's row: what it had at the end of the month before, and the sums that the month adds."""
     before = before or AccountClosing(month.start_us, account_id)
-    sums = sums or AccountSums(account_id, *[0] * 9)
+    sums = sums or AccountClosing(month.start_us, account_id)
     credited_nanos = sums.granted_nanos + sums.adjusted_nanos
-    return AccountClosing(
-        month_us=month.start_us,
-        **msgspec.structs.asdict(sums),
+    return msgspec.structs.replace(
+        sums,
         balance_nanos=before.balance_nanos + credited_nanos - sums.charged_nanos,
         total_entries=before.total_entries + sums.entries,
         total_credited_nanos=before.total_credited_nanos + credited_nanos,

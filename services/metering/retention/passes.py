@@ -22,7 +22,6 @@ from services.metering.closed_months import entry_violations
 from services.metering.ledger.closings import (
     AccountClosing,
     AccountsDigest,
-    AccountSums,
     Closing,
     EntriesDigest,
     close_account,
@@ -202,7 +201,7 @@ class Retention:
         return digest
 
     async def _write_accounts(
-        self, month: CalendarMonth, previous: Closing | None, sums: dict[str, AccountSums]
+        self, month: CalendarMonth, previous: Closing | None, sums: dict[str, AccountClosing]
     ) -> AccountsDigest:
         """Writes each account's row: those of the month before, and new ones, in one order."""
         digest, waiting, after, goes_on = AccountsDigest(), deque(sorted(sums)), "", previous is not None

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
-from services.metering.ledger.closings import AccountClosing, AccountSums, Closing
+from services.metering.ledger.closings import AccountClosing, Closing
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
 from services.metering.store.expressions import total
@@ -151,7 +151,8 @@ def read_month_entries(connection: sa.Connection, entries: EntryRange, most: int
     return rows
 
 
-def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[AccountSums]:
+def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[AccountClosing]:
+    """Returns the sums of a month alone."""
     kind, nanos = ledger.c.kind, ledger.c.customer_nanos
     is_charge = kind.in_(CHARGES)
     sums = (
@@ -167,7 +168,7 @@ def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[A
         ),
     )
     query = sa.select(ledger.c.account_id, *sums).where(*_is_in(entries)).group_by(ledger.c.account_id)
-    return (AccountSums(*row) for row in connection.execute(query))
+    return (AccountClosing(entries.month.start_us, *row) for row in connection.execute(query))
 
 
 def read_account_closings(
