@@ -26,7 +26,7 @@ from edge.wire.request_fields import (
 )
 from edge.wire.value_limit import MOST_VALUES, check_values
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 
 DecodedT = TypeVar("DecodedT")
 

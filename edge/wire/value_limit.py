@@ -7,7 +7,7 @@ So a text with more values than any chat needs is refused and never decoded.
 from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 
 # List elements and object fields, at any depth; and as many lists and objects. A hundred thousand messages with parts
 # and calls have fewer.

@@ -147,32 +147,3 @@ class SystemClock:
 
     # Not a method of ours: every chat asks for the time some thirty times.
     elapsed_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-
-
-# More than sleep(0): other work takes several rounds of the loop, each of which would meet a slice; and a busy system
-# schedules a process late that never sleeps.
-PAUSE_S = 0.002
-
-
-class Yielder:
-    """Adds up work, in any unit, and reports when a slice is full:
-
-        if yielder.is_due(len(piece)):
-            await yielder.pause()
-
-    Slices are measured by amount and not by time, so that the same work always yields at the same places. Small work
-    never yields, and costs no more than an addition."""
-
-    __slots__ = ("_done", "_slice")
-
-    def __init__(self, slice_size: int) -> None:
-        self._slice = slice_size
-        self._done = 0
-
-    def is_due(self, work: int) -> bool:
-        self._done += work
-        return self._done >= self._slice
-
-    async def pause(self) -> None:
-        self._done = 0
-        await asyncio.sleep(PAUSE_S)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 from services.router.schema.messages import ABSENT, NULL, Message
 
 # Counting a slice blocks the event loop for about a millisecond.

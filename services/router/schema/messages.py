@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 
 # Scanning this much JSON takes a fraction of a millisecond.
 SLICE_BYTES: Final = 256 * 1024

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from edge.wire.value_limit import check_values
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 
 SLICE_BYTES = 64 * 1024
 

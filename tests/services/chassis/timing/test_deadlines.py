@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 
-from services.chassis.timing.deadlines import Deadlines, Yielder
+from services.chassis.timing.deadlines import Deadlines
 
 
 async def test_each_limit_passes_once_and_in_its_turn() -> None:
@@ -99,36 +99,3 @@ async def test_limit_that_was_kept_leaves_nothing_to_the_collector_of_garbage() 
         assert seen() is None
     finally:
         gc.enable()
-
-
-async def others_after(work: list[int], slice_size: int) -> list[int]:
-    """Finds after which parts of the work others ran."""
-    seen: list[int] = []
-    done = 0
-
-    async def look() -> None:
-        while True:
-            if done and done not in seen:
-                seen.append(done)
-            await asyncio.sleep(0)
-
-    other = asyncio.create_task(look())
-    yielder = Yielder(slice_size)
-    for part in work:
-        done += 1
-        if yielder.is_due(part):
-            await yielder.pause()
-    other.cancel()
-    return seen
-
-
-async def test_others_run_whenever_a_slice_is_done() -> None:
-    assert await others_after([4, 4, 4, 4, 4, 4], 10) == [3, 6]
-
-
-async def test_part_larger_than_a_slice_is_followed_by_others() -> None:
-    assert await others_after([1, 100, 1, 1], 10) == [2]
-
-
-async def test_less_than_a_slice_is_done_at_once() -> None:
-    assert await others_after([3, 3, 3], 10) == []

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.deadlines import Yielder
+from services.chassis.timing.yielder import Yielder
 from services.router.schema.messages import (
     Message,
     Part,
