@@ -14,6 +14,7 @@ from services.auth.paging import Position
 from services.auth.parts import Domain, Parts, is_operator, reads, reads_briefly
 from services.auth.records.accounts import ALL_CLASSES, NO_LIMITS, Account, ClassAllowance, KeyLimits
 from services.auth.records.keys import Key, PepperUse, Scope
+from services.auth.records.times import to_micros
 from services.auth.store import Connection
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored
@@ -239,7 +240,7 @@ class Keys(Domain):
             key = Key(
                 key_id=secret.key_id,
                 account_id=account_id,
-                created_at_us=self.now_us(),
+                created_at_us=to_micros(now),
                 expires_at_us=expires_at_us,
                 revoked_at_us=None,
                 pepper_version=digest.pepper_version,
