@@ -15,9 +15,7 @@ def path_of_tests(module: Path) -> Path:
 def test_each_module_has_path_of_tests_its_name_or_a_reason() -> None:
     modules = {str(path): path_of_tests(path) for path in product_modules() if path.name != "__init__.py"}
     without = {path for path, tests in modules.items() if not (ROOT / tests).exists()}
-    reasons = {path: reason for package in exceptions() for path, reason in package.get("without_tests", {}).items()}
-    not_yet = {path for package in exceptions() for path in package.get("not_yet_tested_by_path", ())}
-    assert sorted(without - reasons.keys() - not_yet) == []
-    assert sorted((reasons.keys() | not_yet) - without) == [], "may go from the exceptions"
-    assert sorted(reasons.keys() & not_yet) == []
+    reasons = {path: reason for package in exceptions() for path, reason in package["without_tests"].items()}
+    assert sorted(without - reasons.keys()) == []
+    assert sorted(reasons.keys() - without) == [], "may go from the exceptions"
     assert all(len(reason) > 10 for reason in reasons.values())
