@@ -1,4 +1,4 @@
-"""The console, served on a free port by a thread of the test's own process, with fake services behind it."""
+"""The console, served on a free port by a thread of the test's own process, with the services behind it."""
 
 import asyncio
 import contextlib
@@ -7,14 +7,12 @@ import http.client
 import io
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 from urllib.parse import urlencode
-
-import grpc.aio
 
 from console.app import ConsoleApp
 from console.process_status import ProcessAddress
@@ -26,20 +24,19 @@ from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.server import new_server
 from console.web.visit import Console
+from services.chassis.database.clock import NOW_US as NOW_EXPRESSIONS
 from services.chassis.http.addresses import Addresses
-from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry
-from services.chassis.timing.deadlines import SystemClock
+from tests.console.clock import NOW_US, StandingClock
 from tests.console.fakes.operator_services import PROCESSES, ProcessMetrics
-from tests.console.fakes.servers import register
+from tests.console.fakes.servers import new_server as serve_fakes
 from tests.console.fakes.services import Fakes
+from tests.console.metering import Metering
 
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"
-
-RegisterServices = Callable[[grpc.aio.Server, Log], None]
 
 
 @dataclass(frozen=True)
@@ -51,11 +48,12 @@ class Answer:
 
 
 class ConsoleHarness:
-    def __init__(self, folder: Path, metering: RegisterServices | None = None, *, takes_payments: bool = True) -> None:
-        """Serves with fakes; `metering` registers real services in place of those of metering."""
+    def __init__(self, folder: Path, *, takes_payments: bool = True) -> None:
         self._takes_payments = takes_payments
-        self.fakes = Fakes()
-        self._metering = metering
+        # The databases' time stands still, as that of the console does.
+        self._time = mock.patch.dict(NOW_EXPRESSIONS, sqlite=str(NOW_US))
+        self._time.start()
+        self.fakes = Fakes(Metering(folder))
         self.log_stream = io.StringIO()
         self._folder = folder
         self._started = threading.Event()
@@ -76,17 +74,14 @@ class ConsoleHarness:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(60)
         self._patience.stop()
+        self._time.stop()
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         log = Log("console", self.log_stream, debug=True)
         servers = []
         for service in ("auth", "metering", "router", "payments"):
-            server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
-            if service == "metering" and self._metering is not None:
-                self._metering(server, log)
-            else:
-                register(server, service, self.fakes)
+            server = serve_fakes(service, self.fakes, log)
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
             await server.start()
             servers.append(server)
@@ -101,7 +96,7 @@ class ConsoleHarness:
             Pages(Assets()),
             Protection([self.origin], API_URL),
             API_URL,
-            SystemClock(),
+            StandingClock(),
             log,
             serves_operators=True,
             processes=tuple(ProcessAddress(name, f"unix:{self._folder}/{name}-http.sock") for name in PROCESSES),
@@ -118,6 +113,7 @@ class ConsoleHarness:
         await operations.aclose()
         for server in servers:
             await server.stop(None)
+        await self.fakes.metering.close()
 
     def _serve_metrics(self, name: str, log: Log) -> contextlib.AbstractAsyncContextManager[str]:
         metrics: Any = ProcessMetrics(lambda: self.fakes.operator.metrics[name])

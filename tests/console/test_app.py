@@ -6,8 +6,8 @@ import pytest
 
 from console.routes import PAGES, PageRoute
 from tests.console.fakes.services import not_answering
-from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import request_id
 
 SHOWN = ["/", "/keys", "/keys/new", "/keys/identify", "/security", "/security/passkeys/new", "/security/audit-log"]
 

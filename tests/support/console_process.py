@@ -1,4 +1,4 @@
-"""The console as a process of its own, with fake services behind it, under the memory limit of its manifest."""
+"""The console as a process of its own, with services behind it, under the memory limit of its manifest."""
 
 import asyncio
 import contextlib
@@ -9,13 +9,12 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc.aio
 from ruamel.yaml import YAML
 
-from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.telemetry.log import Log
-from tests.console.fakes.servers import register
+from tests.console.fakes.servers import new_server
 from tests.console.fakes.services import Fakes
+from tests.console.metering import Metering
 from tests.support.waiting import until
 from tests.support.watched_process import WatchedProcess
 
@@ -60,11 +59,10 @@ class ConsoleProcess(WatchedProcess):
 
 @contextlib.asynccontextmanager
 async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterator[ConsoleProcess]:
-    fakes = Fakes()
-    servers = [grpc.aio.server(interceptors=[ErrorInterceptor(log)]) for _ in range(4)]
+    fakes = Fakes(Metering(folder))
+    servers = {service: new_server(service, fakes, log) for service in ("auth", "metering", "router", "payments")}
     given = {"LEGATO_DATA": str(folder), "LEGATO_CONSOLE_PORT": "0", **environ}
-    for service, server in zip(("auth", "metering", "router", "payments"), servers, strict=True):
-        register(server, service, fakes)
+    for service, server in servers.items():
         given[f"LEGATO_{service.upper()}_ADDRESS"] = f"unix:{folder}/{service}.sock"
         server.add_insecure_port(f"unix:{folder}/{service}.sock")
         await server.start()
@@ -81,5 +79,6 @@ async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterat
         if process.returncode is None:
             process.terminate()
         await process.wait()
-        for server in servers:
+        for server in servers.values():
             await server.stop(None)
+        await fakes.metering.close()

@@ -52,7 +52,6 @@ from tests.console.browser.prepared_services import (
     owe,
     pay,
     rotate,
-    spend_in_october,
     suspend,
     switch_off_grounding,
     unconfigure_grounding,
@@ -61,8 +60,8 @@ from tests.console.browser.prepared_services import (
 )
 from tests.console.fakes.payments import CHECKOUT_ID
 from tests.console.fakes.services import CODE, Fakes
-from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import request_id
 
 KEY: Final = "/keys/key_0000000000000001"
 
@@ -105,7 +104,7 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "receipt-running": (f"/requests/{request_id(9_000)}", Fakes.fill),
     "receipt-not-charged": (f"/requests/{request_id(9_001)}", Fakes.fill),
     "receipt-unknown": (f"/requests/{request_id(9_999)}", Fakes.fill),
-    "credit": ("/credit?month=2026-10", spend_in_october),
+    "credit": ("/credit", Fakes.fill),
     "credit-none": ("/credit", nothing),
     "credit-owed": ("/credit", owe),
     "credit-without-metering": ("/credit", without_metering),

@@ -1,7 +1,6 @@
 """What the services know before a page is opened: the account, its use, and which of them do not answer."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from protos.payments.v1 import payments_pb2
 from protos.type.v1 import access_token_pb2
@@ -101,14 +100,11 @@ def grow_stale_with_all_ways(fakes: Fakes) -> None:
 
 
 def pay(fakes: Fakes) -> None:
-    """Pays today, in an account that has nothing else: the statement is the same on every day."""
-    fakes.balance.balance_nanos = 0
-    fakes.book_payments()
+    fakes.metering.book_payments()
 
 
 def owe(fakes: Fakes) -> None:
-    fakes.balance.balance_nanos = 0
-    fakes.balance.owed_nanos = 4_350_000_000
+    fakes.metering.owe(4_350_000_000)
 
 
 def wait_for_the_money(fakes: Fakes) -> None:
@@ -126,14 +122,6 @@ def leave_all_accounts(fakes: Fakes) -> None:
 
 
 # Pages of a signed-in user: the path, and what the services know.
-def spend_in_october(fakes: Fakes) -> None:
-    """A statement has a row for each day of its month, so the month is not this one."""
-    fakes.fill()
-    fakes.reset_statements()
-    key_ids = [each.key_id for each in fakes.keys[:4]]
-    fakes.fill_statements(key_ids, fakes.balance.balance_nanos, now=datetime(2026, 10, 28, 15, tzinfo=UTC))
-
-
 def fill_operator(fakes: Fakes) -> None:
     fakes.operator.fill()
 

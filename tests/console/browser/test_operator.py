@@ -21,7 +21,7 @@ def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str)
 def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
     console.fakes.is_operator = True
     console.fakes.operator.fill()
-    console.fakes.operator.violations = ["account acct_a: balance is +5 nanos off the sum of its ledger"]
+    console.fakes.metering.falsify_balance(5)
     page = open_page(OPERATOR_ACCOUNT)
     page.get_by_label("Amount in dollars").fill("5.00")
     page.get_by_label("The same amount again").fill("50.00")

@@ -10,19 +10,20 @@ from playwright.sync_api import Page, Route, expect
 from console.pages.account.playground import FIRST_SLICE_TOKENS, UNSEEN_PROMPT_TOKENS
 from console.web.assets import Assets
 from edge.billing import hold, prompt_estimate
-from protos.metering.v1 import metering_pb2
-from protos.type.v1 import usage_pb2
+from services.metering.ledger.prices import Usage
 from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
+from tests.console.clock import NOW_US
 from tests.console.fakes.services import PLAYGROUND_TOKEN
 from tests.console.harness import API_URL, ConsoleHarness
+from tests.console.metering import charge_of, request_id, settled
 
 expect.set_options(timeout=PATIENCE_MS)
 CORS = {
     "access-control-allow-origin": "*",
     "access-control-expose-headers": "x-request-id, retry-after",
     "access-control-allow-headers": "authorization, content-type",
-    "x-request-id": "req_1",
+    "x-request-id": request_id(1),
 }
 CALLED = {"name": "get_weather", "arguments": '{"city":"Laval"}'}
 CALL = {"index": 0, "id": "call_1", "type": "function", "function": CALLED}
@@ -36,12 +37,10 @@ class Api:
         self.bodies: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         page.route(f"{API_URL}/**", self._answer)
-        console.fakes.found_requests["req_1"] = metering_pb2.GetRequestResponse(
-            request_id="req_1",
-            state=metering_pb2.REQUEST_STATE_SETTLED,
-            charged_nanos=123_456,
-            usage=usage_pb2.Usage(prompt_tokens=20, completion_tokens=5),
+        hold = settled(
+            1, Usage(prompt_tokens=20, completion_tokens=5), NOW_US, "key_0000000000000001", class_id="forte"
         )
+        console.fakes.metering.write([charge_of(hold)], [hold])
 
     def stream(self, *deltas: Any, finish_reason: str = "stop", error: Any = None) -> None:
         chunks: list[Any] = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
@@ -102,7 +101,7 @@ def test_a_conversation_is_text_whatever_the_model_says_and_is_accessible(
     expect(turns.locator("pre code")).to_have_text("<script>alert(2)</script>")
     expect(turns).to_contain_text("<img src=x onerror=alert(1)>")
     assert turns.locator("img, script, a[href^=javascript]").count() == 0
-    expect(turns).to_contain_text("Cost $0.000123456")
+    expect(turns).to_contain_text("Cost $0.00002")
     assert api.bodies[0] == {
         "model": "auto",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
@@ -121,7 +120,7 @@ def test_a_conversation_is_text_whatever_the_model_says_and_is_accessible(
     page.get_by_role("button", name="Send the results").click()
     error = page.locator("[data-part=error]")
     expect(error).to_contain_text("This account has no credit left")
-    expect(error).to_contain_text("402 · insufficient_quota · Request req_1")
+    expect(error).to_contain_text(f"402 · insufficient_quota · Request {request_id(1)}")
     expect(error).to_contain_text("Try again in 7 s.")
     assert api.bodies[2]["messages"][-1] == {"role": "tool", "tool_call_id": "call_1", "content": "-4"}
     # The results are still there, and can be sent again.
@@ -186,7 +185,6 @@ def test_the_conversation_as_code_is_a_program_that_sends_it(console: ConsoleHar
 def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
-    console.fakes.balance.balance_nanos, console.fakes.balance.held_nanos = 5_000_000_000, 0
     page = open_page("/playground")
     api, estimate = Api(page, console), page.locator("[data-part=estimate]")
     expect(estimate).to_be_hidden()
@@ -201,7 +199,7 @@ def test_the_highest_cost_stands_beside_the_credit_before_anything_is_sent(
     expect(estimate).to_contain_text("more than your free credit of $5.00")
     api.stream({"content": "Hi."})
     page.get_by_role("button", name="Send").click()
-    expect(page.get_by_role("log")).to_contain_text("Cost $0.000123456")
+    expect(page.get_by_role("log")).to_contain_text("Cost $0.00002")
     expect(estimate).to_be_hidden()
     assert (UNSEEN_PROMPT_TOKENS, FIRST_SLICE_TOKENS) == (
         prompt_estimate.UNSEEN_PROMPT_TOKENS,

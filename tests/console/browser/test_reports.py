@@ -7,8 +7,8 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.console.browser.conftest import OpenPage
-from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import request_id
 
 
 def test_days_are_the_reader_s_from_the_second_page_on(console: ConsoleHarness, open_page: OpenPage) -> None:

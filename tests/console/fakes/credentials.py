@@ -5,7 +5,7 @@ from typing import Any
 from protos.auth.v1 import credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.operator_services import ago
+from tests.console.clock import ago
 
 PASSWORD = "correct horse battery staple"
 MAILED_CODE = "M4WQ-9KDT-X2RN-7VHJ-C8ZP"

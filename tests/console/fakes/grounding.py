@@ -1,18 +1,10 @@
 """Notes and documents of one account, and a router that takes them as the real one does."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
-
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import grounding_pb2
 from services.chassis.errors import LegatoError, Reason
-
-
-def days_ago(days: float) -> Timestamp:
-    made = Timestamp()
-    made.FromDatetime(datetime.now(UTC) - timedelta(days=days))
-    return made
+from tests.console.clock import ago
 
 
 class GroundingFakes:
@@ -39,13 +31,13 @@ class GroundingFakes:
 
     def add_note(self, text: str, **values: Any) -> None:
         note_id = f"note_{len(self.notes) + 1:016d}"
-        made = {"note_id": note_id, "text": text, "create_time": days_ago(9 - len(self.notes)), **values}
+        made = {"note_id": note_id, "text": text, "create_time": ago(days=9 - len(self.notes)), **values}
         self.notes.append(grounding_pb2.Note(tokens=4 + len(text) // 4, **made))
 
     def add_document(self, name: str, **values: Any) -> grounding_pb2.Attachment:
         made = {"kind": grounding_pb2.DOCUMENT_KIND_TEXT, "size_bytes": 900, "pages": 1, "passages": 1, **values}
         attachment_id = f"att_{len(self.documents) + 1:016d}"
-        made["create_time"] = days_ago(9 - len(self.documents))
+        made["create_time"] = ago(days=9 - len(self.documents))
         self.documents.append(grounding_pb2.Attachment(attachment_id=attachment_id, name=name, **made))
         return self.documents[-1]
 

@@ -1,32 +1,39 @@
 """The keys of the account, and what each of them has used."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
 from protos.type.v1 import access_token_pb2
+from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.operator_services import ago, stamp
+from tests.console.clock import NOW_US, ago
+from tests.console.metering import ACCOUNT_ID, Metering
 
-ACCESS_TOKEN = b"signed by auth"
-ACCOUNT_ID = "acct_0123456789abcdef"
+SIGNER = AccessTokenSigner("7" * 64)
+VERIFIER = AccessTokenVerifier("", SIGNER)
 SECRET = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
 class KeyFakes:
+    metering: Metering
+
     def reset_keys(self) -> None:
         self.is_fresh = True
         self.role = access_token_pb2.ACCOUNT_ROLE_OWNER
         self.keys: list[auth_pb2.Key] = []
         self.forms: dict[str, auth_pb2.Key] = {}
-        self.rows: list[metering_pb2.UsageRow] = []
 
     def require_recent(self) -> None:
         if not self.is_fresh:
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
+
+    def sign_access(self, *, account_id: str, is_operator: bool = False, **keys: str) -> bytes:
+        """Signs an access token of the visitor, as auth does."""
+        proved_us = NOW_US if self.is_fresh else NOW_US - 3_600_000_000
+        role, expires_us = AccountRole(self.role), NOW_US + 60_000_000
+        return SIGNER.sign(Access("user_1", "sess_1", account_id, role, is_operator, proved_us, expires_us, **keys))
 
     def add_key(self, name: str, **values: Any) -> auth_pb2.Key:
         number = len(self.keys) + 1
@@ -51,12 +58,8 @@ class KeyFakes:
 
     def add_many_keys(self, count: int) -> None:
         """Gives the account further keys, all of which were used on the same day."""
-        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        for number in range(count):
-            made = self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2))
-            row = metering_pb2.UsageRow(start_time=stamp(midnight - timedelta(days=3)), requests=1, class_id="mezzo")
-            row.key_id, row.cost_nanos, row.usage.prompt_tokens = made.key_id, 1_000_000 + number, 1_000
-            self.rows.append(row)
+        made = [self.add_key(f"Service {number:04d}", last_use_time=ago(hours=2)) for number in range(count)]
+        self.metering.add_charges(each.key_id for each in made)
 
     def find(self, key_id: str) -> auth_pb2.Key:
         for each in self.keys:
@@ -105,8 +108,9 @@ class KeyFakes:
         )
 
     def CreateKeyAccessToken(self, request: Any) -> Any:
-        self.find(request.key_id)
-        return auth_pb2.CreateKeyAccessTokenResponse(access_token=ACCESS_TOKEN)
+        found = self.find(request.key_id)
+        token = self.sign_access(account_id=ACCOUNT_ID, key_id=found.key_id, replaced_key_id=found.replaces_key_id)
+        return auth_pb2.CreateKeyAccessTokenResponse(access_token=token)
 
     def GetKey(self, request: Any) -> Any:
         found = self.find(request.key_id)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from protos.auth.v1 import notices_pb2 as pb
-from protos.metering.v1 import notices_pb2 as metering_pb
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.operator_services import DOLLAR, ago, hence
+from tests.console.clock import ago, hence
+from tests.console.metering import DOLLAR, Metering
 
 WEBHOOK_URL = "https://hooks.example.ca/legato?team=billing"
 WEBHOOK_SECRET = "whsec_0123456789abcdefghijklmnopqrstuvwxyzABCDEF"
@@ -15,12 +15,13 @@ KINDS = ("balance.low", "spend_limit.near", "spend_limit.reached", "key.expires_
 class NoticeFakes:
     """A part of `Fakes`, which asks for recent proof."""
 
+    metering: Metering
+
     def require_recent(self) -> None:
         raise NotImplementedError
 
     def reset_notices(self) -> None:
         self.notice_settings = pb.NoticeSettings(kinds=KINDS)
-        self.low_balance = metering_pb.LowBalance(threshold_nanos=DOLLAR, is_default=True)
         self.notices: list[pb.Notice] = []
         self.dead_letters: list[pb.DeadLetters] = []
 
@@ -31,7 +32,7 @@ class NoticeFakes:
         self.notice_settings.is_mail_offered, self.notice_settings.mail_recipients = True, 2
         self.notice_settings.own_mail = pb.OWN_MAIL_ON
         self.notice_settings.muted_kinds.append("spend_limit.near")
-        self.low_balance = metering_pb.LowBalance(threshold_nanos=25 * DOLLAR)
+        self.metering.change("UPDATE accounts SET low_balance_nanos = :nanos", nanos=25 * DOLLAR)
         told = (
             (
                 "key.new_network",
@@ -147,16 +148,3 @@ class NoticeFakes:
         summary = "This is a test. Nothing has happened."
         self.notices.insert(0, pb.Notice(notice_id="ntc_t", kind="test", summary=summary, create_time=ago()))
         return pb.SendTestNoticeResponse(notice=self.notices[0])
-
-    def GetLowBalance(self, request: Any) -> Any:
-        return metering_pb.GetLowBalanceResponse(low_balance=self.low_balance)
-
-    def SetLowBalance(self, request: Any) -> Any:
-        if request.threshold_nanos < 0:
-            raise LegatoError(
-                Reason.REQUEST_INVALID, "A threshold must not be negative, and at most a million dollars."
-            )
-        is_default = not request.HasField("threshold_nanos")
-        nanos = DOLLAR if is_default else request.threshold_nanos
-        self.low_balance = metering_pb.LowBalance(threshold_nanos=nanos, is_default=is_default)
-        return metering_pb.SetLowBalanceResponse(low_balance=self.low_balance)

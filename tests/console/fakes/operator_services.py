@@ -1,54 +1,35 @@
 """What the fake services answer to operators: accounts, users, credit, routes, and what the processes tell."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from google.protobuf.timestamp_pb2 import Timestamp
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
+from tests.console.clock import NOW, ago, hence
+from tests.console.metering import DOLLAR, Metering
 
-DOLLAR = 1_000_000_000
 LINK_CODE = "W9XZ-3KQ7-T5RD-M2VN-8HJC"
 PROCESSES = ("edge-1", "edge-2", "auth", "router", "metering")
 AUDITED_AGO_S = 120
 
 
-def stamp(when: datetime) -> Timestamp:
-    made = Timestamp()
-    made.FromDatetime(when)
-    return made
-
-
-def ago(**span: float) -> Timestamp:
-    return stamp(datetime.now(UTC) - timedelta(**span))
-
-
-def hence(**span: float) -> Timestamp:
-    return stamp(datetime.now(UTC) + timedelta(**span))
-
-
 class OperatorFakes:
     """The services as operators see them. What grants access calls `require_recent`."""
 
-    def __init__(self, require_recent: Callable[[], None], is_operator: Callable[[], bool]) -> None:
+    def __init__(self, metering: Metering, require_recent: Callable[[], None], is_operator: Callable[[], bool]) -> None:
+        self._metering = metering
         self._require_recent = require_recent
         self._is_operator = is_operator
         self.accounts: dict[str, auth_pb2.Account] = {}
         self.keys: dict[str, auth_pb2.Key] = {}
         self.users: dict[str, pb.User] = {}
         self.memberships: list[pb.UserMembership] = []
-        # By booking: each counts once.
-        self.bookings: dict[str, int] = {}
-        self.balances: dict[str, int] = {}
-        self.violations: list[str] = []
         self.events: list[pb.AuditEvent] = []
         self.broken_events: list[int] = []
         self.recorded: list[pb.RecordOperatorActionRequest] = []
@@ -110,7 +91,8 @@ class OperatorFakes:
         self.accounts[account_id] = auth_pb2.Account(
             account_id=account_id, name=name, create_time=ago(days=days), preferred_class="forte"
         )
-        self.balances[account_id] = balance_nanos
+        if balance_nanos:
+            self._metering.book(balance_nanos, "grant", account_id)
         return self.accounts[account_id]
 
     def add_key(self, account_id: str, name: str, number: int) -> auth_pb2.Key:
@@ -271,30 +253,6 @@ class OperatorFakes:
         self.recorded.append(request)
         return pb.RecordOperatorActionResponse()
 
-    def GrantCredits(self, request: Any) -> Any:
-        return metering_pb2.GrantCreditsResponse(balance=self._book(request))
-
-    def AdjustCredits(self, request: Any) -> Any:
-        return metering_pb2.AdjustCreditsResponse(balance=self._book(request))
-
-    def _book(self, request: Any) -> metering_pb2.Balance:
-        self._granting()
-        if request.operation_id not in self.bookings:
-            self.bookings[request.operation_id] = request.amount_nanos
-            self.balances[request.account_id] += request.amount_nanos
-        return self._balance(request.account_id)
-
-    def _balance(self, account_id: str) -> metering_pb2.Balance:
-        return metering_pb2.Balance(account_id=account_id, balance_nanos=self.balances.get(account_id, 0))
-
-    def ListBalances(self, request: Any) -> Any:
-        self._check()
-        return metering_pb2.ListBalancesResponse(balances=map(self._balance, request.account_ids))
-
-    def Audit(self, request: Any) -> Any:
-        self._check()
-        return metering_pb2.AuditResponse(violations=self.violations)
-
     def ListTargets(self, request: Any) -> Any:
         self._check()
         return router_pb2.ListTargetsResponse(
@@ -379,7 +337,7 @@ def _router() -> str:
 
 def _metering() -> str:
     return f"""legato_audit_violations 0.0
-legato_audit_last_run_timestamp_seconds {datetime.now(UTC).timestamp() - AUDITED_AGO_S}
+legato_audit_last_run_timestamp_seconds {NOW.timestamp() - AUDITED_AGO_S}
 legato_audit_interval_seconds 600.0
 legato_holds_live 43.0
 legato_holds_overdue 0.0

@@ -1,18 +1,25 @@
-"""Serves the fakes by gRPC, as the services they stand for."""
+"""Serves the services of a console: real ones, and fakes of the others."""
 
 import asyncio
+import contextlib
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, notices_pb2_grpc, users_pb2_grpc
-from protos.metering.v1 import metering_pb2_grpc, spend_limits_pb2_grpc, statements_pb2_grpc
-from protos.metering.v1 import notices_pb2_grpc as metering_notices_pb2_grpc
 from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
+from services.chassis.access_tokens import METADATA_KEY
+from services.chassis.errors import LegatoError
+from services.chassis.rpc.access_check import AccessCheck
+from services.chassis.rpc.callers import Role
+from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.server import register as add_servicer
-from tests.console.fakes.keys import ACCESS_TOKEN
+from services.chassis.telemetry.log import Log
+from tests.console.clock import NOW_US
+from tests.console.fakes.keys import VERIFIER
 from tests.console.fakes.operator_services import OperatorFakes
 from tests.console.fakes.services import Fakes, is_for_operators
 
@@ -29,13 +36,6 @@ SERVICERS: dict[str, tuple[Any, ...]] = {
         credentials_pb2_grpc.CredentialServiceServicer,
         notices_pb2_grpc.NoticeServiceServicer,
     ),
-    "metering": (
-        metering_notices_pb2_grpc.NoticeThresholdServiceServicer,
-        metering_pb2_grpc.CreditAdminServiceServicer,
-        metering_pb2_grpc.MeteringServiceServicer,
-        spend_limits_pb2_grpc.SpendLimitServiceServicer,
-        statements_pb2_grpc.StatementServiceServicer,
-    ),
     "payments": (payments_pb2_grpc.PaymentServiceServicer,),
     "router": (
         router_pb2_grpc.RouteAdminServiceServicer,
@@ -45,13 +45,19 @@ SERVICERS: dict[str, tuple[Any, ...]] = {
 }
 
 
+def is_valid(token: bytes) -> bool:
+    with contextlib.suppress(LegatoError):
+        return bool(VERIFIER.verify(token, NOW_US).user_id)
+    return False
+
+
 def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
     """A servicer of the generated class `kind`, whose methods are those of `fakes`."""
 
     def method_named(method: str) -> Any:
         async def answer(self: Any, request: Any, context: Any) -> Any:
             metadata = dict(context.invocation_metadata() or ())
-            return fakes.answer(f"{name}.{method}", request, metadata.get("legato-access-token-bin") == ACCESS_TOKEN)
+            return fakes.answer(f"{name}.{method}", request, is_valid(metadata.get(METADATA_KEY, b"")))
 
         async def answer_stream(self: Any, requests: Any, context: Any) -> Any:
             fakes.calls.append(f"{name}.{method}")
@@ -73,6 +79,50 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
     return type(f"Fake{name}", (kind,), {method: method_named(method) for method in methods})()
 
 
-def register(server: grpc.aio.Server, service: str, fakes: Fakes) -> None:
+class RealServicers(grpc.GenericRpcHandler):
+    """Answers with servicers of the product. After a reset they are made anew: none knows what another test wrote."""
+
+    def __init__(self, fakes: Fakes, make: Callable[[], list[object]]) -> None:
+        self._fakes = fakes
+        self._make = make
+        self._made_for: object = None
+        self._handlers: dict[str, Any] = {}
+
+    def service(self, handler_call_details: Any) -> Any:
+        if self._made_for is not self._fakes.calls:
+            self._made_for, self._handlers = self._fakes.calls, {}
+            for each in self._make():
+                add_servicer(each, self)  # type: ignore[arg-type]
+        return self._handlers.get(handler_call_details.method)
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        """Takes the methods of a servicer, as a server does."""
+        for method, handler in handlers.items():
+            name = f"{service.rpartition('.')[2]}.{method}"
+            if handler.unary_unary is not None:
+                self._handlers[f"/{service}/{method}"] = handler._replace(
+                    unary_unary=self._noted(name, handler.unary_unary)
+                )
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """Does nothing: these are the same methods once more."""
+
+    def _noted(self, name: str, behaviour: Any) -> Any:
+        async def answer(request: Any, context: Any) -> Any:
+            self._fakes.note(name, request)
+            return self._fakes.told(await behaviour(request, context))
+
+        return answer
+
+
+def new_server(service: str, fakes: Fakes, log: Log) -> grpc.aio.Server:
+    """Returns a server for consoles. Metering is real; the others are fakes."""
+    if service == "metering":
+        access = AccessCheck(VERIFIER, lambda: NOW_US)
+        server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access, Role.OPERATOR_CONSOLE)])
+        server.add_generic_rpc_handlers((RealServicers(fakes, lambda: fakes.metering.servicers(log)),))
+        return server
+    server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
     for kind in SERVICERS[service]:
         add_servicer(servicer(kind, kind.__name__.removesuffix("Servicer"), fakes), server)
+    return server

@@ -1,25 +1,22 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from protos.auth.v1 import auth_pb2, credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2
 from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from tests.console.clock import ago, hence
 from tests.console.fakes.credentials import MAILED_CODE, PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
-from tests.console.fakes.keys import ACCESS_TOKEN, ACCOUNT_ID, KeyFakes
+from tests.console.fakes.keys import KeyFakes
 from tests.console.fakes.long_names import lengthen
 from tests.console.fakes.notices import NoticeFakes
-from tests.console.fakes.operator_services import DOLLAR, OperatorFakes, ago, hence, stamp
+from tests.console.fakes.operator_services import OperatorFakes
 from tests.console.fakes.payments import PaymentFakes
-from tests.console.fakes.spends import SpendFakes
-from tests.console.fakes.statements import StatementFakes
-from tests.console.fakes.usage import usage_of
+from tests.console.metering import ACCOUNT_ID, Metering
 
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
@@ -28,15 +25,17 @@ SIGNED = ("PaymentService.ReceiveEvent",)
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFakes, PaymentFakes, NoticeFakes):
+class Fakes(KeyFakes, CredentialFakes, GroundingFakes, PaymentFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, metering: Metering) -> None:
+        self.metering = metering
         # Whatever people can name has the longest name, and one without a place to break it. Outlives `reset`.
         self.has_long_names = False
         self.reset()
 
     def reset(self) -> None:
+        self.metering.reset()
         self.calls: list[str] = []
         self.requests: list[Any] = []
         self.sessions: set[str] = set()
@@ -50,18 +49,15 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
         self.recovery_codes = 0
         # Sealed, by id; None: taken.
         self.results: dict[str, bytes | None] = {}
-        self.balance = metering_pb2.Balance(account_id=ACCOUNT_ID, balance_nanos=5 * DOLLAR)
         self.events: list[pb.AuditEvent] = []
         self.invitations: list[pb.Invitation] = []
         self.reset_keys()
-        self.reset_statements()
-        self.reset_spends()
+        self.allowed_classes: list[str] | None = None
         self.reset_payments()
         self.is_operator = False
-        self.operator = OperatorFakes(self.require_recent, lambda: self.is_operator)
+        self.operator = OperatorFakes(self.metering, self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
         self.reset_notices()
-        self.found_requests: dict[str, metering_pb2.GetRequestResponse] = {}
         self.reset_credentials()
 
     def sign_in(self) -> str:
@@ -73,33 +69,13 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
 
     def fill(self) -> None:
         """Gives the account a month of use, keys in every state, passkeys, sessions and a log."""
-        self.balance.balance_nanos, self.balance.held_nanos = 42_187_654_321, 8_400_000
         self.add_key("Nightly report", last_use_time=ago(hours=3), requests_per_minute=60)
         self.add_key("Website chat", last_use_time=ago(hours=1), expire_time=hence(days=9))
         self.add_key("Old laptop", create_time=ago(days=200), last_use_time=ago(days=120))
         self.add_key("Contractor", state=auth_pb2.KEY_STATE_REVOKED, revoke_time=ago(days=2), last_use_time=ago(days=2))
         self.add_key("Trial", state=auth_pb2.KEY_STATE_EXPIRED, expire_time=ago(days=20))
         self.keys[1].scopes.append(auth_pb2.SCOPE_INFERENCE)
-        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        for back in range(30):
-            for place, name in enumerate(("forte", "mezzo", "fortissimo")):
-                cost = (29 - back + 7 * place) * 13_579_000 % 180_000_000
-                if (back * 7 + place) % 5 == 4:
-                    continue
-                row = metering_pb2.UsageRow(
-                    start_time=stamp(midnight - timedelta(days=back)), requests=12 + back, cost_nanos=cost
-                )
-                row.class_id = name
-                row.usage.prompt_tokens, row.usage.cached_tokens = cost // 9_000, cost // 30_000
-                row.usage.completion_tokens = cost // 21_000
-                row.key_id = self.keys[place].key_id
-                self.rows.append(row)
-        self.fill_statements([each.key_id for each in self.keys[:4]], self.balance.balance_nanos)
-        self.add_spend("", day=5 * DOLLAR, month=100 * DOLLAR, day_spent=1_237_000_000, month_spent=84_600_000_000)
-        self.spends[""].total_spent_nanos, self.spends[""].held_nanos = 190 * DOLLAR, 8_400_000
-        first, second = (each.key_id for each in self.keys[:2])
-        self.add_spend(first, day=2 * DOLLAR, day_spent=310_000_000, month_spent=9 * DOLLAR, total_spent=30 * DOLLAR)
-        self.add_spend(second, day=DOLLAR, month=20 * DOLLAR, day_spent=DOLLAR, month_spent=7 * DOLLAR)
+        self.metering.fill([each.key_id for each in self.keys[:4]])
         self.keys[1].allowed_classes.class_ids.extend(["mezzo", "forte"])
         self.passkeys = [
             pb.Passkey(
@@ -181,11 +157,15 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
 
     # What every RPC does, by name.
 
-    def answer(self, name: str, request: Any, has_token: bool) -> Any:
+    def note(self, name: str, request: Any) -> None:
+        """Keeps a call, and fails it if it is to fail."""
         self.calls.append(name)
         self.requests.append(request)
         if name in self.fail:
             raise self.fail[name]
+
+    def answer(self, name: str, request: Any, has_token: bool) -> Any:
+        self.note(name, request)
         needs_no_token = name.startswith(("SignInService.", "SignInMethodService.")) or name in SIGNED
         if not needs_no_token and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
@@ -194,7 +174,9 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
             method == "ListAuditEvents" and request.user_id == self.user().user_id and not request.action
         )
         handler = getattr(self.operator if is_for_operators(service) and not of_visitor else self, method)
-        answer = handler(request)
+        return self.told(handler(request))
+
+    def told(self, answer: Any) -> Any:
         if self.has_long_names:
             lengthen(answer)
         return answer
@@ -253,7 +235,9 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
             session=self.session(),
             memberships=[membership] if self.has_account else [],
             account_id=ACCOUNT_ID if self.has_account else "",
-            access_token=ACCESS_TOKEN,
+            access_token=self.sign_access(
+                is_operator=self.is_operator, account_id=ACCOUNT_ID if self.has_account else ""
+            ),
             step_up_until_time=hence(minutes=9) if self.is_fresh else ago(minutes=1),
             account=self.GetAccount(request).account if self.has_account else None,
         )
@@ -373,17 +357,6 @@ class Fakes(KeyFakes, CredentialFakes, StatementFakes, SpendFakes, GroundingFake
 
     def CreatePlaygroundToken(self, request: Any) -> Any:
         return pb.CreatePlaygroundTokenResponse(playground_token=PLAYGROUND_TOKEN, expire_time=hence(minutes=15))
-
-    def GetRequest(self, request: Any) -> Any:
-        if request.request_id not in self.found_requests:
-            raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-        return self.found_requests[request.request_id]
-
-    def GetBalance(self, request: Any) -> Any:
-        return metering_pb2.GetBalanceResponse(balance=self.balance)
-
-    def ListUsage(self, request: Any) -> Any:
-        return usage_of(self.rows, request)
 
     def ListModels(self, request: Any) -> Any:
         names = ("auto", "mezzo", "forte", "fortissimo")

@@ -1,8 +1,14 @@
 """Credit, and the proof that it adds up."""
 
+import threading
+from typing import Any
+
+import pytest
+
 from protos.type.v1 import access_token_pb2
-from tests.console.fakes.statements import request_id
+from services.metering.auditor import find_violations_of
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import request_id
 
 
 def test_viewers_see_everything_and_may_verify(console: ConsoleHarness) -> None:
@@ -17,19 +23,29 @@ def test_viewers_see_everything_and_may_verify(console: ConsoleHarness) -> None:
 
 def test_figures_that_do_not_add_up_are_shown(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    console.fakes.violations = ["account acct_1: balance is +1 nanos off the sum of its ledger"]
+    console.fakes.metering.falsify_balance(1)
     text = console.post("/credit/verify", session=console.fakes.sign_in()).text
     assert "One figure does not add up" in text
     assert "+1 nanos off" in text
     assert "Your ledger adds up" not in text
 
 
-def test_a_verification_that_takes_long_is_asked_for_again(console: ConsoleHarness) -> None:
+def test_a_verification_that_takes_long_is_asked_for_again(
+    console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     console.fakes.fill()
-    console.fakes.audits_that_run = 1
-    session = console.fakes.sign_in()
-    waiting = console.post("/credit/verify", session=session).text
-    assert "runs since 12 s" in waiting
+    session, may_end = console.fakes.sign_in(), threading.Event()
+
+    def wait_and_look(connection: Any, account_id: str) -> list[str]:
+        assert may_end.wait(60)
+        return find_violations_of(connection, account_id)
+
+    monkeypatch.setattr("services.metering.account_audits.find_violations_of", wait_and_look)
+    with monkeypatch.context() as hasty:
+        hasty.setattr("console.pages.account.credit.AUDIT_WAIT_MS", 1)
+        waiting = console.post("/credit/verify", session=session).text
+    may_end.set()
+    assert "runs since" in waiting
     assert 'action="/credit/verify" data-repeats' in waiting
     assert "Your ledger adds up" not in waiting
     assert "Your ledger adds up" in console.post("/credit/verify", session=session).text

@@ -8,9 +8,9 @@ import pytest
 
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.keys import ACCOUNT_ID
 from tests.console.fakes.services import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
+from tests.console.metering import ACCOUNT_ID
 from tests.support.waiting import until
 
 SCAN = LegatoError(Reason.REQUEST_INVALID, "The PDF has no text: it may be a scan.", param="document")

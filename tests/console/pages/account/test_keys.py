@@ -4,8 +4,9 @@ import re
 
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1 import metering_pb2
-from tests.console.fakes.keys import ACCOUNT_ID, SECRET
+from tests.console.fakes.keys import SECRET
 from tests.console.harness import COOKIE, ConsoleHarness
+from tests.console.metering import ACCOUNT_ID
 
 
 def names_on(page: str) -> list[str]:

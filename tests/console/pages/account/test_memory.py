@@ -2,9 +2,9 @@ import pytest
 
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.keys import ACCOUNT_ID
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import ACCOUNT_ID
 
 NOTE = "/memory/note_0000000000000003"
 

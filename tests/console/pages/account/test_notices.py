@@ -50,10 +50,10 @@ def test_thresholds_are_set_to_the_nano_dollar_and_taken_back(console: ConsoleHa
     session = console.fakes.sign_in()
     for given, nanos in (("12.5", 12_500_000_000), ("$0.000000001", 1), ("0", 0)):
         assert console.post(f"{PATH}/low-balance", {"low_balance": given}, session).status == 303
-        assert console.fakes.low_balance.threshold_nanos == nanos
+        assert console.fakes.metering.low_balance_nanos() == nanos
     assert "no notice of a low balance" in console.get(PATH, session).text
     console.post(f"{PATH}/low-balance", {"low_balance": ""}, session)
-    assert console.fakes.low_balance.is_default
+    assert console.fakes.metering.low_balance_nanos() is None
     for wrong in ("much", "-1"):
         answer = console.post(f"{PATH}/low-balance", {"low_balance": wrong}, session)
         assert (answer.status, f'value="{wrong}"' in answer.text) == (400, True)

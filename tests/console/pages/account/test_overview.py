@@ -27,7 +27,7 @@ def test_the_guide_creates_a_key_and_puts_it_into_every_example(console: Console
 def test_the_overview_adds_up_what_metering_says(console: ConsoleHarness) -> None:
     console.fakes.fill()
     answer = console.get("/", console.fakes.sign_in())
-    total = sum(row.cost_nanos for row in console.fakes.rows)
+    total = console.fakes.metering.charged_nanos()
     exact = f"{total // 10**9}.{total % 10**9:09d}".rstrip("0")
     assert f'value="{exact}"' in answer.text
 

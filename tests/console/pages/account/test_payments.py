@@ -9,10 +9,10 @@ import pytest
 
 from protos.payments.v1 import payments_pb2 as pb
 from protos.type.v1 import access_token_pb2
-from tests.console.fakes.keys import ACCOUNT_ID
-from tests.console.fakes.payments import CHECKOUT_ID, PAYMENT_ID, SIGNATURE
+from tests.console.fakes.payments import CHECKOUT_ID, SIGNATURE
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import ACCOUNT_ID, PAYMENT_ID
 
 OUTCOME = f"/credit/payment?checkout={CHECKOUT_ID}"
 
@@ -66,7 +66,7 @@ def test_only_owners_add_credit(console: ConsoleHarness, role: "access_token_pb2
 
 def test_a_user_who_paid_comes_back_to_the_credit_and_reads_how_much_it_was(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    console.fakes.book_payments()
+    console.fakes.metering.book_payments()
     answer = console.get(OUTCOME, session)
     assert (answer.status, answer.headers["location"]) == (303, "/credit")
     [cookie] = [each for each in answer.cookies if each.startswith("legato-notice=")]

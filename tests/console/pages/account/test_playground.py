@@ -4,19 +4,18 @@ import json
 
 import pytest
 
-from protos.metering.v1 import metering_pb2
-from protos.type.v1 import access_token_pb2, usage_pb2
+from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.keys import ACCOUNT_ID
+from services.metering.ledger.prices import Usage
+from services.metering.ledger.records import Hold
+from tests.console.clock import NOW_US
 from tests.console.fakes.services import PLAYGROUND_TOKEN, not_answering
 from tests.console.harness import API_URL, ConsoleHarness
+from tests.console.metering import ACCOUNT_ID, DOLLAR, charge_of, request_id, settled
 
-RECEIPT = metering_pb2.GetRequestResponse(
-    request_id="req_1",
-    state=metering_pb2.REQUEST_STATE_SETTLED,
-    charged_nanos=123_456,
-    usage=usage_pb2.Usage(prompt_tokens=20, cached_tokens=8, completion_tokens=5),
-)
+USAGE = Usage(prompt_tokens=20, cached_tokens=8, completion_tokens=5)
+SETTLED = settled(1, USAGE, NOW_US, "key_0000000000000001", class_id="forte")
+RUNNING = Hold(request_id(1), ACCOUNT_ID, "key_0000000000000001", "forte", "held", 8_400, 1, NOW_US, 20)
 
 
 def test_a_token_is_given_to_who_is_signed_in_for_their_account(console: ConsoleHarness) -> None:
@@ -36,28 +35,22 @@ def test_a_token_is_not_given_to_another_site_or_without_a_session(console: Cons
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"),
+    ("hold", "expected"),
     [
-        (metering_pb2.REQUEST_STATE_RUNNING, {}),
-        (
-            metering_pb2.REQUEST_STATE_SETTLED,
-            {"usd": "0.000123456", "input_tokens": 20, "cached_tokens": 8, "output_tokens": 5},
-        ),
+        (RUNNING, {}),
+        (SETTLED, {"usd": "0.0000164", "input_tokens": 20, "cached_tokens": 8, "output_tokens": 5}),
     ],
 )
-def test_the_cost_of_a_request_is_the_ledgers(console: ConsoleHarness, state: int, expected: object) -> None:
-    receipt = metering_pb2.GetRequestResponse()
-    receipt.CopyFrom(RECEIPT)
-    receipt.state = state  # type: ignore[assignment]
-    console.fakes.found_requests["req_1"] = receipt
-    answer = console.post("/playground/cost", {"request_id": "req_1"}, console.fakes.sign_in())
+def test_the_cost_of_a_request_is_the_ledgers(console: ConsoleHarness, hold: Hold, expected: object) -> None:
+    console.fakes.metering.write([charge_of(hold)] if hold is SETTLED else [], [hold])
+    answer = console.post("/playground/cost", {"request_id": request_id(1)}, console.fakes.sign_in())
     assert json.loads(answer.text) == expected
     assert console.fakes.requests[-1].account_id == ACCOUNT_ID
 
 
 def test_an_unknown_request_has_no_cost(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    assert console.post("/playground/cost", {"request_id": "req_2"}, session).status == 404
+    assert console.post("/playground/cost", {"request_id": request_id(2)}, session).status == 404
     assert console.post("/playground/cost", {"request_id": "../x"}, session).status == 400
 
 
@@ -71,7 +64,7 @@ def test_viewers_see_a_program_and_no_playground(console: ConsoleHarness) -> Non
 
 def test_the_page_is_there_with_no_credit_and_while_services_do_not_answer(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    console.fakes.balance.balance_nanos = 0
+    console.fakes.metering.book(-5 * DOLLAR)
     assert "402 insufficient_quota" in console.get("/playground", session).text
     console.fakes.fail = {"StatementService.ListPrices": not_answering(), "MeteringService.GetBalance": not_answering()}
     text = console.get("/playground", session).text

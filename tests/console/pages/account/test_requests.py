@@ -2,13 +2,14 @@
 
 from urllib.parse import quote
 
-from tests.console.fakes.statements import request_id
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import request_id
 
 
 def test_a_receipt_that_does_not_agree_says_so(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    console.fakes.receipts[request_id(7)].cost_nanos += 1
+    wrong = "UPDATE holds SET charged_nanos = charged_nanos + 1 WHERE request_id = :request_id"
+    console.fakes.metering.change(wrong, request_id=request_id(7))
     text = console.get(f"/requests/{request_id(7)}", console.fakes.sign_in()).text
     assert "Please tell the operator" in text
     assert "agrees with the ledger" not in text

@@ -5,10 +5,11 @@ import pytest
 from protos.auth.v1 import auth_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
+from services.metering.ledger.spend import SpendLimits
 from tests.console.fakes.keys import SECRET
-from tests.console.fakes.operator_services import DOLLAR
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import DOLLAR
 
 KEY_ID = "key_0000000000000001"
 PAGES = ("/credit/limits", f"/keys/{KEY_ID}/spend-limits")
@@ -21,8 +22,8 @@ def test_each_limit_is_shown_with_what_is_spent_of_it(console: ConsoleHarness) -
         assert shown in answer.text
     assert "is held for requests that run" in answer.text
     own = console.get(f"/keys/{KEY_ID}/spend-limits", console.fakes.sign_in()).text
-    assert "15 % spent" in own
-    assert "$5.00 a day and $100.00 a month" in own
+    assert "23 % spent" in own
+    assert "$1.40 a day and $5.20 a month" in own
 
 
 def test_limits_are_set_in_dollars_and_removed_by_leaving_them_empty(console: ConsoleHarness) -> None:
@@ -31,12 +32,9 @@ def test_limits_are_set_in_dollars_and_removed_by_leaving_them_empty(console: Co
     for path, key_id in zip(PAGES, ("", KEY_ID), strict=True):
         answer = console.post(path, {"day": "2.5", "month": "$40", "total": ""}, session)
         assert (answer.status, answer.headers["location"]) == (303, path)
-        limits = console.fakes.spends[key_id].limits
-        assert (limits.day_nanos, limits.month_nanos) == (2_500_000_000, 40 * DOLLAR)
-        assert not limits.HasField("total_nanos")
+        assert console.fakes.metering.limits(key_id) == SpendLimits(2_500_000_000, 40 * DOLLAR)
     console.post(PAGES[0], {"day": "", "month": "", "total": "0"}, session)
-    assert console.fakes.spends[""].limits.HasField("total_nanos")
-    assert not console.fakes.spends[""].limits.HasField("day_nanos")
+    assert console.fakes.metering.limits() == SpendLimits(total_nanos=0)
 
 
 @pytest.mark.parametrize("typed", ["five", "-1", "1000001", "5,00"])
@@ -50,17 +48,17 @@ def test_a_mistyped_limit_changes_nothing_and_stays_in_the_form(console: Console
 
 def test_a_key_gets_no_more_than_the_account_and_the_page_says_so(console: ConsoleHarness) -> None:
     console.fakes.fill()
-    answer = console.post(PAGES[1], {"day": "5.01", "month": "", "total": ""}, console.fakes.sign_in())
+    answer = console.post(PAGES[1], {"day": "1.41", "month": "", "total": ""}, console.fakes.sign_in())
     assert answer.status == 400
     assert "cannot exceed the account" in answer.text
-    assert console.fakes.spends[KEY_ID].limits.day_nanos == 2 * DOLLAR
+    assert console.fakes.metering.limits(KEY_ID) == SpendLimits(day_nanos=1_200_000_000)
 
 
 def test_setting_limits_needs_a_recent_proof(console: ConsoleHarness) -> None:
     console.fakes.is_fresh = False
     answer = console.post("/credit/limits", {"day": "1", "month": "", "total": ""}, console.fakes.sign_in())
     assert "Confirm" in answer.text
-    assert console.fakes.spends == {}
+    assert console.fakes.metering.limits() is None
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -85,7 +83,7 @@ def test_without_metering_pages_say_so(console: ConsoleHarness, path: str) -> No
 def test_the_list_of_keys_tells_how_much_of_a_limit_is_spent(console: ConsoleHarness) -> None:
     console.fakes.fill()
     answer = console.get("/keys", console.fakes.sign_in())
-    for shown in ("100 % of limit", "15 % of limit", ", $2.00 a day, Nightly report"):
+    for shown in ("100 % of limit", "23 % of limit", ", $1.20 a day, Nightly report"):
         assert shown in answer.text
     assert answer.text.count("At limit") == 1
 
@@ -96,7 +94,7 @@ def test_a_rotated_key_has_its_limits_before_its_secret_is_shown(console: Consol
     answer = console.post(f"/keys/{KEY_ID}/rotate", {"expires": "90", "form_id": "f1"}, session)
     assert SECRET in console.follow(answer, session).text
     new = console.fakes.keys[-1].key_id
-    assert console.fakes.spends[new].limits == console.fakes.spends[KEY_ID].limits
+    assert console.fakes.metering.limits(new) == SpendLimits(day_nanos=1_200_000_000)
 
 
 def test_a_key_is_not_rotated_while_its_limits_are_not_known(console: ConsoleHarness) -> None:

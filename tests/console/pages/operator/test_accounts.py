@@ -3,9 +3,10 @@
 import pytest
 
 from protos.auth.v1 import users_pb2 as pb
-from tests.console.fakes.operator_services import DOLLAR
+from services.metering.ledger.spend import SpendLimits
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import DOLLAR
 
 ACCOUNT = "/operator/accounts/acct_0000000000000001"
 
@@ -85,7 +86,7 @@ def test_an_operator_sets_what_an_account_may_use_and_spend(console: ConsoleHarn
     assert console.post(f"{ACCOUNT}/classes", {"allowed": []}, session).status == 400
     answer = console.post(f"{ACCOUNT}/spend-limits", {"day": "5", "month": "", "total": ""}, session)
     assert answer.headers["location"] == f"{ACCOUNT}/spend-limits"
-    assert console.fakes.spends[""].limits.day_nanos == 5 * DOLLAR
+    assert console.fakes.metering.limits(account_id=ACCOUNT.rpartition("/")[2]) == SpendLimits(day_nanos=5 * DOLLAR)
     noted = console.fakes.operator.recorded[0]
     assert (noted.action, noted.account_id) == (pb.OPERATOR_ACTION_SET_SPEND_LIMITS, ACCOUNT.rpartition("/")[2])
     assert "0 % spent" in console.get(f"{ACCOUNT}/spend-limits", session).text

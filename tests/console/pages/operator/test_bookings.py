@@ -5,21 +5,23 @@ import re
 import pytest
 
 from protos.auth.v1 import users_pb2 as pb
-from tests.console.fakes.operator_services import DOLLAR
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
+from tests.console.metering import DOLLAR
 
-ACCOUNT = "/operator/accounts/acct_0000000000000001"
+ACCOUNT_ID = "acct_0000000000000001"
+ACCOUNT = f"/operator/accounts/{ACCOUNT_ID}"
+FIRST_GRANT = f"grant-{ACCOUNT_ID}"
 
 
 CREDIT = {"kind": "grant", "amount": "5.00", "amount_again": "5.00", "reason": "", "operation_id": "0af3"}
 
 
 def test_a_form_that_is_sent_twice_books_once(console: ConsoleHarness, session: str) -> None:
-    before = console.fakes.operator.balances["acct_0000000000000001"]
+    before = console.fakes.metering.balance_nanos(ACCOUNT_ID)
     for _ in range(2):
         assert console.post(f"{ACCOUNT}/credit", CREDIT, session).status == 303
-    assert console.fakes.operator.balances["acct_0000000000000001"] == before + 5 * DOLLAR
+    assert console.fakes.metering.balance_nanos(ACCOUNT_ID) == before + 5 * DOLLAR
     noted = console.fakes.operator.recorded[0]
     assert (noted.action, noted.object_id) == (pb.OPERATOR_ACTION_GRANT_CREDIT, "user_1-0af3")
 
@@ -48,7 +50,7 @@ def test_a_booking_with_a_mistake_is_not_made(
     answer = console.post(f"{ACCOUNT}/credit", CREDIT | changed, session)
     assert answer.status == 400
     assert problem in answer.text
-    assert console.fakes.operator.bookings == {}
+    assert console.fakes.metering.entry_ids(ACCOUNT_ID) == [FIRST_GRANT]
     assert console.fakes.operator.recorded == []
 
 
@@ -73,5 +75,5 @@ def test_a_booking_asks_again_who_it_is_and_is_then_made_and_noted_once(console:
     pending = match[1].replace("&#34;", '"').replace("&quot;", '"')
     fields = {"pending": pending, "kind": "recovery", "code": "recovery-1"}
     assert console.post("/confirm", fields, session).status == 303
-    assert console.fakes.operator.bookings == {"0af3": 5 * DOLLAR}
+    assert console.fakes.metering.entry_ids(ACCOUNT_ID) == [FIRST_GRANT, "user_1-0af3"]
     assert len(console.fakes.operator.recorded) == 1

@@ -10,7 +10,7 @@ FOR_OPERATORS = [page for page in PAGES if page.needs_operator]
 def test_the_ledger_is_audited_on_demand(console: ConsoleHarness, session: str) -> None:
     assert "Consistent" in console.get("/operator/ledger", session).text
     assert "The ledger is consistent" in console.post("/operator/ledger/audit", session=session).text
-    console.fakes.operator.violations = ["account acct_a: balance is +5 nanos off the sum of its ledger"]
+    console.fakes.metering.falsify_balance(5)
     answer = console.post("/operator/ledger/audit", session=session)
     assert "One violation" in answer.text
     assert "balance is +5 nanos off" in answer.text
