@@ -51,10 +51,11 @@ def test_index_that_an_interrupted_build_left_is_built_again(database: Database)
 
 
 def migrations_up_to(last: int, folder: Path) -> Path:
-    """Copies the first scripts of metering; later ones change the same tables."""
+    """Copies the scripts of metering up to a revision; later ones change the same tables."""
     (folder / "versions").mkdir(parents=True)
-    for script in sorted((MIGRATIONS / "versions").glob("v*.py"))[:last]:
-        (folder / "versions" / script.name).write_bytes(script.read_bytes())
+    for script in (MIGRATIONS / "versions").glob("v*.py"):
+        if int(script.name[1:5]) <= last:
+            (folder / "versions" / script.name).write_bytes(script.read_bytes())
     (folder / "env.py").write_bytes((MIGRATIONS / "env.py").read_bytes())
     return folder
 
