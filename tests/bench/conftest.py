@@ -32,7 +32,7 @@ def upstream(shared_service: tuple[Service, Upstream]) -> Upstream:
 
 @pytest.fixture
 def progress() -> Progress:
-    """Without an output."""
+    """Returns a progress display whose output is dropped."""
     return Progress(io.StringIO(), steps=1)
 
 
