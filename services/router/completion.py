@@ -13,7 +13,7 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.deadlines import Clock, Deadlines
+from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.grounding.grounding import Grounded, Grounding
@@ -94,7 +94,6 @@ class Completions:
         self._clock = clock
         self._log = log
         self._grounding = grounding
-        self._deadlines = Deadlines()
         self._running = 0
         self._prompt_memory = prompt_memory or open_prompt_memory()
         # Time from a chat's arrival until a model is called, for metrics.
@@ -174,7 +173,7 @@ class Completions:
         del prompt
         opened.memory.release()
         # The total timeout covers the model and the client, whichever is slow.
-        limit = self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer"))
+        limit = TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer"))
         with upstream, limit:
             started, is_covered = _started(record, upstream), upstream.is_whole
             covering = TokenAllowance(conversation, None) if is_covered else allowance
@@ -218,7 +217,7 @@ class Completions:
             upstream = await self._open_anew(chat, grounded.prompt, allowance, record, rounds)
         started = _started(record, upstream)
         relay.begin(started, upstream.prompt.tokens, allowance)
-        with self._deadlines.limit(self._time_left_s(upstream), ProviderError("took too long to answer")):
+        with TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
 

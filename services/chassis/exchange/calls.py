@@ -9,7 +9,6 @@ from google.protobuf.message import DecodeError, Message
 
 from services.chassis.errors import LegatoError, internal_error
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
-from services.chassis.timing.deadlines import Deadlines, Timed
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 # How much is received before its credit is returned.
@@ -33,26 +32,20 @@ class CallTransport(Protocol):
 
     def forget(self, call_id: int) -> None: ...
 
-    def give_up(self, call_id: int) -> None: ...
 
-
-class UnaryCall(Timed, Generic[ResponseT]):
+class UnaryCall(Generic[ResponseT]):
     """A call with one response. If the caller leaves, the response still arrives and is discarded."""
 
-    __slots__ = ("_exchange", "_response_type", "answer", "call_id")
+    __slots__ = ("_response_type", "answer", "timer")
 
-    def __init__(self, exchange: CallTransport, deadlines: Deadlines, response_type: type[ResponseT]) -> None:
-        super().__init__(deadlines)
-        self.call_id = 0
-        self.answer: asyncio.Future[ResponseT] = deadlines.loop.create_future()
-        self._exchange = exchange
+    def __init__(self, response_type: type[ResponseT]) -> None:
+        self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
         self._response_type = response_type
-
-    def on_passed(self) -> None:
-        self._exchange.give_up(self.call_id)
+        # Set as soon as the call is begun.
+        self.timer: asyncio.TimerHandle
 
     def complete(self, payload: bytes) -> None:
-        self.clear()
+        self.timer.cancel()
         if self.answer.done():
             return
         try:
@@ -62,7 +55,7 @@ class UnaryCall(Timed, Generic[ResponseT]):
             self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
-        self.clear()
+        self.timer.cancel()
         if not self.answer.done():
             self.answer.set_exception(error)
 

@@ -24,7 +24,6 @@ from services.chassis.exchange.outbox import (
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
-from services.chassis.timing.deadlines import Deadlines
 
 # Interval of heartbeats, and how many of ours may go unanswered before the other side counts as lost. Heartbeats are
 # counted rather than time, so that our own stall is not taken for the other side's silence.
@@ -99,7 +98,6 @@ class ExchangeClient:
         return len(self._calls)
 
     def start(self) -> None:
-        self._deadlines = Deadlines()
         self._keeper = asyncio.create_task(self._keep_open())
 
     async def connected(self) -> None:
@@ -114,9 +112,9 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """Starts a unary call; the future fails if no response comes in time."""
-        question = UnaryCall(self, self._deadlines, response_type)
-        question.call_id = self._begin(method, request, question)
-        question.set_within(timeout_s)
+        question = UnaryCall(response_type)
+        call_id = self._begin(method, request, question)
+        question.timer = asyncio.get_running_loop().call_later(timeout_s, self.give_up, call_id)
         return question.answer
 
     def give_up(self, call_id: int) -> None:

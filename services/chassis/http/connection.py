@@ -14,12 +14,12 @@ from services.chassis.http.asgi import HttpScope
 from services.chassis.http.body_pacer import SLICE_BYTES, BodyPacer
 from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.http.half_closed import HalfClosed
-from services.chassis.http.idle_timer import IdleTimer
 from services.chassis.http.pipelined_data import PipelinedData
 from services.chassis.http.request_head import HeadProtocol
 from services.chassis.http.response_writer import ResponseWriter
 from services.chassis.http.stalled_reader import StalledReader
 from services.chassis.http.unread_body import MOST_PASSED_OVER_BYTES, UNREAD_TIMEOUT_S, UnreadBody
+from services.chassis.timing.deadlines import Deadline
 
 HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
@@ -97,7 +97,9 @@ class ServerConnection(HeadProtocol):
         self._rest: asyncio.TimerHandle | None = None
         self._half_closed = HalfClosed(transport, self.loop)
         self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
-        self._idle_timer = IdleTimer(self.loop)
+        # Of the headers, if they are awaited, or of the next request.
+        self._deadline = Deadline(self.loop, self._on_deadline)
+        self._awaits_headers = False
         if self.all_connections.add(transport):
             self._expect_headers()
             self.all_connections.wait(transport, self._make_room)
@@ -107,7 +109,7 @@ class ServerConnection(HeadProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.all_connections.remove(self.transport)
-        self._idle_timer.close()
+        self._deadline.close()
         self._unread_body.stop()
         self._pace.close()
         self._half_closed.stop()
@@ -201,7 +203,7 @@ class ServerConnection(HeadProtocol):
             self._mistake = "The chunk framing of a body must not be longer than the body."
             self._on_invalid_data()
             return
-        if self._headers_begun and not self._is_pipelined() and not self._idle_timer.is_for(self._give_up):
+        if self._headers_begun and not self._is_pipelined() and not self._awaits_headers:
             self._expect_headers()
 
     def on_headers_complete(self) -> None:
@@ -214,7 +216,8 @@ class ServerConnection(HeadProtocol):
             return
         scope = self._scope()
         self._wire_bytes = self._body_bytes = 0
-        self._idle_timer.clear()
+        self._deadline.clear()
+        self._awaits_headers = False
         self.all_connections.work(self.transport)
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
         self.cycle = cycle = ResponseWriter(self, scope, keep_alive=keep_alive)
@@ -280,7 +283,7 @@ class ServerConnection(HeadProtocol):
             if self._headers_begun:
                 self._expect_headers()
             else:
-                self._idle_timer.start(KEEP_ALIVE_S, self.transport.close)
+                self._deadline.set(self.loop.time() + KEEP_ALIVE_S)
         if self._pipelined.size_bytes and not self._is_pipelined():
             self._parse(self._pipelined.pop_all())
 
@@ -366,12 +369,13 @@ class ServerConnection(HeadProtocol):
         return cycle is not None and cycle.more_body and cycle.response_started
 
     def _expect_headers(self) -> None:
-        self._idle_timer.start(self.headers_timeout_s, self._give_up)
+        self._awaits_headers = True
+        self._deadline.set(self.loop.time() + self.headers_timeout_s)
 
-    def _give_up(self) -> None:
-        self._refuse(
-            LegatoError(Reason.BODY_TIMEOUT, f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds.")
-        )
+    def _on_deadline(self) -> None:
+        if self._awaits_headers:
+            message = f"The headers did not arrive within {self.headers_timeout_s:.0f} seconds."
+            self._refuse(LegatoError(Reason.BODY_TIMEOUT, message))
         self.transport.close()
 
     def _refuse(self, error: LegatoError) -> None:

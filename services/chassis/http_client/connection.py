@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from services.chassis.http_client.failures import Interrupted, InvalidResponse, TimedOut, TlsFailed
 from services.chassis.http_client.response import ResponseReader
-from services.chassis.timing.deadlines import Deadlines
+from services.chassis.timing.deadlines import Deadline
 
 # Written at once; a larger body is written in slices, with backpressure.
 LARGEST_BODY_AT_ONCE_BYTES = 256 * 1024
@@ -39,10 +39,10 @@ class Owner(Protocol):
 class HttpConnection(asyncio.Protocol):
     """A pooled connection: acquire it, post one request, read any part of the response, release it."""
 
-    def __init__(self, owner: Owner, deadlines: Deadlines) -> None:
+    def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._deadline = deadlines.new(self._on_deadline)
+        self._deadline = Deadline(self._loop, self._on_deadline)
         self.response = self._new_response()
         self._transport: asyncio.Transport | None = None
         # The single waiter for any state change.

@@ -7,6 +7,7 @@ from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import Interrupted, TimedOut
 from services.chassis.http_client.origin import Origin, RequestHead
 from services.chassis.http_client.pool import ConnectionPool, Resolve, resolve
+from services.chassis.timing.deadlines import TimeLimit
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,7 +32,7 @@ async def fetch(
 
     `timeout_s` covers all of it, connecting included. Raises Interrupted.
     """
-    with connections.deadlines.limit(timeout_s, TimedOut()):
+    with TimeLimit(timeout_s, TimedOut()):
         connection = await connections.acquire()
         try:
             return await _fetch_on(connection, head, body, timeout_s, most_bytes)

@@ -13,7 +13,6 @@ import aiohappyeyeballs
 from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import ConnectionRefused, HostUnknown, TimedOut, TlsFailed, Unreachable
 from services.chassis.http_client.origin import Origin
-from services.chassis.timing.deadlines import Deadlines
 
 # Bounds how much of a response the kernel buffers for a slow client: one read returns all of it, and auto-tuning would
 # grow it to megabytes. It is still far more than a model generates per round trip.
@@ -39,7 +38,6 @@ class ConnectionPool:
         self._connect_s = connect_s
         self._keeps = keep
         self._resolve = resolve
-        self.deadlines = Deadlines()
         # The most recently used is last and taken first, so that surplus connections time out.
         self._idle: dict[HttpConnection, None] = {}
         self._open: set[HttpConnection] = set()
@@ -97,7 +95,7 @@ class ConnectionPool:
         self._open.discard(connection)
 
     def _new(self) -> HttpConnection:
-        return HttpConnection(self, self.deadlines)
+        return HttpConnection(self)
 
     async def _reach(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
         if self._addresses is None or loop.time() >= self._addresses_until_s:

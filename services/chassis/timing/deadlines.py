@@ -1,11 +1,10 @@
-"""Timeouts that share one timer of the event loop.
+"""Timeouts that are moved far more often than they expire, the time limit of a block, and the clock.
 
-A timer for every call and every read costs more than most of what it guards, and hardly ever fires. Here a timeout that
-is set is an element of a set; the loop has one timer, for the earliest.
+A timer of the event loop costs more than most of what it guards, and hardly ever expires. So each deadline has one
+timer, which is left to run; when it expires, it checks whether the deadline has really passed.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,99 +13,58 @@ from types import TracebackType
 from typing import Protocol
 
 
-class Deadlines:
-    """The deadlines of one event loop."""
+class Deadline:
+    """The deadline of one connection; it may be set and cleared any number of times."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        # Accessed by deadlines directly: they are set and cleared too often for a method call each.
-        self.running: set[Timed] = set()
-        self.timer_at_s = math.inf
+    __slots__ = ("_loop", "_on_passed", "_timer", "at_s", "is_set")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_passed: Callable[[], object]) -> None:
+        self._loop = loop
+        self._on_passed: Callable[[], object] | None = on_passed
         self._timer: asyncio.TimerHandle | None = None
-
-    def new(self, on_passed: Callable[[], None]) -> "Deadline":
-        """Creates a deadline that is not set yet; it may be set and cleared any number of times."""
-        return Deadline(self, on_passed)
-
-    def limit(self, limit_s: float, error: Exception) -> "Limit":
-        """Limits a `with` block of the current task: on timeout the task is cancelled, and the block raises `error`."""
-        return Limit(self, limit_s, error)
-
-    def now_s(self) -> float:
-        return self.loop.time()
-
-    def wake_at(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self.timer_at_s = at_s
-        self._timer = self.loop.call_at(at_s, self._wake)
-
-    def _wake(self) -> None:
-        self._timer, self.timer_at_s = None, math.inf
-        now_s = self.loop.time()
-        passed = [deadline for deadline in self.running if deadline.at_s <= now_s]
-        self.running.difference_update(passed)
-        if self.running:
-            self.wake_at(min(deadline.at_s for deadline in self.running))
-        for deadline in passed:
-            deadline.on_passed()
-
-
-class Timed:
-    """Something with a deadline. A `Deadline` calls back; what is made for every call is one itself instead."""
-
-    __slots__ = ("_deadlines", "at_s")
-
-    def __init__(self, deadlines: Deadlines) -> None:
-        self._deadlines = deadlines
-        self.at_s = math.inf
-
-    def on_passed(self) -> None:
-        raise NotImplementedError
+        self.is_set = False
+        # A time of the event loop. While it is set, it may be put off by assignment.
+        self.at_s = 0.0
 
     def set(self, at_s: float) -> None:
-        """Sets it to a time of `Deadlines.now_s`, replacing the previous one."""
+        """Sets it, replacing the previous one."""
         self.at_s = at_s
-        deadlines = self._deadlines
-        deadlines.running.add(self)
-        if at_s < deadlines.timer_at_s:
-            deadlines.wake_at(at_s)
-
-    def set_within(self, limit_s: float) -> None:
-        self.set(self._deadlines.loop.time() + limit_s)
+        self.is_set = True
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._look)
 
     def clear(self) -> None:
-        # The timer is left alone: moving it each time would cost more than an early wakeup.
-        self._deadlines.running.discard(self)
-
-
-class Deadline(Timed):
-    __slots__ = ("_on_time",)
-
-    def __init__(self, deadlines: Deadlines, on_time: Callable[[], None]) -> None:
-        super().__init__(deadlines)
-        self._on_time = on_time
-
-    def on_passed(self) -> None:
-        self._on_time()
+        self.is_set = False
 
     def close(self) -> None:
         """Clears it for good and drops the callback, which mostly refers back to it."""
-        self.clear()
-        self._on_time = _do_nothing
+        self.is_set = False
+        self._on_passed = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self.is_set or self._on_passed is None:
+            return
+        if self._loop.time() < self.at_s:
+            self._timer = self._loop.call_at(self.at_s, self._look)
+            return
+        self.is_set = False
+        self._on_passed()
 
 
-def _do_nothing() -> None:
-    pass
+class TimeLimit:
+    """Limits a `with` block of the current task: on timeout the task is cancelled, and the block raises `error`. It
+    costs a fraction of `asyncio.timeout`, and every chat has two."""
 
+    __slots__ = ("_cancelled_before", "_error", "_has_passed", "_limit_s", "_task", "_timer")
 
-class Limit(Timed):
-    """A timeout for a block. A callback to it, one per chat, would be a reference cycle for the garbage collector."""
-
-    __slots__ = ("_cancelled_before", "_error", "_has_passed", "_limit_s", "_task")
-
-    def __init__(self, deadlines: Deadlines, limit_s: float, error: Exception) -> None:
-        super().__init__(deadlines)
+    def __init__(self, limit_s: float, error: Exception) -> None:
         self._limit_s = limit_s
         self._error = error
         self._has_passed = False
@@ -115,18 +73,18 @@ class Limit(Timed):
         # Only tasks can be cancelled.
         self._task: asyncio.Task[object] = asyncio.current_task()  # type: ignore[assignment]
         self._cancelled_before = self._task.cancelling()
-        self.set_within(self._limit_s)
+        self._timer = self._task.get_loop().call_later(self._limit_s, self._on_passed)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.clear()
+        self._timer.cancel()
         task = self._task
         # A cancelled task refers to its frames, and through them to this limit.
-        del self._task
+        del self._task, self._timer
         # If other code cancelled the task as well, that takes precedence.
         if self._has_passed and task.uncancel() <= self._cancelled_before and kind is asyncio.CancelledError:
             raise self._error from None
 
-    def on_passed(self) -> None:
+    def _on_passed(self) -> None:
         self._has_passed = True
         self._task.cancel()
 

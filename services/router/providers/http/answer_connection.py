@@ -7,7 +7,6 @@ from services.chassis.http_client.connection import HttpConnection, Owner
 from services.chassis.http_client.origin import Origin
 from services.chassis.http_client.pool import ConnectionPool
 from services.chassis.http_client.response import ResponseReader
-from services.chassis.timing.deadlines import Deadlines
 from services.router.compiled import ChunkPosition
 from services.router.providers.base import PieceSink
 from services.router.providers.http.read_rounds import ReadRounds, RoundReader
@@ -43,8 +42,8 @@ class ChunkedResponse(ResponseReader):
 class AnswerConnection(HttpConnection):
     response: ChunkedResponse
 
-    def __init__(self, owner: Owner, deadlines: Deadlines, rounds: ReadRounds) -> None:
-        super().__init__(owner, deadlines)
+    def __init__(self, owner: Owner, rounds: ReadRounds) -> None:
+        super().__init__(owner)
         self._rounds = rounds
         self._round_reader: RoundReader | None = None
         # Set while its task waits.
@@ -147,4 +146,4 @@ class AnswerConnections(ConnectionPool):
         self._rounds.close()
 
     def _new(self) -> HttpConnection:
-        return AnswerConnection(self, self.deadlines, self._rounds)
+        return AnswerConnection(self, self._rounds)

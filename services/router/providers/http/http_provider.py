@@ -13,6 +13,7 @@ import msgspec
 from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import ConnectionRefused, Interrupted
 from services.chassis.http_client.origin import RequestHead, read_url
+from services.chassis.timing.deadlines import TimeLimit
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer
 from services.router.providers.base import (
     Piece,
@@ -63,7 +64,6 @@ class HttpProvider(ABC):
         self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
         self._timeouts = environment.timeouts
         self._connections = AnswerConnections(origin, self._timeouts.connect_s, keep=socket is None)
-        self._deadlines = self._connections.deadlines
         self._budget = BufferBudget()
         self._head = RequestHead(
             origin,
@@ -95,7 +95,8 @@ class HttpProvider(ABC):
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer. Closing the generator closes the connection."""
-        over_at_s = self._deadlines.now_s() + self._timeouts.total_s
+        loop = asyncio.get_running_loop()
+        over_at_s = loop.time() + self._timeouts.total_s
         try:
             connection = await self._post(call)
         except Interrupted as error:
@@ -117,8 +118,7 @@ class HttpProvider(ABC):
             stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
             # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
             # caller enforces it, since a slow client also takes time.
-            left_s = over_at_s - self._deadlines.now_s()
-            with self._deadlines.limit(left_s, ProviderError("took too long to answer")):
+            with TimeLimit(over_at_s - loop.time(), ProviderError("took too long to answer")):
                 piece = await stream.first_piece()
             yield piece
             while not piece.last:

@@ -14,7 +14,6 @@ import pytest
 from services.chassis.http_client.connection import HttpConnection
 from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.response import LARGEST_HEAD_BYTES
-from services.chassis.timing.deadlines import Deadlines
 from tests.campaigns.fuzz.answers import Body
 from tests.campaigns.fuzz.framing import random_frame
 
@@ -70,7 +69,7 @@ class _Transport(asyncio.Transport):
 
 async def verdict_of_ours(writes: list[bytes], *, closes: bool) -> Verdict:
     owner, transport = _Owner(), _Transport()
-    connection = HttpConnection(owner, Deadlines())
+    connection = HttpConnection(owner)
     connection.connection_made(transport)
     connection.answer_within(60)
     asked = asyncio.create_task(connection.post(b"POST / HTTP/1.1\r\n\r\n", b""))

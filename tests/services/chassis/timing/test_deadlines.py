@@ -1,55 +1,133 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from services.chassis.timing.deadlines import Deadlines
+from services.chassis.timing.deadlines import Deadline, TimeLimit
 
 
-async def test_each_limit_passes_once_and_in_its_turn() -> None:
-    deadlines, passed = Deadlines(), list[str]()
-    both = asyncio.Event()
-    deadlines.new(both.set).set(deadlines.now_s() + 0.06)
-    deadlines.new(lambda: passed.append("later")).set(deadlines.now_s() + 0.03)
-    deadlines.new(lambda: passed.append("sooner")).set(deadlines.now_s() + 0.01)
-    await both.wait()
-    await asyncio.sleep(0.05)
-    assert passed == ["sooner", "later"]
+class Clockwork:
+    """A loop's clock and timers, which go on when they are told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.timers: list[Timer] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> "Timer":
+        self.timers.append(Timer(self, when_s, callback))
+        return self.timers[-1]
+
+    def go_on(self, seconds: float) -> None:
+        self.now_s += seconds
+        for timer in [timer for timer in self.timers if timer.when() <= self.now_s]:
+            self.timers.remove(timer)
+            timer.callback()
 
 
-async def test_limit_that_was_cleared_does_not_pass_and_others_still_do() -> None:
-    deadlines, passed = Deadlines(), list[str]()
-    other = asyncio.Event()
-    cleared = deadlines.new(lambda: passed.append("cleared"))
-    cleared.set(deadlines.now_s() + 0.01)
-    deadlines.new(other.set).set(deadlines.now_s() + 0.02)
-    cleared.clear()
-    await other.wait()
-    assert passed == []
+class Timer:
+    def __init__(self, clockwork: Clockwork, when_s: float, callback: Callable[[], None]) -> None:
+        self._clockwork = clockwork
+        self._when_s = when_s
+        self.callback = callback
+
+    def when(self) -> float:
+        return self._when_s
+
+    def cancel(self) -> None:
+        self._clockwork.timers.remove(self)
 
 
-async def test_limit_that_is_set_anew_counts_from_then() -> None:
-    deadlines, passed = Deadlines(), list[str]()
-    other = asyncio.Event()
-    moved = deadlines.new(lambda: passed.append("moved"))
-    moved.set(deadlines.now_s() + 0.01)
-    moved.set(deadlines.now_s() + 60)
-    deadlines.new(other.set).set(deadlines.now_s() + 0.02)
-    await other.wait()
-    assert passed == []
-    moved.set(deadlines.now_s())
-    await asyncio.sleep(0.02)
-    assert passed == ["moved"]
+class Scene:
+    def __init__(self) -> None:
+        self.clockwork = Clockwork()
+        loop: Any = self.clockwork
+        self.passed_at_s: list[float] = []
+        self.deadline = Deadline(loop, lambda: self.passed_at_s.append(self.clockwork.now_s))
+
+    def set_within(self, limit_s: float) -> None:
+        self.deadline.set(self.clockwork.now_s + limit_s)
 
 
-async def test_limit_may_be_set_again_when_it_has_passed() -> None:
-    deadlines, passed = Deadlines(), list[str]()
-    deadline = deadlines.new(lambda: passed.append("passed"))
+def test_deadline_passes_once() -> None:
+    scene = Scene()
+    scene.set_within(10)
+    scene.clockwork.go_on(9)
+    assert scene.passed_at_s == []
+    scene.clockwork.go_on(1)
+    scene.clockwork.go_on(100)
+    assert scene.passed_at_s == [10]
+
+
+def test_deadline_may_be_set_again_when_it_has_passed() -> None:
+    scene = Scene()
     for times in (1, 2):
-        deadline.set(deadlines.now_s())
-        await asyncio.sleep(0.02)
-        assert len(passed) == times
+        scene.set_within(10)
+        scene.clockwork.go_on(10)
+        assert len(scene.passed_at_s) == times
+
+
+def test_deadline_that_was_cleared_does_not_pass() -> None:
+    scene = Scene()
+    scene.set_within(10)
+    scene.deadline.clear()
+    scene.clockwork.go_on(100)
+    assert scene.passed_at_s == []
+
+
+def test_deadline_counts_from_when_it_was_last_set() -> None:
+    scene = Scene()
+    for _ in range(5):
+        scene.set_within(10)
+        scene.clockwork.go_on(9)
+    scene.clockwork.go_on(1)
+    assert scene.passed_at_s == [46]
+
+
+def test_deadline_may_be_put_off_by_assignment() -> None:
+    scene = Scene()
+    scene.set_within(10)
+    scene.deadline.at_s = 20
+    scene.clockwork.go_on(10)
+    assert scene.passed_at_s == []
+    scene.clockwork.go_on(10)
+    assert scene.passed_at_s == [20]
+
+
+def test_earlier_deadline_than_before_is_kept_too() -> None:
+    scene = Scene()
+    scene.set_within(75)
+    scene.set_within(10)
+    scene.clockwork.go_on(10)
+    assert scene.passed_at_s == [10]
+
+
+def test_any_number_of_requests_take_one_timer() -> None:
+    scene = Scene()
+    for _ in range(100):
+        scene.set_within(75)
+        scene.clockwork.go_on(0.01)
+        scene.deadline.clear()
+    assert len(scene.clockwork.timers) == 1
+
+
+def test_closed_deadline_leaves_no_timer_behind() -> None:
+    scene = Scene()
+    scene.set_within(10)
+    scene.deadline.close()
+    assert scene.clockwork.timers == []
+
+
+async def test_real_loop_does_the_same() -> None:
+    passed, loop = asyncio.Event(), asyncio.get_running_loop()
+    Deadline(loop, passed.set).set(loop.time() + 0.01)
+    async with asyncio.timeout(60):
+        await passed.wait()
 
 
 class TooLate(Exception):
@@ -57,28 +135,24 @@ class TooLate(Exception):
 
 
 async def test_work_that_takes_too_long_is_ended_with_the_error_it_was_given() -> None:
-    deadlines = Deadlines()
-    with pytest.raises(TooLate), deadlines.limit(0.01, TooLate()):
+    with pytest.raises(TooLate), TimeLimit(0.01, TooLate()):
         await asyncio.sleep(60)
     # The task itself goes on as if nothing had happened.
-    with deadlines.limit(60, TooLate()):
+    with TimeLimit(60, TooLate()):
         await asyncio.sleep(0)
 
 
 async def test_work_that_is_done_in_time_is_left_alone() -> None:
-    deadlines = Deadlines()
-    with deadlines.limit(0.01, TooLate()):
+    with TimeLimit(0.01, TooLate()):
         await asyncio.sleep(0)
-    with pytest.raises(ValueError), deadlines.limit(0.01, TooLate()):  # noqa: PT011
+    with pytest.raises(ValueError), TimeLimit(0.01, TooLate()):  # noqa: PT011
         raise ValueError
     await asyncio.sleep(0.03)
 
 
 async def test_a_cancelled_task_ends_whatever_the_time() -> None:
-    deadlines = Deadlines()
-
     async def work() -> None:
-        with deadlines.limit(60, TooLate()):
+        with TimeLimit(60, TooLate()):
             await asyncio.sleep(60)
 
     task = asyncio.create_task(work())
@@ -89,11 +163,11 @@ async def test_a_cancelled_task_ends_whatever_the_time() -> None:
 
 
 async def test_limit_that_was_kept_leaves_nothing_to_the_collector_of_garbage() -> None:
-    deadlines, error = Deadlines(), TooLate()
+    error = TooLate()
     seen = weakref.ref(error)
     gc.disable()
     try:
-        with deadlines.limit(60, error):
+        with TimeLimit(60, error):
             await asyncio.sleep(0)
         del error
         assert seen() is None

@@ -13,7 +13,6 @@ from services.chassis.exchange.server import _ServerCall
 from services.chassis.http_client.connection import HttpConnection
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
-from services.chassis.timing.deadlines import Deadlines
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.providers.base import Timeouts
@@ -73,7 +72,7 @@ class Chat:
     def __init__(self, grant: Grant | None = None, *, packs: bool = False) -> None:
         self.transport = FakeTransport()
         self._rounds = ReadRounds()
-        self.connection = AnswerConnection(Owner(), Deadlines(), self._rounds)
+        self.connection = AnswerConnection(Owner(), self._rounds)
         self.connection.connection_made(self.transport)
         # There is no socket to read in rounds.
         self.connection._round_reader = None
