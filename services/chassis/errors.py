@@ -8,59 +8,21 @@ exception becomes INTERNAL, and its text never leaves the process: it may quote 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 from google.rpc.status_pb2 import Status
+from grpc import StatusCode as Code
 
 DOMAIN = "legato"
 _PARAM = "param"
 _ORIGINAL_REQUEST = "original_request_id"
 
 
-class Reason(StrEnum):
-    REQUEST_INVALID = "REQUEST_INVALID"
-    MODEL_UNKNOWN = "MODEL_UNKNOWN"
-    CONTEXT_EXCEEDED = "CONTEXT_EXCEEDED"
-    KEY_INVALID = "KEY_INVALID"
-    CREDITS_EXHAUSTED = "CREDITS_EXHAUSTED"
-    SCOPE_MISSING = "SCOPE_MISSING"
-    ACCOUNT_SUSPENDED = "ACCOUNT_SUSPENDED"
-    NOT_FOUND = "NOT_FOUND"
-    MODEL_NOT_FOUND = "MODEL_NOT_FOUND"
-    ENDPOINT_NOT_OFFERED = "ENDPOINT_NOT_OFFERED"
-    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
-    BODY_TIMEOUT = "BODY_TIMEOUT"
-    REQUEST_RESOLVED = "REQUEST_RESOLVED"
-    REQUEST_REPEATED = "REQUEST_REPEATED"
-    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
-    BODY_TOO_LARGE = "BODY_TOO_LARGE"
-    ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED"
-    RATE_LIMITED = "RATE_LIMITED"
-    TOO_MANY_AT_ONCE = "TOO_MANY_AT_ONCE"
-    TOO_MANY_WRONG_KEYS = "TOO_MANY_WRONG_KEYS"
-    CREDITS_HELD = "CREDITS_HELD"
-    SPEND_LIMIT_EXCEEDED = "SPEND_LIMIT_EXCEEDED"
-    SPEND_LIMIT_SPENT = "SPEND_LIMIT_SPENT"
-    SATURATED = "SATURATED"
-    UPSTREAM_FAILED = "UPSTREAM_FAILED"
-    UPSTREAM_REFUSED = "UPSTREAM_REFUSED"
-    UNAVAILABLE = "UNAVAILABLE"
-    MAINTENANCE = "MAINTENANCE"
-    CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED"
-    ACCESS_TOKEN_INVALID = "ACCESS_TOKEN_INVALID"  # noqa: S105
-    ROLE_MISSING = "ROLE_MISSING"
-    STEP_UP_REQUIRED = "STEP_UP_REQUIRED"
-    SIGN_IN_FAILED = "SIGN_IN_FAILED"
-    SESSION_ENDED = "SESSION_ENDED"
-    TOO_MANY_SIGN_INS = "TOO_MANY_SIGN_INS"
-    INTERNAL = "INTERNAL"
-
-
 @dataclass(frozen=True, slots=True)
 class Wire:
-    grpc_code: grpc.StatusCode
+    grpc_code: Code
     http_status: int
     type: str
     # OpenAI's `code`, for programs to act on.
@@ -68,58 +30,60 @@ class Wire:
 
 
 _INVALID = "invalid_request_error"
+_PERMISSION = "permission_error"
+_QUOTA = "insufficient_quota"
+_RATE = "rate_limit_error"
+_API = "api_error"
 # Raised between processes, and shown by the console at most; a client of the API would see an internal error.
-_INSIDE = (500, "api_error", "internal_error")
+_INSIDE = (500, _API, "internal_error")
 
-WIRE: dict[Reason, Wire] = {
-    Reason.REQUEST_INVALID: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID),
-    Reason.MODEL_UNKNOWN: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "model_not_found"),
-    Reason.CONTEXT_EXCEEDED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "context_length_exceeded"),
-    Reason.KEY_INVALID: Wire(grpc.StatusCode.UNAUTHENTICATED, 401, "authentication_error", "invalid_api_key"),
-    Reason.CREDITS_EXHAUSTED: Wire(
-        grpc.StatusCode.FAILED_PRECONDITION, 402, "insufficient_quota", "insufficient_quota"
-    ),
-    Reason.SCOPE_MISSING: Wire(grpc.StatusCode.PERMISSION_DENIED, 403, "permission_error", "missing_scope"),
-    Reason.ACCOUNT_SUSPENDED: Wire(grpc.StatusCode.PERMISSION_DENIED, 403, "permission_error", "account_suspended"),
-    Reason.NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID),
-    Reason.MODEL_NOT_FOUND: Wire(grpc.StatusCode.NOT_FOUND, 404, _INVALID, "model_not_found"),
-    Reason.ENDPOINT_NOT_OFFERED: Wire(grpc.StatusCode.UNIMPLEMENTED, 404, _INVALID, "endpoint_not_offered"),
-    Reason.METHOD_NOT_ALLOWED: Wire(grpc.StatusCode.UNIMPLEMENTED, 405, _INVALID, "method_not_allowed"),
-    Reason.BODY_TIMEOUT: Wire(grpc.StatusCode.DEADLINE_EXCEEDED, 408, _INVALID, "request_timeout"),
-    Reason.REQUEST_RESOLVED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_resolved"),
-    Reason.REQUEST_REPEATED: Wire(grpc.StatusCode.ABORTED, 409, _INVALID, "request_already_processed"),
-    Reason.IDEMPOTENCY_KEY_REUSED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 400, _INVALID, "idempotency_key_reused"),
-    Reason.BODY_TOO_LARGE: Wire(grpc.StatusCode.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"),
-    Reason.ENCODING_NOT_SUPPORTED: Wire(grpc.StatusCode.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"),
-    Reason.RATE_LIMITED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "rate_limit_exceeded"),
-    Reason.TOO_MANY_AT_ONCE: Wire(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "concurrency_limit_exceeded"
-    ),
-    Reason.TOO_MANY_WRONG_KEYS: Wire(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "too_many_wrong_keys"
-    ),
-    Reason.CREDITS_HELD: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "credits_held"),
-    Reason.SPEND_LIMIT_EXCEEDED: Wire(
-        grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "spend_limit_exceeded"
-    ),
+
+class Reason(StrEnum):
+    wire: Wire
+
+    def __new__(cls, name: str, *wire: Any) -> "Reason":
+        reason = str.__new__(cls, name)
+        reason._value_ = name
+        reason.wire = Wire(*wire)
+        return reason
+
+    REQUEST_INVALID = "REQUEST_INVALID", Code.INVALID_ARGUMENT, 400, _INVALID
+    MODEL_UNKNOWN = "MODEL_UNKNOWN", Code.INVALID_ARGUMENT, 400, _INVALID, "model_not_found"
+    CONTEXT_EXCEEDED = "CONTEXT_EXCEEDED", Code.INVALID_ARGUMENT, 400, _INVALID, "context_length_exceeded"
+    KEY_INVALID = "KEY_INVALID", Code.UNAUTHENTICATED, 401, "authentication_error", "invalid_api_key"
+    CREDITS_EXHAUSTED = "CREDITS_EXHAUSTED", Code.FAILED_PRECONDITION, 402, _QUOTA, "insufficient_quota"
+    SCOPE_MISSING = "SCOPE_MISSING", Code.PERMISSION_DENIED, 403, _PERMISSION, "missing_scope"
+    ACCOUNT_SUSPENDED = "ACCOUNT_SUSPENDED", Code.PERMISSION_DENIED, 403, _PERMISSION, "account_suspended"
+    NOT_FOUND = "NOT_FOUND", Code.NOT_FOUND, 404, _INVALID
+    MODEL_NOT_FOUND = "MODEL_NOT_FOUND", Code.NOT_FOUND, 404, _INVALID, "model_not_found"
+    ENDPOINT_NOT_OFFERED = "ENDPOINT_NOT_OFFERED", Code.UNIMPLEMENTED, 404, _INVALID, "endpoint_not_offered"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED", Code.UNIMPLEMENTED, 405, _INVALID, "method_not_allowed"
+    BODY_TIMEOUT = "BODY_TIMEOUT", Code.DEADLINE_EXCEEDED, 408, _INVALID, "request_timeout"
+    REQUEST_RESOLVED = "REQUEST_RESOLVED", Code.ABORTED, 409, _INVALID, "request_resolved"
+    REQUEST_REPEATED = "REQUEST_REPEATED", Code.ABORTED, 409, _INVALID, "request_already_processed"
+    IDEMPOTENCY_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED", Code.INVALID_ARGUMENT, 400, _INVALID, "idempotency_key_reused"
+    BODY_TOO_LARGE = "BODY_TOO_LARGE", Code.INVALID_ARGUMENT, 413, _INVALID, "request_too_large"
+    ENCODING_NOT_SUPPORTED = "ENCODING_NOT_SUPPORTED", Code.INVALID_ARGUMENT, 415, _INVALID, "unsupported_encoding"
+    RATE_LIMITED = "RATE_LIMITED", Code.RESOURCE_EXHAUSTED, 429, _RATE, "rate_limit_exceeded"
+    TOO_MANY_AT_ONCE = "TOO_MANY_AT_ONCE", Code.RESOURCE_EXHAUSTED, 429, _RATE, "concurrency_limit_exceeded"
+    TOO_MANY_WRONG_KEYS = "TOO_MANY_WRONG_KEYS", Code.RESOURCE_EXHAUSTED, 429, _RATE, "too_many_wrong_keys"
+    CREDITS_HELD = "CREDITS_HELD", Code.RESOURCE_EXHAUSTED, 429, _RATE, "credits_held"
+    SPEND_LIMIT_EXCEEDED = "SPEND_LIMIT_EXCEEDED", Code.RESOURCE_EXHAUSTED, 429, _RATE, "spend_limit_exceeded"
     # The limit in all, which no time resets.
-    Reason.SPEND_LIMIT_SPENT: Wire(
-        grpc.StatusCode.FAILED_PRECONDITION, 402, "insufficient_quota", "spend_limit_exceeded"
-    ),
-    Reason.SATURATED: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limit_error", "saturated"),
-    Reason.UPSTREAM_FAILED: Wire(grpc.StatusCode.UNAVAILABLE, 502, "api_error", "upstream_error"),
-    Reason.UPSTREAM_REFUSED: Wire(grpc.StatusCode.FAILED_PRECONDITION, 502, "api_error", "upstream_error"),
-    Reason.UNAVAILABLE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "service_unavailable"),
-    Reason.MAINTENANCE: Wire(grpc.StatusCode.UNAVAILABLE, 503, "api_error", "maintenance"),
-    Reason.CALLER_NOT_ALLOWED: Wire(grpc.StatusCode.PERMISSION_DENIED, *_INSIDE),
-    Reason.ACCESS_TOKEN_INVALID: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
-    Reason.ROLE_MISSING: Wire(grpc.StatusCode.PERMISSION_DENIED, *_INSIDE),
-    Reason.STEP_UP_REQUIRED: Wire(grpc.StatusCode.FAILED_PRECONDITION, *_INSIDE),
-    Reason.SIGN_IN_FAILED: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
-    Reason.SESSION_ENDED: Wire(grpc.StatusCode.UNAUTHENTICATED, *_INSIDE),
-    Reason.TOO_MANY_SIGN_INS: Wire(grpc.StatusCode.RESOURCE_EXHAUSTED, *_INSIDE),
-    Reason.INTERNAL: Wire(grpc.StatusCode.INTERNAL, 500, "api_error", "internal_error"),
-}
+    SPEND_LIMIT_SPENT = "SPEND_LIMIT_SPENT", Code.FAILED_PRECONDITION, 402, _QUOTA, "spend_limit_exceeded"
+    SATURATED = "SATURATED", Code.RESOURCE_EXHAUSTED, 429, _RATE, "saturated"
+    UPSTREAM_FAILED = "UPSTREAM_FAILED", Code.UNAVAILABLE, 502, _API, "upstream_error"
+    UPSTREAM_REFUSED = "UPSTREAM_REFUSED", Code.FAILED_PRECONDITION, 502, _API, "upstream_error"
+    UNAVAILABLE = "UNAVAILABLE", Code.UNAVAILABLE, 503, _API, "service_unavailable"
+    MAINTENANCE = "MAINTENANCE", Code.UNAVAILABLE, 503, _API, "maintenance"
+    CALLER_NOT_ALLOWED = "CALLER_NOT_ALLOWED", Code.PERMISSION_DENIED, *_INSIDE
+    ACCESS_TOKEN_INVALID = "ACCESS_TOKEN_INVALID", Code.UNAUTHENTICATED, *_INSIDE
+    ROLE_MISSING = "ROLE_MISSING", Code.PERMISSION_DENIED, *_INSIDE
+    STEP_UP_REQUIRED = "STEP_UP_REQUIRED", Code.FAILED_PRECONDITION, *_INSIDE
+    SIGN_IN_FAILED = "SIGN_IN_FAILED", Code.UNAUTHENTICATED, *_INSIDE
+    SESSION_ENDED = "SESSION_ENDED", Code.UNAUTHENTICATED, *_INSIDE
+    TOO_MANY_SIGN_INS = "TOO_MANY_SIGN_INS", Code.RESOURCE_EXHAUSTED, *_INSIDE
+    INTERNAL = "INTERNAL", Code.INTERNAL, 500, _API, "internal_error"
 
 
 class LegatoError(Exception):
@@ -147,7 +111,7 @@ class LegatoError(Exception):
 
     @property
     def wire(self) -> Wire:
-        return WIRE[self.reason]
+        return self.reason.wire
 
 
 def internal_error() -> LegatoError:

@@ -7,7 +7,7 @@ import msgspec
 
 from edge.api.usage import UsageQuery
 from edge.wire.request_fields import Body
-from services.chassis.errors import WIRE
+from services.chassis.errors import Reason
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -35,4 +35,4 @@ def test_page_names_every_parameter_of_usage_and_no_other() -> None:
 
 def test_page_names_every_error_and_no_other() -> None:
     told = {(int(status), kind, code or None) for status, kind, code in _ERROR.findall(section("Errors"))}
-    assert told == {(wire.http_status, wire.type, wire.code) for wire in WIRE.values()}
+    assert told == {(wire.http_status, wire.type, wire.code) for wire in (reason.wire for reason in Reason)}

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edge.wire.responses import error_body
-from services.chassis.errors import WIRE, LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason
 
 # Status, type, and the reasons that the interface gives for it.
 DOCUMENTED = [
@@ -21,16 +21,16 @@ DOCUMENTED = [
 @pytest.mark.parametrize(("http_status", "kind", "reasons"), DOCUMENTED)
 def test_each_documented_condition_has_its_status_and_type(http_status: int, kind: str, reasons: list[Reason]) -> None:
     for reason in reasons:
-        assert (WIRE[reason].http_status, WIRE[reason].type) == (http_status, kind)
+        assert (reason.wire.http_status, reason.wire.type) == (http_status, kind)
 
 
 def test_no_other_type_is_ever_told() -> None:
-    assert {wire.type for wire in WIRE.values()} == {kind for _, kind, _ in DOCUMENTED}
+    assert {reason.wire.type for reason in Reason} == {kind for _, kind, _ in DOCUMENTED}
 
 
 def test_a_documented_status_has_one_type_whatever_the_reason() -> None:
     types = {http_status: kind for http_status, kind, _ in DOCUMENTED}
-    for wire in WIRE.values():
+    for wire in (reason.wire for reason in Reason):
         assert wire.type == types.get(wire.http_status, wire.type)
 
 
@@ -40,4 +40,4 @@ def test_every_error_has_the_one_shape(reason: Reason) -> None:
 
     assert list(body) == ["error"]
     assert set(body["error"]) == {"message", "type", "param", "code"}
-    assert (body["error"]["message"], body["error"]["type"]) == ("The message.", WIRE[reason].type)
+    assert (body["error"]["message"], body["error"]["type"]) == ("The message.", reason.wire.type)

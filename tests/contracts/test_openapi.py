@@ -10,7 +10,7 @@ from edge.api.app import EdgeApp
 from edge.api.chat_examples import CHUNKS
 from edge.api.chat_schema import ChatCompletion, ChatCompletionChunk, ChatRequest
 from edge.api.description import MESSAGES, ErrorBody
-from services.chassis.errors import WIRE, Reason
+from services.chassis.errors import Reason
 
 DOCUMENT = EdgeApp(cast(Any, None)).openapi()
 CHAT = DOCUMENT["paths"]["/v1/chat/completions"]["post"]
@@ -40,8 +40,8 @@ def test_every_error_of_the_table_is_in_it_and_no_other() -> None:
     for _, body in shown:
         ErrorBody.model_validate(body, extra="forbid")
     codes = {(status, body["error"]["type"], body["error"]["code"]) for status, body in shown}
-    assert codes == {(wire.http_status, wire.type, wire.code) for wire in WIRE.values()}
-    internal = {reason for reason in Reason if WIRE[reason].code == WIRE[Reason.INTERNAL].code}
+    assert codes == {(wire.http_status, wire.type, wire.code) for wire in (reason.wire for reason in Reason)}
+    internal = {reason for reason in Reason if reason.wire.code == Reason.INTERNAL.wire.code}
     assert MESSAGES.keys() == set(Reason) - internal | {Reason.INTERNAL}
 
 
