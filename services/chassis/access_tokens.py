@@ -5,11 +5,11 @@ console, can make one. A token travels as metadata of a gRPC call. See docs/deci
 """
 
 import re
-from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
@@ -33,6 +33,8 @@ SIGNING_KEY_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_SIGNING_KEY"
 PUBLIC_KEYS_VARIABLE: Final = "LEGATO_ACCESS_TOKEN_PUBLIC_KEYS"
 
 _KEY: Final = re.compile("[0-9A-Fa-f]{64}")
+# Claims that have the same name in the message.
+_CLAIMS: Final = ("user_id", "session_id", "account_id", "role", "is_operator", "key_id", "replaced_key_id")
 
 
 class AccountRole(IntEnum):
@@ -81,42 +83,24 @@ class AccessTokenSigner:
         """Takes the private key as the setting gives it: 32 bytes in hex."""
         check_signing_key(signing_key)
         self._given = signing_key
-        self._key: Ed25519PrivateKey | None = None
-        self._signed: OrderedDict[Access, bytes] = OrderedDict()
-
-    def sign(self, access: Access) -> bytes:
-        token = self._signed.get(access)
-        if token is None:
-            token = self._signed[access] = self._sign(access)
-            if len(self._signed) > KNOWN_TOKENS_MOST:
-                self._signed.popitem(last=False)
-        return token
+        self.sign = lru_cache(KNOWN_TOKENS_MOST)(self._sign)
 
     def _sign(self, access: Access) -> bytes:
-        claims = pb.AccessClaims(
-            user_id=access.user_id,
-            session_id=access.session_id,
-            account_id=access.account_id,
-            role=pb.AccountRole.ValueType(access.role),
-            is_operator=access.is_operator,
-            key_id=access.key_id,
-            replaced_key_id=access.replaced_key_id,
-        )
+        claims = pb.AccessClaims(**_named_claims(access))
         claims.authenticate_time.FromMicroseconds(access.authenticated_at_us)
         claims.expire_time.FromMicroseconds(access.expires_at_us)
         signed = claims.SerializeToString()
-        return pb.AccessToken(claims=signed, signature=self._private_key().sign(signed)).SerializeToString()
+        return pb.AccessToken(claims=signed, signature=self._private_key.sign(signed)).SerializeToString()
 
     def public_key(self) -> str:
-        return self._private_key().public_key().public_bytes_raw().hex()
+        return self._private_key.public_key().public_bytes_raw().hex()
 
+    @cached_property
     def _private_key(self) -> "Ed25519PrivateKey":
-        if self._key is None:
-            # A heavy import, needed only where there is a console.
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        # A heavy import, needed only where there is a console.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-            self._key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._given))
-        return self._key
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._given))
 
 
 class AccessTokenVerifier:
@@ -125,17 +109,12 @@ class AccessTokenVerifier:
         Without a key, every token is refused."""
         self._given = check_public_keys(public_keys)
         self._signer = signer
-        self._keys: list[Ed25519PublicKey] | None = None
         # A page calls several times with one token, and a signature takes as long to verify as a small query.
-        self._verified: OrderedDict[bytes, Access] = OrderedDict()
+        self._signed_claims = lru_cache(KNOWN_TOKENS_MOST)(self._read)
 
     def verify(self, token: bytes, now_us: int) -> Access:
         """Returns the claims of a token that auth signed and that is still valid."""
-        access = self._verified.get(token)
-        if access is None:
-            access = self._verified[token] = self._read(token)
-            if len(self._verified) > KNOWN_TOKENS_MOST:
-                self._verified.popitem(last=False)
+        access = self._signed_claims(token)
         if access.expires_at_us <= now_us:
             raise access_invalid()
         return access
@@ -149,27 +128,21 @@ class AccessTokenVerifier:
             if not self._is_signed(parsed.claims, parsed.signature):
                 raise access_invalid()
             claims.ParseFromString(parsed.claims)
-            role = AccountRole(claims.role)
+            named = {**_named_claims(claims), "role": AccountRole(claims.role)}
         except (DecodeError, ValueError):
             raise access_invalid() from None
         if not claims.user_id:
             raise access_invalid()
         return Access(
-            user_id=claims.user_id,
-            session_id=claims.session_id,
-            account_id=claims.account_id,
-            role=role,
-            is_operator=claims.is_operator,
             authenticated_at_us=claims.authenticate_time.ToMicroseconds(),
             expires_at_us=claims.expire_time.ToMicroseconds(),
-            key_id=claims.key_id,
-            replaced_key_id=claims.replaced_key_id,
+            **named,
         )
 
     def _is_signed(self, claims: bytes, signature: bytes) -> bool:
         from cryptography.exceptions import InvalidSignature
 
-        for key in self._public_keys():
+        for key in self._public_keys:
             try:
                 key.verify(signature, claims)
             except InvalidSignature:
@@ -177,13 +150,16 @@ class AccessTokenVerifier:
             return True
         return False
 
+    @cached_property
     def _public_keys(self) -> "list[Ed25519PublicKey]":
-        if self._keys is None:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-            own = [self._signer.public_key()] if self._signer else []
-            self._keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for key in [*own, *self._given]]
-        return self._keys
+        own = [self._signer.public_key()] if self._signer else []
+        return [Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for key in [*own, *self._given]]
+
+
+def _named_claims(claims: Access | pb.AccessClaims) -> dict[str, Any]:
+    return {name: getattr(claims, name) for name in _CLAIMS}
 
 
 def check_signing_key(given: str) -> None:

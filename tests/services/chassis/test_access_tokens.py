@@ -51,7 +51,7 @@ def test_a_signer_keeps_so_many_tokens() -> None:
     signer = AccessTokenSigner("11" * 32)
     for number in range(KNOWN_TOKENS_MOST + 5):
         signer.sign(replace(ACCESS, authenticated_at_us=number))
-    assert len(signer._signed) == KNOWN_TOKENS_MOST
+    assert signer.sign.cache_info().currsize == KNOWN_TOKENS_MOST
 
 
 def test_a_token_is_refused_once_it_has_expired() -> None:
