@@ -20,7 +20,7 @@ from services.chassis.process import memory
 from services.chassis.process.settings import ProcessSettings, ServiceSettings
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.certificates import open_certificates, show_certificate
-from services.chassis.rpc.server import HealthServer, RpcServer, on_second_signal, private_listen, stop_asked
+from services.chassis.rpc.server import HealthServer, RpcServer, on_stop_signal, private_listen
 from services.chassis.telemetry.http_port import Missing, serve_operations
 from services.chassis.telemetry.log import Value, open_log
 from services.chassis.telemetry.metrics import new_registry
@@ -141,7 +141,8 @@ class Process:
             self.log.info(event, address=f"{host}:{port}")
             memory.settle()
         await stop.wait()
-        on_second_signal(server.cancel_all)
+        # A further signal ends running requests too.
+        on_stop_signal(server.cancel_all)
         await health.announce_shutdown()
         server.stop_keeping_alive()
         await asyncio.sleep(self._settings.drain_delay_s)
@@ -153,9 +154,11 @@ class Process:
         await self.opened.enter_async_context(serve_operations(listen, self.registry, self.log, missing))
 
     def listen_for_stop(self) -> asyncio.Event:
-        """Returns the event that a signal sets."""
+        """Returns the event that a signal sets. Called before the process serves, an early signal leads to a graceful
+        shutdown too."""
         if self._stop is None:
-            self._stop = stop_asked()
+            self._stop = asyncio.Event()
+            on_stop_signal(self._stop.set)
         return self._stop
 
     def on_hangup(self, act: Callable[[], None]) -> None:

@@ -161,20 +161,8 @@ def private_listen(data: Path, service: str) -> str:
     return f"unix:{folder / service}.sock"
 
 
-def stop_asked() -> asyncio.Event:
-    """Returns an event that SIGTERM or SIGINT sets. Call it before the process serves, so that an early signal leads to
-    a graceful shutdown too."""
-    asked = asyncio.Event()
-    _on_signal(asked.set)
-    return asked
-
-
-def on_second_signal(hurry: Callable[[], None]) -> None:
-    """Calls `hurry` on a further signal, once shutdown was requested."""
-    _on_signal(hurry)
-
-
-def _on_signal(act: Callable[[], None]) -> None:
+def on_stop_signal(act: Callable[[], None]) -> None:
+    """Calls it on SIGTERM or SIGINT, and nothing that was called before."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, act)

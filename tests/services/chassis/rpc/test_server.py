@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.rpc.channel import errors_of, open_channel
-from services.chassis.rpc.server import RpcServer, stop_asked
+from services.chassis.rpc.server import RpcServer, on_stop_signal
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.playful_servicer import CANARY, Servicer, verify
@@ -214,7 +214,8 @@ async def test_an_address_that_cannot_be_listened_on_is_named(socket_folder: Pat
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_that_is_asked_for_before_it_is_awaited_is_not_lost(number: signal.Signals) -> None:
-    asked = stop_asked()
+    asked = asyncio.Event()
+    on_stop_signal(asked.set)
     os.kill(os.getpid(), number)
     async with asyncio.timeout(60):
         await asked.wait()
