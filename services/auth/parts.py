@@ -83,13 +83,3 @@ def reads(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]
         return await self._database.read(lambda connection: method(self, connection, *args, **kwargs))
 
     return call
-
-
-def reads_briefly(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]:
-    """Does the same for a method that takes microseconds: it reads a few rows, by their keys."""
-
-    @wraps(method)
-    async def call(self: DomainT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await self._database.read_briefly(lambda connection: method(self, connection, *args, **kwargs))
-
-    return call

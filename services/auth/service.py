@@ -93,7 +93,7 @@ class AuthService:
         """Takes metering's notices over from `outbox`."""
 
         async def read_changes(since_epoch: int) -> Changes:
-            unchanged = await database.read_briefly(lambda connection: unchanged_since(connection, since_epoch))
+            unchanged = await database.read(lambda connection: unchanged_since(connection, since_epoch))
             if unchanged is not None:
                 return unchanged
             return await database.read(lambda connection: changes_since(connection, since_epoch))

@@ -119,7 +119,7 @@ class PriceList(NamedTuple):
 
 
 async def list_prices(database: Database) -> PriceList:
-    return await database.read_briefly(
+    return await database.read(
         lambda connection: PriceList(store.read_price_versions(connection), read_schedule(connection).current_version)
     )
 

@@ -39,7 +39,7 @@ class Sweeper:
         forget_at_s = 0.0
         while True:
             try:
-                if await self._database.read_briefly(is_any_overdue):
+                if await self._database.read(is_any_overdue):
                     await self.sweep()
                 if self._clock.elapsed_s() >= forget_at_s:
                     while await self.forget() == FORGET_MOST:

@@ -6,7 +6,7 @@ from typing import Any
 
 from services.auth import checks, paging
 from services.auth.paging import Page, Position
-from services.auth.parts import Domain, is_operator, reads_briefly
+from services.auth.parts import Domain, is_operator, reads
 from services.auth.records.accounts import Account, ClassAllowance
 from services.auth.store import Connection
 from services.auth.store import accounts as stored
@@ -28,7 +28,7 @@ class Accounts(Domain):
         self._log.info("account.created", account_id=account.account_id)
         return account
 
-    @reads_briefly
+    @reads
     def get(self, connection: Connection, account_id: str) -> Account:
         return stored.require_account(connection, checks.id_of("account", account_id))
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from services.auth import checks, key_format, paging
 from services.auth.paging import Position
-from services.auth.parts import Domain, Parts, is_operator, reads, reads_briefly
+from services.auth.parts import Domain, Parts, is_operator, reads
 from services.auth.records.accounts import ALL_CLASSES, NO_LIMITS, Account, ClassAllowance, KeyLimits
 from services.auth.records.keys import Key, PepperUse, Scope
 from services.auth.records.times import to_micros
@@ -193,7 +193,7 @@ class Keys(Domain):
             by_id[successor.key_id] if successor else None,
         )
 
-    @reads_briefly
+    @reads
     def attest(self, connection: Connection, by: Access, key_id: str) -> Access:
         """Returns claims that also name a key of the account, for services that do not know whose a key is."""
         key = self._find(connection, by, key_id, by.account_id)

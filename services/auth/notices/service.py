@@ -10,7 +10,7 @@ from services.auth import checks
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.notices.words import make_notice
-from services.auth.parts import Domain, Parts, reads, reads_briefly, writes
+from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.notices import KINDS, Channel, DeadLetters, Delivery, Kind, OwnerNotice, Webhook
 from services.auth.store import Connection, rate_limits
 from services.auth.store import notices as stored
@@ -54,7 +54,7 @@ class Notices(Domain):
         self._recorder = recorder
         self._webhooks = webhooks
 
-    @reads_briefly
+    @reads
     def settings(self, connection: Connection, by: Access | None, account_id: str) -> NoticeSettings:
         return self._settings(connection, by, account_id)
 

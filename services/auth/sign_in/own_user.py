@@ -3,7 +3,7 @@
 from typing import Final
 
 from services.auth import checks
-from services.auth.parts import Domain, Parts, reads_briefly, writes
+from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.users import Challenge, ChallengeKind, Passkey, User, UserSession, UserSummary
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.sign_in.sign_in import sign_in_failed
@@ -112,7 +112,7 @@ class OwnUser(Domain):
         self._mail.notify(await self._database.write(put), "New recovery codes were made; the ones before do not work.")
         return made
 
-    @reads_briefly
+    @reads
     def list_sessions(self, connection: Connection, by: Access) -> list[tuple[UserSession, User]]:
         user, now_us = stored.require_user(connection, by.user_id), self.now_us()
         found = stored_sessions.list_sessions(connection, by.user_id)

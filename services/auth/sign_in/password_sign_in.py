@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from services.auth import checks
-from services.auth.parts import Domain, Parts, reads_briefly
+from services.auth.parts import Domain, Parts, reads
 from services.auth.records.users import (
     Challenge,
     ChallengeKind,
@@ -116,7 +116,7 @@ class PasswordSignIn(Domain):
         step = totp.matching_step(secret, code, self.now_us()) if secret else None
         return step is not None and stored.note_totp_step(connection, user_id, step)
 
-    @reads_briefly
+    @reads
     def credentials(self, connection: Connection, by: Access) -> Credentials:
         """Returns all that a user can sign in with, for one page."""
         return (

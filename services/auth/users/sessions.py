@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from protos.type.v1.method_access_pb2 import TokenRule
-from services.auth.parts import Domain, Parts, reads_briefly, writes
+from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.accounts import Account
 from services.auth.records.times import DAY_US, HOUR_US, hour_of
 from services.auth.records.users import Client, Membership, SignInMethod, User, UserSession, UserSummary
@@ -144,7 +144,7 @@ class Sessions(Domain):
         )
         return Resolved(summary, session, memberships, account, access, signer.sign(access), new_token)
 
-    @reads_briefly
+    @reads
     def _look_up(
         self, connection: Connection, token: str, account_id: str
     ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
@@ -182,7 +182,7 @@ class Sessions(Domain):
             stored.end_sessions(connection, session.user_id, [session.session_id])
             self._audit.append(connection, "user.signed_out", session)
 
-    @reads_briefly
+    @reads
     def confirm(self, connection: Connection, access: Access, rule: TokenRule) -> Access:
         """Checks that what a token claims is still so, for auth's own methods: a session that has ended, a user who
         was disabled or removed, or a lower role takes effect at once here, and not after the token's minute."""

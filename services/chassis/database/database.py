@@ -6,7 +6,6 @@ transaction. One thread writes; a small pool of threads reads.
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -132,8 +131,6 @@ class Database:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix=f"{schema}-read")
         # The writer's own connection, kept between writes: a pooled one would be pinged before each.
         self._writing: sa.Connection | None = None
-        # The same for short reads in the caller's own thread.
-        self._reading: sa.Connection | None = None
         # The last of the process's own scripts, once it was compared with the schema's.
         self._own_revision = ""
 
@@ -147,41 +144,6 @@ class Database:
     async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         """Runs `look` on one snapshot of the database."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
-
-    async def read_briefly(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        """Does the same for a `look` that takes microseconds: a few rows, found by their keys. SQLite is read in the
-        caller's own thread, as changing threads costs more than that."""
-        if self.is_sqlite:
-            try:
-                return self._read_here(look)
-            except (sa.exc.SQLAlchemyError, sqlite3.Error):
-                # Busy, or an outage: a reader waits, and knows how to report it.
-                pass
-        return await self.read(look)
-
-    def _read_here(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        if self._reading is None:
-            self._reading = self.engine.connect()
-            self._reading.connection.cursor().execute("PRAGMA busy_timeout=0")
-        connection = self._reading
-        try:
-            self._begin(connection, writes=False)
-            try:
-                return look(connection)
-            finally:
-                connection.connection.commit()
-                if connection.in_transaction():
-                    # As after a write.
-                    connection.commit()
-        except (sa.exc.SQLAlchemyError, sqlite3.Error):
-            self._drop_read_connection()
-            raise
-
-    def _drop_read_connection(self) -> None:
-        connection, self._reading = self._reading, None
-        if connection is not None:
-            _give_up(connection)
-            connection.close()
 
     def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
         with self._read_outages, self.transaction(writes=False) as connection:
@@ -334,7 +296,6 @@ class Database:
         self._writer.close()
         self._drop_write_connection()
         self._readers.shutdown()
-        self._drop_read_connection()
         self.engine.dispose()
 
 

@@ -193,7 +193,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         account_id = checked_id(request.account_id, "account_id")
         if request.key_id:
             require_key(request.key_id)
-        [account] = await self._database.read_briefly(partial(read_balances, account_ids=[account_id]))
+        [account] = await self._database.read(partial(read_balances, account_ids=[account_id]))
         response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos,

@@ -23,7 +23,7 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
 
     async def GetLowBalance(self, request: pb.GetLowBalanceRequest, context: Context) -> pb.GetLowBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
-        own_nanos = await self._database.read_briefly(partial(read_threshold, account_id=account_id))
+        own_nanos = await self._database.read(partial(read_threshold, account_id=account_id))
         return pb.GetLowBalanceResponse(low_balance=self._to_low_balance(own_nanos))
 
     async def SetLowBalance(self, request: pb.SetLowBalanceRequest, context: Context) -> pb.SetLowBalanceResponse:

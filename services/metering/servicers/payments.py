@@ -36,7 +36,7 @@ class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServi
         left as it is, and a call that ends half-way is completed by its repetition."""
         bookings, balance = to_bookings(request), None
         # Accounts never go away.
-        if not await self._database.read_briefly(partial(has_account, account_id=request.account_id)):
+        if not await self._database.read(partial(has_account, account_id=request.account_id)):
             raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
         for operation in bookings:
             balance = await self._writer.submit(operation, operations.from_account)

@@ -21,55 +21,22 @@ async def test_what_was_written_is_read(database: Database) -> None:
     assert await database.read(note_ids) == [1, 2, 3]
 
 
-async def test_a_short_read_sees_what_was_written(database: Database) -> None:
-    assert await database.read_briefly(note_ids) == [1]
-    await database.write(add(2, 3))
-    assert await database.read_briefly(note_ids) == [1, 2, 3]
-
-
-async def test_a_short_read_that_is_refused_leaves_no_transaction_open(database: Database) -> None:
+async def test_a_read_that_is_refused_leaves_no_transaction_open(database: Database) -> None:
     def refuse(connection: sa.Connection) -> None:
         note_ids(connection)
         raise LookupError
 
     for _ in range(2):
         with pytest.raises(LookupError):
-            await database.read_briefly(refuse)
+            await database.read(refuse)
     await database.write(add(2))
-    assert await database.read_briefly(note_ids) == [1, 2]
+    assert await database.read(note_ids) == [1, 2]
 
 
-async def test_a_short_read_succeeds_though_the_connection_was_lost(tmp_path: Path, migrations: Path) -> None:
-    database = open_database("notes", "", tmp_path)
-    database.migrate(migrations)
-    await database.read_briefly(note_ids)
-    assert database._reading is not None
-    driver: Any = database._reading.connection.driver_connection
-    driver.close()
-    assert await database.read_briefly(note_ids) == [1]
-    assert await database.read_briefly(note_ids) == [1]
-    database.close()
-
-
-async def test_a_short_read_of_sqlite_changes_no_threads(
-    tmp_path: Path, migrations: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = open_database("notes", "", tmp_path)
-    database.migrate(migrations)
-
-    def refuse(*work: object) -> None:
-        raise AssertionError("a thread was used")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", refuse, raising=False)
-    assert await database.read_briefly(note_ids) == [1]
-    monkeypatch.undo()
-    database.close()
-
-
-async def test_a_short_read_that_cannot_succeed_is_an_error(database: Database) -> None:
+async def test_a_read_that_cannot_succeed_is_an_error(database: Database) -> None:
     with pytest.raises((DatabaseUnavailable, sa.exc.ProgrammingError)):
-        await database.read_briefly(lambda connection: connection.exec_driver_sql("SELECT 1 FROM nowhere"))
-    assert await database.read_briefly(note_ids) == [1]
+        await database.read(lambda connection: connection.exec_driver_sql("SELECT 1 FROM nowhere"))
+    assert await database.read(note_ids) == [1]
 
 
 async def test_a_write_that_fails_leaves_nothing_behind(database: Database) -> None:
