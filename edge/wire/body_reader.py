@@ -1,10 +1,8 @@
 """Reads the body of a request, within limits of size, time and memory."""
 
-import asyncio
-
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, HttpScope, Receive
-from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, BodyProgress
+from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, TimedReceive
 from services.chassis.load.fair_budget import BudgetShare
 
 # A million tokens as JSON; the token limit decides the rest.
@@ -29,32 +27,13 @@ async def read_body(
         _check_size(len(body))
         memory.grow_to(len(body))
         return body
-    loop = asyncio.get_running_loop()
-    progress = BodyProgress(loop.time(), timeout_s, progress_within_s)
-    try:
-        async with asyncio.timeout_at(progress.due_s) as upload_timeout:
-            return await _receive_body(receive, memory, progress, upload_timeout)
-    except TimeoutError:
-        raise progress.too_late(loop.time()) from None
-
-
-async def _receive_body(
-    receive: Receive, memory: BudgetShare, progress: BodyProgress, upload_timeout: asyncio.Timeout
-) -> bytes:
-    body, loop = bytearray(), asyncio.get_running_loop()
-    while (message := await receive())["type"] == "http.request":
-        piece: bytes = message["body"]
-        size_bytes, has_more = len(body) + len(piece), message.get("more_body", False)
-        _check_size(size_bytes)
-        memory.grow_to(size_bytes)
-        if not body and not has_more:
-            # Nearly every request arrives in one piece.
-            return piece
-        body += piece
-        if not has_more:
-            return bytes(body)
-        if progress.note(len(piece), loop.time()):
-            upload_timeout.reschedule(progress.due_s)
+    received, timed_receive = bytearray(), TimedReceive(receive, timeout_s, progress_within_s)
+    while (message := await timed_receive())["type"] == "http.request":
+        received += message["body"]
+        _check_size(len(received))
+        memory.grow_to(len(received))
+        if not message.get("more_body", False):
+            return bytes(received)
     raise ClientGone
 
 

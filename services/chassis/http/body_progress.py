@@ -25,14 +25,12 @@ class BodyProgress:
         self.end_s = now_s + timeout_s
         self.due_s = min(self.end_s, now_s + within_s)
 
-    def note(self, size_bytes: int, now_s: float) -> bool:
-        """Counts bytes; returns whether the deadline moved."""
+    def note(self, size_bytes: int, now_s: float) -> None:
+        """Counts bytes, and moves the deadline if they are enough."""
         self._moved_bytes += size_bytes
-        if self._moved_bytes < LEAST_PROGRESS_BYTES:
-            return False
-        self._moved_bytes = 0
-        self.due_s = min(self.end_s, now_s + self._within_s)
-        return True
+        if self._moved_bytes >= LEAST_PROGRESS_BYTES:
+            self._moved_bytes = 0
+            self.due_s = min(self.end_s, now_s + self._within_s)
 
     def too_late(self, now_s: float) -> LegatoError:
         """Builds the error for a deadline that has passed."""
@@ -46,9 +44,12 @@ class BodyProgress:
 class TimedReceive:
     """ASGI's receive; raises BODY_TIMEOUT while the body comes too slowly."""
 
-    def __init__(self, receive: Receive, timeout_s: float = BODY_TIMEOUT_S) -> None:
+    def __init__(
+        self, receive: Receive, timeout_s: float = BODY_TIMEOUT_S, within_s: float = PROGRESS_WITHIN_S
+    ) -> None:
         self._receive = receive
         self._timeout_s = timeout_s
+        self._within_s = within_s
         self._progress: BodyProgress | None = None
         self._is_complete = False
 
@@ -58,7 +59,7 @@ class TimedReceive:
             return await self._receive()
         loop = asyncio.get_running_loop()
         if self._progress is None:
-            self._progress = BodyProgress(loop.time(), self._timeout_s)
+            self._progress = BodyProgress(loop.time(), self._timeout_s, self._within_s)
         try:
             async with asyncio.timeout_at(self._progress.due_s):
                 message = await self._receive()
