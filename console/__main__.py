@@ -12,7 +12,7 @@ from console.web.rendering import Pages
 from console.web.server import inherited, new_server
 from console.web.visit import Console
 from services.chassis.http.addresses import Addresses
-from services.chassis.http.listener import open_listener
+from services.chassis.http.server import open_listener
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.settings import load

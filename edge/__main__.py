@@ -7,8 +7,7 @@ from edge.assembly import assembled
 from edge.settings import EdgeSettings
 from edge.wire.responses import refusal_before_request
 from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
-from services.chassis.http.listener import open_listener
-from services.chassis.http.server import HttpServer
+from services.chassis.http.server import HttpServer, open_listener
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.settings import load

@@ -14,7 +14,6 @@ from services.chassis.http.asgi import HttpScope
 from services.chassis.http.body_pacer import SLICE_BYTES, BodyPacer
 from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.http.half_closed import HalfClosed
-from services.chassis.http.pipelined_data import PipelinedData
 from services.chassis.http.request_head import HeadProtocol
 from services.chassis.http.response_writer import ResponseWriter
 from services.chassis.http.stalled_reader import StalledReader
@@ -25,6 +24,8 @@ HEADERS_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 75
 # Most pipelined requests that may wait on a connection, of those that arrived in one read with the one before.
 MOST_EARLY_REQUESTS = 32
+# Few clients pipeline, and those have to expect that the connection is closed before their turn.
+LARGEST_PIPELINED_BYTES = 64 * 1024
 # Most bytes of chunk framing of a body, beyond the size of the body itself.
 LARGEST_FRAMING_BYTES = 1024 * 1024
 # The cost of a request that is refused before the application, in pieces of a body.
@@ -83,7 +84,11 @@ class ServerConnection(HeadProtocol):
         transport.set_write_buffer_limits(0)
         # The request that is being answered; `cycle` is the one being read.
         self._started: ResponseWriter | None = None
-        self._pipelined = PipelinedData()
+        # What a client has pipelined, which means sent before it has the last answer; and the size of all of that, kept
+        # or not. Reading goes on while a request is answered, since otherwise a disconnect would not be noticed; but
+        # nothing that is wrong with this concerns the answer, so it is parsed in its turn.
+        self._pipelined = bytearray()
+        self._pipelined_bytes = 0
         # Malformed data arrived after a valid request.
         self._has_invalid_data = False
         self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
@@ -137,8 +142,7 @@ class ServerConnection(HeadProtocol):
                 self._unparsed += data[begin:]
                 return
             if self._is_pipelined():
-                if not self._pipelined.add(data[begin:]):
-                    self._stop_reading()
+                self._keep_pipelined(data[begin:])
                 return
             end = begin + SLICE_BYTES
             piece = data if len(data) <= SLICE_BYTES else data[begin:end]
@@ -171,7 +175,7 @@ class ServerConnection(HeadProtocol):
         if self.pipeline and self.cycle.more_body:
             # Its body can never be completed.
             self.pipeline.popleft()
-        if not self.pipeline and not self._pipelined.size_bytes:
+        if not self.pipeline and not self._pipelined_bytes:
             started.keep_alive = False
         return True
 
@@ -185,11 +189,19 @@ class ServerConnection(HeadProtocol):
             return False
         return self.cycle is not started or not started.more_body
 
+    def _keep_pipelined(self, data: bytes) -> None:
+        self._pipelined_bytes += len(data)
+        if self._pipelined_bytes <= LARGEST_PIPELINED_BYTES:
+            self._pipelined += data
+        else:
+            self._pipelined.clear()
+            self._stop_reading()
+
     def _stop_reading(self) -> None:
         """Drops what is pipelined and closes after the current answer."""
         self.pipeline.clear()
         cast(ResponseWriter, self._started).keep_alive = False
-        if self._pipelined.size_bytes > MOST_PASSED_OVER_BYTES:
+        if self._pipelined_bytes > MOST_PASSED_OVER_BYTES:
             self.transport.close()
 
     def _read(self, data: bytes) -> None:
@@ -275,7 +287,7 @@ class ServerConnection(HeadProtocol):
         elif self._has_invalid_data:
             self._refuse_invalid_data()
             return
-        elif self._half_closed.is_so and not self._pipelined.size_bytes:
+        elif self._half_closed.is_so and not self._pipelined_bytes:
             self.transport.close()
             return
         else:
@@ -284,8 +296,10 @@ class ServerConnection(HeadProtocol):
                 self._expect_headers()
             else:
                 self._deadline.set(self.loop.time() + KEEP_ALIVE_S)
-        if self._pipelined.size_bytes and not self._is_pipelined():
-            self._parse(self._pipelined.pop_all())
+        if self._pipelined_bytes and not self._is_pipelined():
+            data, self._pipelined_bytes = bytes(self._pipelined), 0
+            self._pipelined.clear()
+            self._parse(data)
 
     def shutdown(self) -> None:
         """Ends the connection when it is idle. Called once, after the listeners closed."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -9,9 +10,17 @@ import uvicorn
 
 from services.chassis.http.connection import KEEP_ALIVE_S, RefuseAtOnce, RenderRefusal, ServerConnection, refuse_none
 from services.chassis.http.connection_limit import ConnectionLimit
+from services.chassis.settings import SettingsError
 
 # Of the date header.
 DATE_EVERY_S: Final = 1.0
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}") from error
 
 
 class HttpServer(uvicorn.Server):

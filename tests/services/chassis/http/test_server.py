@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from services.chassis.http import server as server_module
-from services.chassis.http.server import HttpServer
+from services.chassis.http.server import HttpServer, open_listener
+from services.chassis.settings import SettingsError
 from tests.services.chassis.http.hello_server import new_server
 
 REQUEST = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -105,3 +106,11 @@ async def test_server_ends_as_soon_as_it_is_told_however_seldom_it_looks(monkeyp
         assert b"\r\ndate: " in await client.begin()
         await client.end()
         assert not server.should_exit
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_that_is_taken_is_a_wrong_setting(host: str) -> None:
+    with open_listener(host, 0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"cannot listen on {host}:{port}: Address already in use"):
+            open_listener(host, port)

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from services.chassis.http.connection import MOST_EARLY_REQUESTS, ServerConnection
-from services.chassis.http.pipelined_data import LARGEST_PIPELINED_BYTES
+from services.chassis.http.connection import LARGEST_PIPELINED_BYTES, MOST_EARLY_REQUESTS, ServerConnection
 from tests.services.chassis.http.hello_server import is_error_shape, write_for_ever
 
 LATE = b"GET /late HTTP/1.1\r\nhost: x\r\n\r\n"
