@@ -9,8 +9,7 @@ import asyncio
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import NO_LIMIT, Gate
-from services.chassis.load.queueing import QueueingSignal
+from services.chassis.load.admission import NO_LIMIT, Gate, QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import Clock
 

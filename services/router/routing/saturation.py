@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import NO_LIMIT, Gate, Permit
-from services.chassis.load.queueing import LEAST_SAMPLES, QueueingSignal, low_sample
+from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permit, QueueingSignal, low_sample
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
 from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff, Probe

@@ -7,7 +7,7 @@ import pytest
 
 from edge.access.saturation import LATENESS_TOLERATED_S, LEAST_CHATS, RESERVE_TOLERATED_S, SAMPLE_EACH_S, EdgeSaturation
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.load.queueing import LEAST_SAMPLES
+from services.chassis.load.admission import LEAST_SAMPLES
 from services.chassis.timing.deadlines import SystemClock
 from tests.support.fakes import FakeClock
 

@@ -13,7 +13,7 @@ from edge.wire.origins import parse_origins
 from protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import Reason
 from services.chassis.http.asgi import Headers
-from services.chassis.load.queueing import LEAST_SAMPLES
+from services.chassis.load.admission import LEAST_SAMPLES
 from services.chassis.telemetry.log import Log
 from tests.edge.api_harness import ApiHarness
 from tests.edge.auth_harness import AuthHarness, bearer

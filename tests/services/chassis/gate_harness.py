@@ -5,8 +5,7 @@ import contextlib
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.admission import Gate, Permit
-from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S, QueueingSignal
+from services.chassis.load.admission import LEAST_SAMPLES, ROUND_S, Gate, Permit, QueueingSignal
 from tests.support.fakes import FakeClock
 
 CALM = 0.5

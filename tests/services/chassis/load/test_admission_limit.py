@@ -3,8 +3,16 @@
 import pytest
 
 from services.chassis.errors import Reason
-from services.chassis.load.admission import LEAST, LIFETIME_S, LONGEST_LIFETIME_S
-from services.chassis.load.queueing import LEAST_SAMPLES, NO_GROWTH_S, ROUND_S, STALE_S, QueueingSignal
+from services.chassis.load.admission import (
+    LEAST,
+    LEAST_SAMPLES,
+    LIFETIME_S,
+    LONGEST_LIFETIME_S,
+    NO_GROWTH_S,
+    ROUND_S,
+    STALE_S,
+    QueueingSignal,
+)
 from tests.services.chassis.gate_harness import CALM, MUCH_QUEUEING, QUEUEING, GateHarness
 from tests.support.fakes import FakeClock
 

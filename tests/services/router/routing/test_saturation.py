@@ -6,7 +6,7 @@ import random
 import pytest
 
 from services.chassis.errors import LegatoError
-from services.chassis.load.queueing import LEAST_SAMPLES, ROUND_S
+from services.chassis.load.admission import LEAST_SAMPLES, ROUND_S
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.routing.backoff import LEAST_PROBES
 from services.router.routing.saturation import (
