@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -38,24 +38,20 @@ def channel_options() -> list[tuple[str, Any]]:
 
 def open_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.aio.Channel:
     """Opens a channel; with `tls`, a TCP server must prove that it is `server_name`."""
-    if tls is None or address.startswith("unix:"):
-        return grpc.aio.insecure_channel(address, options=channel_options())
-    return grpc.aio.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
+    return cast(grpc.aio.Channel, _open_channel(grpc.aio, address, tls, server_name))
 
 
 def open_sync_channel(address: str, tls: Pem | None = None, server_name: str = "") -> grpc.Channel:
+    return cast(grpc.Channel, _open_channel(grpc, address, tls, server_name))
+
+
+def _open_channel(kind: Any, address: str, tls: Pem | None, server_name: str) -> Any:
     if tls is None or address.startswith("unix:"):
-        return grpc.insecure_channel(address, options=channel_options())
-    return grpc.secure_channel(address, _credentials(tls), options=_secure_options(server_name))
-
-
-def _credentials(tls: Pem) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
-
-
-def _secure_options(server_name: str) -> list[tuple[str, Any]]:
+        return kind.insecure_channel(address, options=channel_options())
+    credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
     # Replicas have many addresses; the certificate is verified against the service's name.
-    return [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
+    options = [*channel_options(), ("grpc.ssl_target_name_override", server_name)]
+    return kind.secure_channel(address, credentials, options=options)
 
 
 @contextmanager
