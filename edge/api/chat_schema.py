@@ -5,72 +5,44 @@ speed (`edge/wire/chat_request.py`). The response is written piece by piece (`ed
 compare.
 """
 
-# mypy: disable-error-code="assignment"
+# mypy: disable-error-code="assignment, valid-type"
 # Replacing the type of a field is the purpose of this module.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, field
 
 from edge.wire import request_fields as fields
 from edge.wire.chat_request import MOST_TOOLS
-from edge.wire.request_fields import CalledFunction, ForcedTool, StreamOptions
+from edge.wire.request_fields import CalledFunction, ForcedTool
 
 
-class TextPart(fields.TextPart, gc=False):
-    """A part of a message's content."""
+def _described(kind: type[Struct], meaning: str, **types: Any) -> Any:
+    """Returns a struct of the edge with a description, and with these types; of an optional field, with its default."""
+    typed = [(name, *(given if isinstance(given, tuple) else (given,))) for name, given in types.items()]
+    return defstruct(kind.__name__, typed, bases=(kind,), kw_only=True, namespace={"__doc__": meaning})
 
-    type: Literal["text"]
-    text: str
 
-
+TextPart = _described(fields.TextPart, "A part of a message's content.", type=Literal["text"], text=str)
 Content = str | Annotated[list[TextPart], Meta(min_length=1)]
-
-
-class SystemMessage(fields.SystemMessage, tag_field="role", tag="system", gc=False):
-    """Instructions for the model."""
-
-    content: Content
-
-
-class DeveloperMessage(fields.DeveloperMessage, tag_field="role", tag="developer", gc=False):
-    """The same as a system message."""
-
-    content: Content
-
-
-class UserMessage(fields.UserMessage, tag_field="role", tag="user", gc=False):
-    """A message of the user."""
-
-    content: Content
-
-
-class ToolMessage(fields.ToolMessage, tag_field="role", tag="tool", kw_only=True, gc=False):
-    """The result of a tool call."""
-
-    content: Content
-
-
-class AssistantMessage(fields.AssistantMessage, tag_field="role", tag="assistant", gc=False):
-    """An earlier answer of the model: content, tool calls or a refusal, at least one of them."""
-
-    content: Content | None = None
-    tool_calls: list[fields.ToolCall] | None = None
-
-
+SystemMessage = _described(fields.SystemMessage, "Instructions for the model.", content=Content)
+DeveloperMessage = _described(fields.DeveloperMessage, "The same as a system message.", content=Content)
+UserMessage = _described(fields.UserMessage, "A message of the user.", content=Content)
+ToolMessage = _described(fields.ToolMessage, "The result of a tool call.", content=Content)
+AssistantMessage = _described(
+    fields.AssistantMessage,
+    "An earlier answer of the model: content, tool calls or a refusal, at least one of them.",
+    content=(Content | None, None),
+    tool_calls=(list[fields.ToolCall] | None, None),
+)
 Message = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
 
-
-class FunctionDefinition(fields.FunctionDefinition):
-    """A function that the model may call; `parameters` is a JSON schema."""
-
-    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
-
-
-class ToolDefinition(fields.ToolDefinition):
-    """A tool: a function."""
-
-    function: FunctionDefinition
+FunctionDefinition = _described(
+    fields.FunctionDefinition,
+    "A function that the model may call; `parameters` is a JSON schema.",
+    name=Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")],
+)
+ToolDefinition = _described(fields.ToolDefinition, "A tool: a function.", function=FunctionDefinition)
 
 
 class ResponseFormat(fields.ResponseFormatField):
@@ -101,7 +73,6 @@ class ChatRequest(fields.Body, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=1, description="Only one choice is supported.")] | None = None
     logprobs: Annotated[bool, Meta(description="Not supported: `true` is refused.")] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=0, description="Not supported.")] | None = None
-    stream_options: StreamOptions | None = None
     metadata: Annotated[dict[str, str | None], Meta(description="Accepted and not used.")] | None = None
     reasoning_effort: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
     verbosity: Annotated[str, Meta(pattern="^[a-z]{1,16}$", description=IF_TAKEN)] | None = None
