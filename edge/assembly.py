@@ -67,9 +67,9 @@ class Assembly:
 async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[Assembly]:
     clock, log, registry = process.clock, process.log, process.registry
     services = Backends(
-        settings.address("auth"),
-        settings.address("router"),
-        settings.address("metering"),
+        process.address_of("auth"),
+        process.address_of("router"),
+        process.address_of("metering"),
         clock,
         log,
         process.certificates,

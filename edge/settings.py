@@ -78,10 +78,6 @@ class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
             partial(parse_endpoints, self.edge_peers),
         )
 
-    def address(self, service: str) -> str:
-        given: str = getattr(self, f"{service}_address")
-        return given or f"unix:{self.data.resolve()}/run/{service}.sock"
-
     @property
     def journals_folder(self) -> Path:
         return self.journals or self.data / "journals"
