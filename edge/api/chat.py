@@ -2,7 +2,6 @@
 
 from typing import Annotated, Final
 
-import msgspec
 from fastapi import APIRouter, Header, Security
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
@@ -56,10 +55,8 @@ _EVENT: Final = {
     "required": ["data"],
 }
 _EVENTS: Final = {
-    **{
-        f"chunk_{number}": {"data": msgspec.json.encode(chunk).decode()} for number, chunk in enumerate(examples.CHUNKS)
-    },
-    "done": {"data": "[DONE]"},
+    **{f"chunk_{number}": {"data": chunk} for number, chunk in enumerate(examples.CHUNKS)},
+    "done": {"data": examples.DONE},
 }
 _ANSWER: Final = {
     "description": "The answer.",

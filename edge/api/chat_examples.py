@@ -1,8 +1,13 @@
-"""Examples of chats, in the OpenAPI document."""
+"""Examples of chats, in the OpenAPI document. The answers are rendered as those of models are."""
 
 from typing import Any, Final
 
+import msgspec
+
 from edge.api.description import REQUEST_ID
+from edge.wire.completion_json import Chunks, Folded
+from protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
+from protos.type.v1.usage_pb2 import Usage
 
 CHAT: Final = {
     "model": "mezzo",
@@ -33,63 +38,24 @@ CHAT_WITH_TOOLS: Final = {
     "tool_choice": "auto",
 }
 
-_USAGE: Final = {
-    "prompt_tokens": 11,
-    "completion_tokens": 7,
-    "total_tokens": 18,
-    "prompt_tokens_details": {"cached_tokens": 0},
-}
-_COMPLETION: Final = {
-    "id": f"chatcmpl-{REQUEST_ID}",
-    "object": "chat.completion",
-    "created": 1763294400,
-}
-COMPLETION: Final = {
-    **_COMPLETION,
-    "model": "mezzo",
-    "choices": [
-        {
-            "index": 0,
-            "message": {"role": "assistant", "content": "Not before the evening.", "refusal": None},
-            "logprobs": None,
-            "finish_reason": "stop",
-        }
-    ],
-    "usage": _USAGE,
-}
-COMPLETION_WITH_TOOL_CALL: Final = {
-    **_COMPLETION,
-    "model": "fortissimo",
-    "choices": [
-        {
-            "index": 0,
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "refusal": None,
-                "tool_calls": [
-                    {
-                        "id": "call_1",
-                        "type": "function",
-                        "function": {"name": "forecast", "arguments": '{"place":"Bern"}'},
-                    }
-                ],
-            },
-            "logprobs": None,
-            "finish_reason": "tool_calls",
-        }
-    ],
-    "usage": _USAGE,
-}
+_CREATED_S: Final = 1763294400
+_USAGE: Final = Usage(prompt_tokens=11, completion_tokens=7)
 
 
-def _chunk(choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {**_COMPLETION, "object": "chat.completion.chunk", "model": "forte", "choices": choices, **more}
+def _completion(class_id: str, response: ChatResponse, finish_reason: str) -> Any:
+    folded = Folded(f"chatcmpl-{REQUEST_ID}", _CREATED_S, class_id)
+    folded.add(response)
+    return msgspec.json.decode(folded.completion(finish_reason, _USAGE))
 
 
-CHUNKS: Final = [
-    _chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]),
-    _chunk([{"index": 0, "delta": {"content": "A chase."}, "finish_reason": None}]),
-    _chunk([{"index": 0, "delta": {}, "finish_reason": "stop"}]),
-    _chunk([], usage=_USAGE),
-]
+def _events(class_id: str, response: ChatResponse) -> list[str]:
+    """Returns the data of each event of a stream."""
+    chunks = Chunks(f"chatcmpl-{REQUEST_ID}", _CREATED_S, class_id)
+    stream = chunks.role() + chunks.deltas(response) + chunks.closing_chunks("stop", _USAGE)
+    return [event.removeprefix("data: ") for event in stream.decode().split("\n\n") if event]
+
+
+COMPLETION: Final = _completion("mezzo", ChatResponse(contents=["Not before the evening."]), "stop")
+_CALL: Final = ToolCallDelta(id="call_1", name="forecast", arguments='{"place":"Bern"}')
+COMPLETION_WITH_TOOL_CALL: Final = _completion("fortissimo", ChatResponse(tool_calls=[_CALL]), "tool_calls")
+*CHUNKS, DONE = _events("forte", ChatResponse(contents=["A chase."]))

@@ -65,7 +65,7 @@ def test_examples_of_chats_are_what_they_show(content: dict[str, Any], struct: t
 
 def test_examples_of_events_are_what_they_show() -> None:
     for chunk in CHUNKS:
-        msgspec.convert(chunk, ChatCompletionChunk)
+        msgspec.json.decode(chunk, type=ChatCompletionChunk)
     examples = CHAT["responses"]["200"]["content"]["text/event-stream"]["examples"]
     assert [*examples.values()][-1] == {"value": {"data": "[DONE]"}}
     assert len(examples) == len(CHUNKS) + 1
