@@ -13,14 +13,7 @@ from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Consumer, ResponseT, UnaryCall, arrive
-from services.chassis.exchange.outbox import (
-    Opening,
-    Outbox,
-    PartialPayloads,
-    SendDelay,
-    delay_send,
-    read_packed,
-)
+from services.chassis.exchange.outbox import Opening, Outbox, PartialPayloads, delay_send, read_packed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import current_span
@@ -59,7 +52,6 @@ class ExchangeClient:
         log: Log,
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
-        delay: SendDelay = delay_send,
         *,
         has_packed: bool = False,
     ) -> None:
@@ -69,7 +61,6 @@ class ExchangeClient:
         self._service = service
         self._has_packed = has_packed
         self._in_flight = in_flight or CallsInFlight()
-        self._delay = delay
         self._message_items = message_items or Histogram(BATCH_BOUNDS)
         self._open_stream = open_stream
         self._request_type = request_type
@@ -216,7 +207,7 @@ class ExchangeClient:
     async def _write(self, stream: "grpc.aio.StreamStreamCall[Any, Any]", outbox: Outbox) -> None:
         while (message := await outbox.next_message()) is not None:
             await stream.write(message)
-            await self._delay(self._in_flight.count)
+            await delay_send(self._in_flight.count)
 
     async def _watch(self, outbox: Outbox) -> None:
         """Sends heartbeats; returns when the other side has been silent for too long."""

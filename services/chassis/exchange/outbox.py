@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -247,9 +247,6 @@ class PartialPayloads(dict[int, list[bytes]]):
         return item.payload if parts is None else b"".join((*parts, item.payload))
 
 
-# Takes the number of calls in flight.
-SendDelay = Callable[[int], Awaitable[None]]
-
 # A message costs each side as much as twenty items do. So the delay grows with the calls in flight; alone, an item is
 # sent at once.
 DELAY_PER_CALL_S: Final = 0.000025
@@ -259,6 +256,7 @@ SHORTEST_DELAY_S: Final = 0.001
 
 
 async def delay_send(calls: int) -> None:
+    """Waits, with so many calls in flight."""
     delay_s = min(LONGEST_DELAY_S, calls * DELAY_PER_CALL_S)
     if delay_s >= SHORTEST_DELAY_S:
         await asyncio.sleep(delay_s)

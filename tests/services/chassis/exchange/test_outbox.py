@@ -302,11 +302,14 @@ class LongDelay:
         await self.is_over.wait()
 
 
-async def test_questions_leave_together(socket_folder: Path, serve: Serve, log: Log) -> None:
+async def test_questions_leave_together(
+    socket_folder: Path, serve: Serve, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes, delay = Sizes(), LongDelay()
+    monkeypatch.setattr("services.chassis.exchange.client.delay_send", delay)
     async with open_channel(f"unix:{socket_folder}/router.sock") as channel, asyncio.timeout(30):
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes, delay=delay)
+        client = ExchangeClient("router", stub.Exchange, router.ExchangeRequest, log, sizes)
         client.start()
         await delay.has_begun.wait()
         waiting = [asyncio.create_task(ask(client, name, timeout_s=30)) for name in NAMES]
