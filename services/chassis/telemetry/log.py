@@ -11,7 +11,6 @@ import atexit
 import logging
 import sys
 import threading
-import time
 from datetime import UTC, datetime
 from typing import IO, Final
 
@@ -47,8 +46,6 @@ class Log:
         self._gathered: list[str] = []
         # A full disk took only the beginning of a line.
         self._is_cut = False
-        self._second = 0
-        self._second_text = ""
 
     def debug(self, event: str, **fields: Value) -> None:
         if self.is_debug:
@@ -116,16 +113,9 @@ class Log:
     def _line(self, level: str, event: str, fields: dict[str, Value]) -> str:
         if not fields.keys() <= ALLOWED_FIELDS:
             raise ValueError(f"not a field that may be logged: {sorted(fields.keys() - ALLOWED_FIELDS)}")
-        described = {"time": self._time(), "level": level, "service": self._service, "event": event, **fields}
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+        described = {"time": at, "level": level, "service": self._service, "event": event, **fields}
         return msgspec.json.encode(described).decode() + "\n"
-
-    def _time(self) -> str:
-        """Formats the time to the millisecond. The part that a second's lines share is formatted once."""
-        seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
-        if seconds != self._second:
-            self._second = seconds
-            self._second_text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        return f"{self._second_text}.{milliseconds:03d}Z"
 
 
 class _LibraryHandler(logging.Handler):
