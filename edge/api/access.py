@@ -26,11 +26,6 @@ async def edge_of(request: Request) -> EdgeState:
 Edge = Annotated[EdgeState, Depends(edge_of)]
 
 
-def scope_called(name: str) -> "Scope.ValueType":
-    """Returns the scope `usage` for "usage"; raises ValueError."""
-    return Scope.Value(f"SCOPE_{name.upper()}")
-
-
 async def identified_key(
     request: Request,
     needed: SecurityScopes,
@@ -39,7 +34,7 @@ async def identified_key(
     _api_key: Annotated[object, Security(_API_KEY)],
 ) -> Principal:
     """Authenticates the request's key, and checks that it has the scope that the endpoint names, if any."""
-    scopes = [scope_called(name) for name in needed.scopes]
+    scopes = [Scope.Value(f"SCOPE_{name.upper()}") for name in needed.scopes]
     return await edge.principals.identify(request.scope, scopes[0] if scopes else None)
 
 

@@ -46,17 +46,14 @@ class AuthReplica:
         self._heard_at_s = float("-inf")
         self._running_calls = 0
         self.is_watched = False
+        # On shutdown it ends its watches, and is called last from then on.
+        self.is_leaving = False
         # When its last watch ended.
         self.left_at_s = float("-inf")
 
     @property
     def usable(self) -> bool:
         return self._clock.elapsed_s() - self._heard_at_s < SILENT_AFTER_S
-
-    @property
-    def is_leaving(self) -> bool:
-        # On shutdown it ends its watches, and is called last from then on.
-        return False
 
     @property
     def load(self) -> int:

@@ -86,8 +86,3 @@ def require_key(key_id: str, replaced_key_id: str = "") -> None:
 
 def role_missing() -> LegatoError:
     return LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
-
-
-def no_access_check() -> AccessCheck:
-    """Returns a check that refuses every token, for a service without public keys."""
-    return AccessCheck(AccessTokenVerifier(""), lambda: 0)

@@ -23,6 +23,7 @@ class ChannelReplica:
         self.address = address
         self._connection = ChannelHolder(address, server_name, lambda channel: channel, certificates)
         self.load = 0
+        self.is_leaving = False
 
     @property
     def channel(self) -> grpc.aio.Channel:
@@ -31,10 +32,6 @@ class ChannelReplica:
     @property
     def usable(self) -> bool:
         return self.channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.TRANSIENT_FAILURE
-
-    @property
-    def is_leaving(self) -> bool:
-        return False
 
     def unload(self) -> None:
         self.load -= 1
