@@ -74,7 +74,7 @@ class Members(Domain):
 
     @writes
     def cancel(self, connection: Connection, by: Access, invitation_id: str) -> None:
-        if not stored_codes.cancel_invitation(connection, by.account_id, invitation_id):
+        if not stored_codes.cancel_invitations(connection, by.account_id, invitation_id=invitation_id):
             raise checks.not_found("invitation")
         self._append(connection, "invitation.cancelled", by, invitation_id)
 
@@ -105,7 +105,7 @@ class Members(Domain):
                 raise checks.not_found("key")
             stored.remove_member(connection, by.account_id, user_id)
             # A removed member could otherwise come back by an invitation of their own.
-            stored_codes.cancel_invitations_by(connection, by.account_id, user_id)
+            stored_codes.cancel_invitations(connection, by.account_id, invited_by=user_id)
             end_tokens_of_member(connection, by.account_id, user_id)
             revoked_ids = [key_id for key_id in made_ids if key_id not in kept_ids]
             stored_keys.revoke_keys(connection, revoked_ids, self.now_us())

@@ -5,13 +5,13 @@ that, or takes the user's role, ends the token on every edge, as if a key were r
 account are counted under one key, which has no secret.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from services.auth import key_format
 from services.auth.key_format import ApiKey
 from services.auth.parts import Domain, writes
-from services.auth.records.keys import Key, Scope
+from services.auth.records.keys import Key, PlaygroundToken, Scope
 from services.auth.records.times import DAY_US
 from services.auth.store import Connection
 from services.auth.store import playground as stored
@@ -57,15 +57,15 @@ class PlaygroundTokens(Domain):
         stored.forget_expired(connection, key.key_id, now_us - FORGOTTEN_AFTER_US)
         is_first = not stored.has_tokens(connection, key.key_id, session.session_id)
         expires = min(now_us + TOKEN_VALID_US, expires_at_us(session, user))
-        stored.add_token(
-            connection,
-            secret.key_id,
-            self._peppers.digest(secret),
+        token = PlaygroundToken(
+            token_id=secret.key_id,
+            **asdict(self._peppers.digest(secret)),
             key_id=key.key_id,
             session_id=session.session_id,
             created_at_us=now_us,
             expires_at_us=expires,
         )
+        stored.add_token(connection, token)
         stored.end_all_but_newest(connection, session.session_id, TOKENS_PER_SESSION_MOST)
         if is_first:
             # Not each token: a page that stays open gets another every few minutes.

@@ -1,6 +1,6 @@
 """Keys, what verifying one needs, and what tells callers of changes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
 from services.auth.peppers import StoredDigest
@@ -51,6 +51,19 @@ class Key:
         if self.expires_at_us is not None and self.expires_at_us <= now_us:
             return KeyState.EXPIRED
         return KeyState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class PlaygroundToken:
+    """A token of a session, whose requests are counted under a key."""
+
+    token_id: str
+    digest: bytes = field(repr=False)
+    pepper_version: int
+    key_id: str
+    session_id: str
+    created_at_us: int
+    expires_at_us: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,28 @@
 """Stores accounts."""
 
 from collections.abc import Callable
-from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.checks import not_found
 from services.auth.paging import Position
-from services.auth.records.accounts import Account, GroundingPolicy, KeyLimits
+from services.auth.records.accounts import Account
 from services.auth.store import epochs
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, keys, playground_tokens
-
-_FIND: Final = sa.select(accounts).where(accounts.c.account_id == sa.bindparam("account_id"))
+from services.chassis.database.records import add, find, find_all, values_of
 
 
 def add_account(connection: sa.Connection, account: Account) -> None:
-    connection.execute(accounts.insert().values(**_to_values(account)))
+    add(connection, accounts, account)
 
 
-def find_account(connection: sa.Connection, account_id: str) -> Account | None:
-    row = connection.execute(_FIND, {"account_id": account_id}).first()
-    return _to_account(row) if row is not None else None
+def find_account(connection: sa.Connection, account_id: str, *, locks: bool = False) -> Account | None:
+    return find(connection, Account, sa.select(accounts).where(accounts.c.account_id == account_id), locks=locks)
 
 
-def require_account(connection: sa.Connection, account_id: str) -> Account:
+def require_account(connection: sa.Connection, account_id: str, *, locks: bool = False) -> Account:
     """Returns an account; raises if there is none."""
-    account = find_account(connection, account_id)
+    account = find_account(connection, account_id, locks=locks)
     if account is None:
         raise not_found("account")
     return account
@@ -40,7 +36,7 @@ def list_accounts(connection: sa.Connection, after: Position | None, limit: int,
         query = query.where(sa.or_(is_named, accounts.c.account_id.istartswith(wanted, autoescape=True)))
     if after is not None:
         query = query.where(behind(accounts.c.created_at_us, accounts.c.account_id, after))
-    return [_to_account(row) for row in connection.execute(query)]
+    return find_all(connection, Account, query)
 
 
 def change_account(connection: sa.Connection, account_id: str, change: Callable[[Account], Account]) -> Account:
@@ -48,7 +44,9 @@ def change_account(connection: sa.Connection, account_id: str, change: Callable[
     before = lock_account(connection, account_id)
     after = change(before)
     if after != before:
-        connection.execute(accounts.update().where(accounts.c.account_id == account_id).values(**_to_values(after)))
+        connection.execute(
+            accounts.update().where(accounts.c.account_id == account_id).values(**values_of(accounts, after))
+        )
         of_account = keys.c.account_id == account_id
         tokens = sa.select(playground_tokens.c.token_id).join(keys, keys.c.key_id == playground_tokens.c.key_id)
         tokens = tokens.where(of_account)
@@ -64,11 +62,7 @@ def lock_account(connection: sa.Connection, account_id: str) -> Account:
     A key that is added while its account changes would be missing from the list of changed keys, and could stay cached
     with the account's previous settings.
     """
-    query = sa.select(accounts).where(accounts.c.account_id == account_id).with_for_update()
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        raise not_found("account")
-    return _to_account(row)
+    return require_account(connection, account_id, locks=True)
 
 
 def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position) -> sa.ColumnElement[bool]:
@@ -77,12 +71,3 @@ def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position
         created_at_us > position.created_at_us,
         sa.and_(created_at_us == position.created_at_us, id > position.id),
     )
-
-
-def _to_values(account: Account) -> dict[str, Any]:
-    values = values_of(account)
-    return values_of(values.pop("limits")) | values_of(values.pop("grounding")) | values
-
-
-def _to_account(row: sa.Row[Any]) -> Account:
-    return to_record(Account, row, limits=to_record(KeyLimits, row), grounding=to_record(GroundingPolicy, row))

@@ -1,19 +1,16 @@
 """Stores the audit log: a chain in which each event has the code of the one before it."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.auth.records.audit import AuditEvent, AuditStart
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
 from services.chassis.database.insert import insert_into
+from services.chassis.database.records import add, find_all, to_record
 
 _BATCH: Final = 1_000
-# Above every number of an event.
-_NO_END: Final = 2**63 - 1
 
 
 def append_event(
@@ -26,11 +23,7 @@ def append_event(
     head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code).with_for_update()).one()
     event = event_after(head.event_no)
     code = code_of(head.code, event)
-    connection.execute(
-        audit_events.insert().values(
-            **values_of(event), pepper_version=pepper_version, previous_code=head.code, code=code
-        )
-    )
+    add(connection, audit_events, event, pepper_version=pepper_version, previous_code=head.code, code=code)
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
     return event
 
@@ -102,31 +95,18 @@ def list_events(
 ) -> list[AuditEvent]:
     """Lists events, the newest first, before the one of a number: of an account, a user, an action, or all. An action
     may be the part before the dot."""
-    query = _events_query(of_account=bool(account_id), of_user=bool(user_id), of_action=bool(action))
-    values = {
-        "before": _NO_END if before is None else before,
-        "most": limit,
-        "account": account_id,
-        "user": user_id,
-        "action": action,
-        "kind": f"{action}.",
-    }
-    return [to_record(AuditEvent, row) for row in connection.execute(query, values)]
-
-
-# To build one takes longer than to run it.
-@cache
-def _events_query(*, of_account: bool, of_user: bool, of_action: bool) -> sa.Select[Any]:
     columns = audit_events.c
-    query = sa.select(audit_events).where(columns.event_no < sa.bindparam("before"))
-    if of_account:
-        query = query.where(columns.account_id == sa.bindparam("account"))
-    if of_user:
-        query = query.where(columns.user_id == sa.bindparam("user"))
-    if of_action:
-        is_kind = sa.func.substr(columns.action, 1, sa.func.length(sa.bindparam("kind"))) == sa.bindparam("kind")
-        query = query.where(sa.or_(columns.action == sa.bindparam("action"), is_kind))
-    return query.order_by(columns.event_no.desc()).limit(sa.bindparam("most"))
+    query = sa.select(audit_events).order_by(columns.event_no.desc()).limit(limit)
+    if before is not None:
+        query = query.where(columns.event_no < before)
+    if account_id:
+        query = query.where(columns.account_id == account_id)
+    if user_id:
+        query = query.where(columns.user_id == user_id)
+    if action:
+        is_kind = sa.func.substr(columns.action, 1, len(action) + 1) == f"{action}."
+        query = query.where(sa.or_(columns.action == action, is_kind))
+    return find_all(connection, AuditEvent, query)
 
 
 def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:

@@ -1,32 +1,20 @@
 """Stores passwords, authenticator apps and identities of OpenID Connect issuers."""
 
-from typing import Final
-
 import sqlalchemy as sa
 
 from services.auth.records.users import OidcIdentity, Password, Totp
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.user_tables import oidc_identities, passwords, totp
-
-_USER_ID: Final[sa.BindParameter[str]] = sa.bindparam("user_id")
-_PASSWORD: Final = sa.select(passwords).where(passwords.c.user_id == _USER_ID)
-_TOTP: Final = sa.select(totp).where(totp.c.user_id == _USER_ID)
-_IDENTITIES: Final = (
-    sa.select(oidc_identities)
-    .where(oidc_identities.c.user_id == _USER_ID)
-    .order_by(oidc_identities.c.created_at_us, oidc_identities.c.identity_id)
-)
+from services.chassis.database.records import add, find, find_all
 
 
 def put_password(connection: sa.Connection, password: Password) -> None:
     """Replaces a user's password. Call it with the user locked, as all that changes something here."""
     connection.execute(passwords.delete().where(passwords.c.user_id == password.user_id))
-    connection.execute(passwords.insert().values(**values_of(password)))
+    add(connection, passwords, password)
 
 
 def find_password(connection: sa.Connection, user_id: str) -> Password | None:
-    row = connection.execute(_PASSWORD, {"user_id": user_id}).first()
-    return None if row is None else to_record(Password, row)
+    return find(connection, Password, sa.select(passwords).where(passwords.c.user_id == user_id))
 
 
 def remove_password(connection: sa.Connection, user_id: str) -> bool:
@@ -39,12 +27,11 @@ def remove_password(connection: sa.Connection, user_id: str) -> bool:
 
 def put_totp(connection: sa.Connection, app: Totp) -> None:
     connection.execute(totp.delete().where(totp.c.user_id == app.user_id))
-    connection.execute(totp.insert().values(**values_of(app)))
+    add(connection, totp, app)
 
 
 def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
-    row = connection.execute(_TOTP, {"user_id": user_id}).first()
-    return None if row is None else to_record(Totp, row)
+    return find(connection, Totp, sa.select(totp).where(totp.c.user_id == user_id))
 
 
 def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
@@ -54,17 +41,18 @@ def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
 
 
 def add_identity(connection: sa.Connection, identity: OidcIdentity) -> None:
-    connection.execute(oidc_identities.insert().values(**values_of(identity)))
+    add(connection, oidc_identities, identity)
 
 
 def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcIdentity | None:
     is_it = sa.and_(oidc_identities.c.issuer == issuer, oidc_identities.c.subject == subject)
-    row = connection.execute(sa.select(oidc_identities).where(is_it)).one_or_none()
-    return None if row is None else to_record(OidcIdentity, row)
+    return find(connection, OidcIdentity, sa.select(oidc_identities).where(is_it))
 
 
 def list_identities(connection: sa.Connection, user_id: str) -> list[OidcIdentity]:
-    return [to_record(OidcIdentity, row) for row in connection.execute(_IDENTITIES, {"user_id": user_id})]
+    query = sa.select(oidc_identities).where(oidc_identities.c.user_id == user_id)
+    order = oidc_identities.c.created_at_us, oidc_identities.c.identity_id
+    return find_all(connection, OidcIdentity, query.order_by(*order))
 
 
 def note_identity_use(connection: sa.Connection, identity_id: str, hour_us: int) -> None:

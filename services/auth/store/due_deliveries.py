@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
 from services.auth.store.notice_tables import notice_deliveries, notices
-from services.auth.store.rows import to_record
+from services.chassis.database.records import find_all
 
 Claimed = tuple[Delivery, OwnerNotice]
 
@@ -83,7 +83,7 @@ def claim_due(
     if not chosen_ids:
         return []
     query = sa.select(notice_deliveries).where(notice_deliveries.c.delivery_id.in_(chosen_ids))
-    locked = [to_record(Delivery, row) for row in connection.execute(query.with_for_update(skip_locked=True))]
+    locked = find_all(connection, Delivery, query.with_for_update(skip_locked=True))
     # Another process may have taken one meanwhile. Not asked of the query: SQLite would rather read all that are due.
     taken = [each for each in locked if each.state is DeliveryState.PENDING and each.next_attempt_at_us <= now_us]
     connection.execute(
@@ -92,7 +92,7 @@ def claim_due(
         .values(next_attempt_at_us=lease_until_us, attempts=notice_deliveries.c.attempts + 1, attempted_at_us=now_us)
     )
     told = sa.select(notices).where(notices.c.notice_id.in_({delivery.notice_id for delivery in taken}))
-    found = {row.notice_id: to_record(OwnerNotice, row) for row in connection.execute(told)}
+    found = {notice.notice_id: notice for notice in find_all(connection, OwnerNotice, told)}
     return [(delivery, found[delivery.notice_id]) for delivery in taken]
 
 

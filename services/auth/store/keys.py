@@ -1,10 +1,8 @@
 """Stores keys, by their digests."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -13,27 +11,13 @@ from services.auth.peppers import StoredDigest
 from services.auth.records.accounts import GroundingPolicy, KeyLimits
 from services.auth.records.keys import Holder, Key, PepperUse
 from services.auth.store import epochs
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
+from services.chassis.database.records import add, find, find_all, to_record, values_of
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> None:
     """Adds a key; call it with the account locked. No edge can have cached a new key: the epoch stays."""
-    connection.execute(keys.insert().values(digest=digest.digest, form_id=form_id, **_to_values(key)))
-
-
-_FIND: Final = sa.select(keys).where(keys.c.key_id == sa.bindparam("key_id"))
-_FIND_SUCCESSOR: Final = (
-    sa.select(keys)
-    .where(keys.c.replaces_key_id == sa.bindparam("key_id"))
-    .order_by(keys.c.created_at_us, keys.c.key_id)
-    .limit(1)
-)
-
-
-# What LIKE would take for something else than itself.
-_ESCAPE: Final = "!"
-_ESCAPED: Final = re.compile(r"([%_!])")
+    add(connection, keys, key, digest=digest.digest, form_id=form_id)
 
 
 class KeyChoice(NamedTuple):
@@ -47,17 +31,6 @@ class KeyChoice(NamedTuple):
     created_by: str = ""
     newest_first: bool = False
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """Returns the parameters of the query; those that it does not have are ignored."""
-        searched = _ESCAPED.sub(rf"{_ESCAPE}\1", self.search)
-        return {
-            "name_pattern": f"%{searched}%",
-            "id_pattern": f"{searched}%",
-            "active_at_us": self.active_at_us,
-            "created_by": self.created_by,
-        }
-
 
 ALL_KEYS: Final = KeyChoice()
 
@@ -66,90 +39,62 @@ def list_keys(
     connection: sa.Connection, account_id: str, after: Position | None, limit: int, choice: KeyChoice = ALL_KEYS
 ) -> list[Key]:
     """Lists an account's keys."""
-    query = _list_query(
-        with_playground=choice.with_playground,
-        is_searched=bool(choice.search),
-        is_active=choice.active_at_us is not None,
-        is_own=bool(choice.created_by),
-        newest_first=choice.newest_first,
-        is_first=after is None,
-    )
-    values = {"account_id": account_id, "limit": limit, **choice.values}
-    if after is not None:
-        values |= {"after_us": after.created_at_us, "after_id": after.id}
-    return [to_key(row) for row in connection.execute(query, values)]
-
-
-# Pages of a console run them: one for each kind of choice is compiled.
-@cache
-def _list_query(
-    *, with_playground: bool, is_searched: bool, is_active: bool, is_own: bool, newest_first: bool, is_first: bool
-) -> sa.Select[Any]:
     order = (keys.c.created_at_us, keys.c.key_id)
-    query = sa.select(keys).where(keys.c.account_id == sa.bindparam("account_id")).limit(sa.bindparam("limit"))
-    query = query.order_by(*(column.desc() for column in order) if newest_first else order)
-    if not with_playground:
+    query = sa.select(keys).where(keys.c.account_id == account_id).limit(limit)
+    query = query.order_by(*(column.desc() for column in order) if choice.newest_first else order)
+    if not choice.with_playground:
         # An expression: by the index of playgrounds, SQLite would read and sort all keys of the account.
         query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "")
-    if is_searched:
-        name, id_start = (sa.func.lower(sa.bindparam(each, type_=sa.Text)) for each in ("name_pattern", "id_pattern"))
-        query = query.where(
-            sa.or_(
-                sa.func.lower(keys.c.name).like(name, escape=_ESCAPE),
-                sa.func.lower(keys.c.key_id).like(id_start, escape=_ESCAPE),
-            )
-        )
-    if is_active:
-        now_us = sa.bindparam("active_at_us", type_=sa.BigInteger)
-        query = query.where(
-            keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us)
-        )
-    if is_own:
-        query = query.where(keys.c.created_by == sa.bindparam("created_by"))
-    if not is_first:
-        position = sa.tuple_(sa.bindparam("after_us", type_=sa.BigInteger), sa.bindparam("after_id", type_=sa.Text))
-        query = query.where(sa.tuple_(*order) < position if newest_first else sa.tuple_(*order) > position)
-    return query
+    if choice.search:
+        is_named = keys.c.name.icontains(choice.search, autoescape=True)
+        query = query.where(sa.or_(is_named, keys.c.key_id.istartswith(choice.search, autoescape=True)))
+    if choice.active_at_us is not None:
+        query = query.where(*_is_active(choice.active_at_us))
+    if choice.created_by:
+        query = query.where(keys.c.created_by == choice.created_by)
+    if after is not None:
+        position = sa.tuple_(sa.literal(after.created_at_us), sa.literal(after.id))
+        query = query.where(sa.tuple_(*order) < position if choice.newest_first else sa.tuple_(*order) > position)
+    return find_all(connection, Key, query)
+
+
+def _is_active(now_us: int) -> tuple[sa.ColumnElement[bool], ...]:
+    """Builds the conditions for a key that is neither revoked nor expired."""
+    return keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us)
 
 
 def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]) -> list[Key]:
     """Returns those of these keys that an account has, also of playgrounds; in no order."""
-    if not key_ids:
-        return []
     # By their ids alone: SQLite would rather read all keys of the account.
-    rows = connection.execute(sa.select(keys).where(keys.c.key_id.in_(key_ids)))
-    return [to_key(row) for row in rows if row.account_id == account_id]
+    found = find_all(connection, Key, sa.select(keys).where(keys.c.key_id.in_(key_ids)))
+    return [key for key in found if key.account_id == account_id]
 
 
 def find_successor(connection: sa.Connection, key_id: str) -> Key | None:
     """Returns the first key that was made to replace another."""
-    row = connection.execute(_FIND_SUCCESSOR, {"key_id": key_id}).first()
-    return None if row is None else to_key(row)
+    query = sa.select(keys).where(keys.c.replaces_key_id == key_id)
+    return find(connection, Key, query.order_by(keys.c.created_at_us, keys.c.key_id).limit(1))
 
 
 def find_key(connection: sa.Connection, key_id: str) -> Key | None:
-    row = connection.execute(_FIND, {"key_id": key_id}).first()
-    return None if row is None else to_key(row)
+    return find(connection, Key, sa.select(keys).where(keys.c.key_id == key_id))
 
 
 def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -> Key | None:
     """Returns the key that a form has created; call it with the account locked."""
-    query = sa.select(keys).where(keys.c.account_id == account_id, keys.c.form_id == form_id)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else to_key(row)
+    return find(connection, Key, sa.select(keys).where(keys.c.account_id == account_id, keys.c.form_id == form_id))
 
 
 def lock_key(connection: sa.Connection, key_id: str) -> Key | None:
     """Locks a key until the commit; call it with its account locked. None: there is none, or it is a playground's."""
-    query = sa.select(keys).where(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None)).with_for_update()
-    row = connection.execute(query).one_or_none()
-    return None if row is None else to_key(row)
+    query = sa.select(keys).where(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None))
+    return find(connection, Key, query, locks=True)
 
 
 def put_key(connection: sa.Connection, before: Key, after: Key) -> None:
     """Stores a change of a key that is locked."""
     if after != before:
-        connection.execute(keys.update().where(keys.c.key_id == after.key_id).values(**_to_values(after)))
+        connection.execute(keys.update().where(keys.c.key_id == after.key_id).values(**values_of(keys, after)))
         epochs.raise_epoch(connection, [after.key_id])
 
 
@@ -205,7 +150,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     row = connection.execute(query).one()
     if row.key_id is None:
         return None, row.value
-    key, digest = to_key(row), StoredDigest(row.digest, row.pepper_version)
+    key, digest = to_record(Key, row), StoredDigest(row.digest, row.pepper_version)
     if is_token:
         key, digest = (
             replace(key, expires_at_us=row.token_expires_at_us),
@@ -222,7 +167,7 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
         allowed_classes=allowed_classes,
         limits=key.limits.or_else(of_account),
         is_suspended=row.suspended_at_us is not None,
-        grounding=GroundingPolicy(row.search, row.memory, row.attachments),
+        grounding=to_record(GroundingPolicy, row),
         noted_peppers=row.peppers,
         token_id=row.token_id if is_token else "",
         maintenance=epochs.to_maintenance(row),
@@ -243,21 +188,10 @@ def note_uses(connection: sa.Connection, key_ids: Sequence[str], hour_us: int) -
 def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
     """Counts the valid keys by pepper version, the oldest first."""
     query = (
-        sa.select(
-            keys.c.pepper_version, sa.func.count().label("keys"), sa.func.max(keys.c.last_used_hour_us).label("last")
-        )
-        .where(keys.c.revoked_at_us.is_(None), sa.or_(keys.c.expires_at_us.is_(None), keys.c.expires_at_us > now_us))
-        .where(keys.c.playground_user_id.is_(None))
+        sa.select(keys.c.pepper_version, sa.func.count().label("keys"))
+        .add_columns(sa.func.max(keys.c.last_used_hour_us).label("last_used_hour_us"))
+        .where(*_is_active(now_us), keys.c.playground_user_id.is_(None))
         .group_by(keys.c.pepper_version)
         .order_by(keys.c.pepper_version)
     )
-    return [PepperUse(row.pepper_version, row[1], row.last) for row in connection.execute(query)]
-
-
-def _to_values(key: Key) -> dict[str, Any]:
-    values = values_of(key)
-    return values_of(values.pop("limits")) | values
-
-
-def to_key(row: sa.Row[Any]) -> Key:
-    return to_record(Key, row, limits=to_record(KeyLimits, row))
+    return find_all(connection, PepperUse, query)

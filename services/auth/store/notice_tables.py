@@ -2,19 +2,15 @@
 
 import sqlalchemy as sa
 
-from services.auth.records.notices import Channel, DeliveryState, Kind
+from services.auth.records.notices import Delivery, OwnerNotice, Webhook
 from services.auth.store.encrypted import Encrypted
-from services.auth.store.rows import Enumerated
-from services.auth.store.tables import metadata
+from services.auth.store.tables import metadata, of_account
+from services.chassis.database.records import columns_of
 
 webhooks = sa.Table(
     "webhooks",
     metadata,
-    sa.Column("webhook_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("url", Encrypted, nullable=False),
-    sa.Column("secret", Encrypted, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    *columns_of(Webhook, "webhook_id", account_id=of_account(), url=Encrypted, secret=Encrypted),
     sa.Index("webhooks_by_account", "account_id", "created_at_us"),
 )
 
@@ -22,21 +18,14 @@ webhooks = sa.Table(
 muted_notices = sa.Table(
     "muted_notices",
     metadata,
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), primary_key=True),
+    sa.Column("account_id", sa.Text, of_account(), primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
 )
 
 notices = sa.Table(
     "notices",
     metadata,
-    sa.Column("notice_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("kind", Enumerated(Kind), nullable=False),
-    # Empty: about the account as a whole.
-    sa.Column("key_id", sa.Text, nullable=False),
-    # JSON, as webhooks get it.
-    sa.Column("body", Encrypted, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
+    *columns_of(OwnerNotice, "notice_id", account_id=of_account(), body=Encrypted),
     sa.Index("notices_by_account", "account_id", "created_at_us"),
     sa.Index("notices_by_age", "created_at_us"),
 )
@@ -44,18 +33,7 @@ notices = sa.Table(
 notice_deliveries = sa.Table(
     "notice_deliveries",
     metadata,
-    sa.Column("delivery_id", sa.Text, primary_key=True),
-    sa.Column("notice_id", sa.Text, sa.ForeignKey("notices.notice_id"), nullable=False),
-    sa.Column("channel", Enumerated(Channel), nullable=False),
-    # A webhook or a user.
-    sa.Column("recipient_id", sa.Text, nullable=False),
-    sa.Column("state", Enumerated(DeliveryState), nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    # Of the last attempt; empty: none.
-    sa.Column("failure", sa.Text, nullable=False),
-    sa.Column("attempted_at_us", sa.BigInteger),
-    # While an attempt runs: when another process may take it over.
-    sa.Column("next_attempt_at_us", sa.BigInteger, nullable=False),
+    *columns_of(Delivery, "delivery_id", notice_id=sa.ForeignKey("notices.notice_id"), attempts=sa.Integer),
     sa.Index("notice_deliveries_by_notice", "notice_id", "delivery_id"),
     sa.Index("notice_deliveries_by_recipient", "state", "recipient_id", "next_attempt_at_us"),
 )

@@ -6,34 +6,28 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
+from services.auth.store.accounts import find_account
 from services.auth.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts, keys
 from services.auth.store.user_tables import memberships, users
 from services.chassis.access_tokens import AccountRole
 from services.chassis.database.insert import insert_into
+from services.chassis.database.records import add, find, find_all, values_of
 
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
-
-_ACCOUNT_ID: Final[sa.BindParameter[str]] = sa.bindparam("account_id")
-_WEBHOOKS: Final = sa.select(webhooks).where(webhooks.c.account_id == _ACCOUNT_ID).order_by(webhooks.c.created_at_us)
-_MUTED: Final = sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == _ACCOUNT_ID)
 
 
 def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
     """Adds a notice; False if it is there already, or if there is no such account."""
-    if (
-        connection.execute(sa.select(accounts.c.account_id).where(accounts.c.account_id == notice.account_id)).first()
-        is None
-    ):
+    if find_account(connection, notice.account_id) is None:
         return False
-    added = insert_into(connection, notices).values(values_of(notice))
+    added = insert_into(connection, notices).values(values_of(notices, notice))
     statement = added.on_conflict_do_nothing().returning(notices.c.notice_id)
     return connection.execute(statement).first() is not None
 
 
 def add_delivery(connection: sa.Connection, delivery: Delivery) -> None:
-    connection.execute(notice_deliveries.insert().values(**values_of(delivery)))
+    add(connection, notice_deliveries, delivery)
 
 
 def retry_now(connection: sa.Connection, account_id: str, delivery_id: str, now_us: int) -> bool:
@@ -57,17 +51,12 @@ def list_notices(
         failed = sa.select(notice_deliveries.c.notice_id).where(notice_deliveries.c.state == _FAILED)
         query = query.where(notices.c.notice_id.in_(failed))
     query = query.order_by(notices.c.created_at_us.desc(), notices.c.notice_id).limit(limit)
-    found = [to_record(OwnerNotice, row) for row in connection.execute(query)]
-    if not found:
-        return []
+    found = find_all(connection, OwnerNotice, query)
     by_notice: dict[str, list[Delivery]] = {notice.notice_id: [] for notice in found}
-    rows = connection.execute(
-        sa.select(notice_deliveries)
-        .where(notice_deliveries.c.notice_id.in_(by_notice))
-        .order_by(notice_deliveries.c.channel.desc(), notice_deliveries.c.delivery_id)
-    )
-    for row in rows:
-        by_notice[row.notice_id].append(to_record(Delivery, row))
+    made = sa.select(notice_deliveries).where(notice_deliveries.c.notice_id.in_(by_notice))
+    made = made.order_by(notice_deliveries.c.channel.desc(), notice_deliveries.c.delivery_id)
+    for delivery in find_all(connection, Delivery, made):
+        by_notice[delivery.notice_id].append(delivery)
     return [(notice, by_notice[notice.notice_id]) for notice in found]
 
 
@@ -108,16 +97,16 @@ def forget_before(connection: sa.Connection, created_before_us: int, most: int) 
 
 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:
-    return [to_record(Webhook, row) for row in connection.execute(_WEBHOOKS, {"account_id": account_id})]
+    query = sa.select(webhooks).where(webhooks.c.account_id == account_id)
+    return find_all(connection, Webhook, query.order_by(webhooks.c.created_at_us))
 
 
 def find_webhook(connection: sa.Connection, webhook_id: str) -> Webhook | None:
-    row = connection.execute(sa.select(webhooks).where(webhooks.c.webhook_id == webhook_id)).one_or_none()
-    return None if row is None else to_record(Webhook, row)
+    return find(connection, Webhook, sa.select(webhooks).where(webhooks.c.webhook_id == webhook_id))
 
 
 def add_webhook(connection: sa.Connection, webhook: Webhook) -> None:
-    connection.execute(webhooks.insert().values(**values_of(webhook)))
+    add(connection, webhooks, webhook)
 
 
 def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) -> bool:
@@ -131,7 +120,7 @@ def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) 
 
 
 def muted_kinds(connection: sa.Connection, account_id: str) -> set[str]:
-    return {row.kind for row in connection.execute(_MUTED, {"account_id": account_id})}
+    return set(connection.scalars(sa.select(muted_notices.c.kind).where(muted_notices.c.account_id == account_id)))
 
 
 def set_muted_kinds(connection: sa.Connection, account_id: str, kinds: Collection[str]) -> None:

@@ -1,15 +1,15 @@
 """Stores sessions, by the digests of their tokens."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import sqlalchemy as sa
 
 from services.auth.records.users import UserSession
 from services.auth.store.playground import end_tokens
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import playground_tokens
 from services.auth.store.user_tables import sessions
+from services.chassis.database.records import add, find, find_all
 
 
 def add_session(connection: sa.Connection, session: UserSession, digest: bytes, oldest_us: int) -> None:
@@ -17,43 +17,25 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     old = sessions.c.created_at_us < oldest_us
     end_tokens(connection, playground_tokens.c.session_id.in_(sa.select(sessions.c.session_id).where(old)))
     connection.execute(sessions.delete().where(old))
-    connection.execute(sessions.insert().values(digest=digest, **values_of(session)))
-
-
-# Every page of a console runs them.
-_DIGEST: Final[sa.BindParameter[Any]] = sa.bindparam("digest", type_=sa.LargeBinary)
-_BY_DIGEST: Final = sa.select(sessions).where(
-    sa.or_(
-        sessions.c.digest == _DIGEST,
-        sa.and_(sessions.c.previous_digest == _DIGEST, sessions.c.previous_until_us > sa.bindparam("now_us")),
-    )
-)
-_BY_ID: Final = sa.select(sessions).where(sessions.c.session_id == sa.bindparam("session_id"))
-_LIST: Final = (
-    sa.select(sessions).where(sessions.c.user_id == sa.bindparam("user_id")).order_by(sessions.c.created_at_us.desc())
-)
+    add(connection, sessions, session, digest=digest)
 
 
 def find_session(
     connection: sa.Connection, digests: Sequence[bytes], now_us: int, *, locks: bool = False
 ) -> UserSession | None:
     """Finds a session by the digests of its token, or of the one that was just replaced."""
-    for digest in digests:
-        query = _BY_DIGEST.with_for_update() if locks else _BY_DIGEST
-        row = connection.execute(query, {"digest": digest, "now_us": now_us}).first()
-        if row is not None:
-            return to_record(UserSession, row)
-    return None
+    is_previous = sa.and_(sessions.c.previous_digest.in_(digests), sessions.c.previous_until_us > now_us)
+    query = sa.select(sessions).where(sa.or_(sessions.c.digest.in_(digests), is_previous))
+    return find(connection, UserSession, query, locks=locks)
 
 
 def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
-    query = _BY_ID.with_for_update() if locks else _BY_ID
-    row = connection.execute(query, {"session_id": session_id}).one_or_none()
-    return None if row is None else to_record(UserSession, row)
+    return find(connection, UserSession, sa.select(sessions).where(sessions.c.session_id == session_id), locks=locks)
 
 
 def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:
-    return [to_record(UserSession, row) for row in connection.execute(_LIST, {"user_id": user_id})]
+    query = sa.select(sessions).where(sessions.c.user_id == user_id)
+    return find_all(connection, UserSession, query.order_by(sessions.c.created_at_us.desc()))
 
 
 def change_session(connection: sa.Connection, session_id: str, **values: Any) -> None:

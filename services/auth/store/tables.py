@@ -1,56 +1,48 @@
-"""The tables of auth, the same in SQLite and PostgreSQL. Times are microseconds since 1970."""
+"""The tables of auth, the same in SQLite and PostgreSQL. Times are microseconds since 1970.
+
+The columns of most are the fields of a record: services/auth/records tells what they mean.
+"""
 
 import sqlalchemy as sa
 
-from services.auth.records.keys import Scope
-from services.auth.store.rows import EnumeratedSet, StoredAllowance
+from services.auth.records.accounts import Account, ClassAllowance
+from services.auth.records.keys import Key, PlaygroundToken
+from services.chassis.database.records import columns_of
 
 metadata = sa.MetaData()
+
+
+class StoredAllowance(sa.TypeDecorator[ClassAllowance]):
+    """Stores the names of allowed classes, separated by commas. NULL: all classes."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: ClassAllowance | None, dialect: sa.Dialect) -> str | None:
+        return None if value is None or value.class_ids is None else ",".join(value.class_ids)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> ClassAllowance:
+        return ClassAllowance(None if value is None else tuple(name for name in value.split(",") if name))
+
+
+def of_account() -> sa.ForeignKey:
+    return sa.ForeignKey("accounts.account_id")
+
 
 accounts = sa.Table(
     "accounts",
     metadata,
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("preferred_class", sa.Text, nullable=False),
-    sa.Column("requests_per_minute", sa.BigInteger),
-    sa.Column("tokens_per_minute", sa.BigInteger),
-    sa.Column("concurrent_requests", sa.BigInteger),
-    sa.Column("suspended_at_us", sa.BigInteger),
-    sa.Column("search", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("memory", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("attachments", sa.Boolean, nullable=False, server_default=sa.true()),
-    sa.Column("allowed_classes", StoredAllowance),
+    *columns_of(Account, "account_id", allowed_classes=StoredAllowance),
     sa.Index("accounts_by_age", "created_at_us", "account_id"),
 )
 
 keys = sa.Table(
     "api_keys",
     metadata,
-    sa.Column("key_id", sa.Text, primary_key=True),
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    # Empty means all scopes.
-    sa.Column("scopes", EnumeratedSet(Scope), nullable=False),
+    *columns_of(Key, "key_id", account_id=of_account(), pepper_version=sa.Integer, allowed_classes=StoredAllowance),
     sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("pepper_version", sa.Integer, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("expires_at_us", sa.BigInteger),
-    sa.Column("revoked_at_us", sa.BigInteger),
-    sa.Column("requests_per_minute", sa.BigInteger),
-    sa.Column("tokens_per_minute", sa.BigInteger),
-    sa.Column("concurrent_requests", sa.BigInteger),
-    sa.Column("last_used_hour_us", sa.BigInteger),
-    # A user; empty: the command line.
-    sa.Column("created_by", sa.Text, nullable=False, server_default=""),
-    # None: it replaces no other key.
-    sa.Column("replaces_key_id", sa.Text),
     # The console's form that created it, which creates no second one.
     sa.Column("form_id", sa.Text),
-    # The user whose playground is counted under it; such a key has no secret. None: it is a key.
-    sa.Column("playground_user_id", sa.Text),
-    sa.Column("allowed_classes", StoredAllowance),
     # The last notice about its expiry, in days before; None: there was none.
     sa.Column("expiry_noted_days", sa.Integer),
     sa.Index("api_keys_by_expiry", "expires_at_us"),
@@ -64,13 +56,13 @@ keys = sa.Table(
 playground_tokens = sa.Table(
     "playground_tokens",
     metadata,
-    sa.Column("token_id", sa.Text, primary_key=True),
-    sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("pepper_version", sa.Integer, nullable=False),
-    sa.Column("key_id", sa.Text, sa.ForeignKey("api_keys.key_id"), nullable=False),
-    sa.Column("session_id", sa.Text, sa.ForeignKey("sessions.session_id"), nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
+    *columns_of(
+        PlaygroundToken,
+        "token_id",
+        pepper_version=sa.Integer,
+        key_id=sa.ForeignKey("api_keys.key_id"),
+        session_id=sa.ForeignKey("sessions.session_id"),
+    ),
     sa.Index("playground_tokens_by_session", "session_id", "created_at_us"),
     sa.Index("playground_tokens_by_key", "key_id", "expires_at_us"),
 )

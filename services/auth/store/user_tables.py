@@ -1,28 +1,27 @@
 """The tables of users, the same in SQLite and PostgreSQL. Times are microseconds since 1970.
 
-Of tokens and codes only digests are stored, like those of keys: see services/auth/peppers.py.
+The columns of most are the fields of a record: services/auth/records tells what they mean. Of tokens and codes only
+digests are stored, like those of keys: see services/auth/peppers.py.
 """
 
 import sqlalchemy as sa
 
-from services.auth.records.audit import Outcome
-from services.auth.records.users import ChallengeKind, SignInMethod
+from services.auth.records.audit import AuditEvent
+from services.auth.records.users import Challenge, Invitation, OidcIdentity, Passkey, Password, Totp, User, UserSession
 from services.auth.store.encrypted import Encrypted
-from services.auth.store.rows import Enumerated, EnumeratedNumber
-from services.auth.store.tables import metadata
+from services.auth.store.tables import metadata, of_account
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.records import EnumeratedNumber, columns_of
+
+
+def of_user() -> sa.ForeignKey:
+    return sa.ForeignKey("users.user_id")
+
 
 users = sa.Table(
     "users",
     metadata,
-    sa.Column("user_id", sa.Text, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    # Empty: not known.
-    sa.Column("email", Encrypted, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("is_operator", sa.Boolean, nullable=False),
-    sa.Column("disabled_at_us", sa.BigInteger),
-    sa.Column("last_seen_hour_us", sa.BigInteger),
+    *columns_of(User, "user_id", email=Encrypted),
     sa.Index("users_by_age", "created_at_us", "user_id"),
     sa.Index("users_by_email", "email"),
 )
@@ -30,8 +29,8 @@ users = sa.Table(
 memberships = sa.Table(
     "memberships",
     metadata,
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), primary_key=True),
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("account_id", sa.Text, of_account(), primary_key=True),
+    sa.Column("user_id", sa.Text, of_user(), primary_key=True),
     sa.Column("role", EnumeratedNumber(AccountRole), nullable=False),
     sa.Column("joined_at_us", sa.BigInteger, nullable=False),
     # Whether an owner gets notices by mail.
@@ -42,17 +41,7 @@ memberships = sa.Table(
 passkeys = sa.Table(
     "passkeys",
     metadata,
-    sa.Column("passkey_id", sa.Text, primary_key=True),
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
-    sa.Column("credential_id", sa.LargeBinary, nullable=False),
-    # The attested credential data: the public key, and what made it.
-    sa.Column("credential", sa.LargeBinary, nullable=False),
-    sa.Column("sign_count", sa.BigInteger, nullable=False),
-    sa.Column("rp_id", sa.Text, nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("is_backed_up", sa.Boolean, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("last_used_hour_us", sa.BigInteger),
+    *columns_of(Passkey, "passkey_id", user_id=of_user()),
     sa.Index("passkeys_by_credential", "credential_id", unique=True),
     sa.Index("passkeys_by_user", "user_id", "created_at_us"),
 )
@@ -62,41 +51,22 @@ recovery_codes = sa.Table(
     "recovery_codes",
     metadata,
     sa.Column("digest", sa.LargeBinary, primary_key=True),
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
+    sa.Column("user_id", sa.Text, of_user(), nullable=False),
     sa.Column("created_at_us", sa.BigInteger, nullable=False),
     sa.Index("recovery_codes_by_user", "user_id"),
 )
 
 # argon2id. Signs no user in without a row in `totp`.
-passwords = sa.Table(
-    "passwords",
-    metadata,
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
-    sa.Column("hash", sa.Text, nullable=False),
-    sa.Column("set_at_us", sa.BigInteger, nullable=False),
-)
+passwords = sa.Table("passwords", metadata, *columns_of(Password, "user_id", user_id=of_user()))
 
 # Secrets of authenticator apps, encrypted.
-totp = sa.Table(
-    "totp",
-    metadata,
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
-    sa.Column("secret", sa.LargeBinary, nullable=False),
-    # The 30 seconds since 1970 of the last code that was used: none of them works again.
-    sa.Column("last_step", sa.BigInteger, nullable=False),
-    sa.Column("set_at_us", sa.BigInteger, nullable=False),
-)
+totp = sa.Table("totp", metadata, *columns_of(Totp, "user_id", user_id=of_user()))
 
 # Who a user is to an issuer of OpenID Connect.
 oidc_identities = sa.Table(
     "oidc_identities",
     metadata,
-    sa.Column("identity_id", sa.Text, primary_key=True),
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
-    sa.Column("issuer", sa.Text, nullable=False),
-    sa.Column("subject", sa.Text, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("last_used_hour_us", sa.BigInteger),
+    *columns_of(OidcIdentity, "identity_id", user_id=of_user()),
     sa.Index("oidc_identities_by_subject", "issuer", "subject", unique=True),
     sa.Index("oidc_identities_by_user", "user_id", "created_at_us"),
 )
@@ -105,7 +75,7 @@ oidc_identities = sa.Table(
 sign_in_links = sa.Table(
     "sign_in_links",
     metadata,
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), primary_key=True),
+    sa.Column("user_id", sa.Text, of_user(), primary_key=True),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
     sa.Index("sign_in_links_by_digest", "digest", unique=True),
@@ -115,15 +85,8 @@ sign_in_links = sa.Table(
 invitations = sa.Table(
     "invitations",
     metadata,
-    sa.Column("invitation_id", sa.Text, primary_key=True),
+    *columns_of(Invitation, "invitation_id", account_id=of_account(), email=Encrypted),
     sa.Column("digest", sa.LargeBinary, nullable=False),
-    sa.Column("account_id", sa.Text, sa.ForeignKey("accounts.account_id"), nullable=False),
-    sa.Column("email", Encrypted, nullable=False),
-    sa.Column("role", EnumeratedNumber(AccountRole), nullable=False),
-    # A user.
-    sa.Column("invited_by", sa.Text, nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
     sa.Index("invitations_by_digest", "digest", unique=True),
     sa.Index("invitations_by_account", "account_id", "created_at_us"),
     sa.Index("invitations_by_email", "email", "created_at_us"),
@@ -133,20 +96,11 @@ invitations = sa.Table(
 sessions = sa.Table(
     "sessions",
     metadata,
-    sa.Column("session_id", sa.Text, primary_key=True),
+    *columns_of(UserSession, "session_id", user_id=of_user()),
     sa.Column("digest", sa.LargeBinary, nullable=False),
     # The token before, which is accepted a little longer.
     sa.Column("previous_digest", sa.LargeBinary),
     sa.Column("previous_until_us", sa.BigInteger),
-    # The next use gets a new token.
-    sa.Column("replace_due", sa.Boolean, nullable=False),
-    sa.Column("user_id", sa.Text, sa.ForeignKey("users.user_id"), nullable=False),
-    sa.Column("created_at_us", sa.BigInteger, nullable=False),
-    sa.Column("authenticated_at_us", sa.BigInteger, nullable=False),
-    sa.Column("last_seen_us", sa.BigInteger, nullable=False),
-    sa.Column("network", sa.Text, nullable=False),
-    sa.Column("browser", sa.Text, nullable=False),
-    sa.Column("method", Enumerated(SignInMethod), nullable=False),
     sa.Index("sessions_by_digest", "digest", unique=True),
     sa.Index("sessions_by_previous_digest", "previous_digest"),
     sa.Index("sessions_by_user", "user_id", "created_at_us"),
@@ -157,14 +111,7 @@ sessions = sa.Table(
 challenges = sa.Table(
     "challenges",
     metadata,
-    sa.Column("challenge_id", sa.Text, primary_key=True),
-    # None: any user who proves something with it.
-    sa.Column("user_id", sa.Text),
-    sa.Column("challenge", sa.LargeBinary, nullable=False),
-    sa.Column("origin", sa.Text, nullable=False),
-    sa.Column("expires_at_us", sa.BigInteger, nullable=False),
-    # One of a kind never passes for another.
-    sa.Column("kind", Enumerated(ChallengeKind), nullable=False, server_default="passkey"),
+    *columns_of(Challenge, "challenge_id"),
     sa.Index("challenges_by_expiry", "expires_at_us"),
 )
 
@@ -181,16 +128,7 @@ sign_in_rate_limits = sa.Table(
 audit_events = sa.Table(
     "audit_events",
     metadata,
-    sa.Column("event_no", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("occurred_at_us", sa.BigInteger, nullable=False),
-    sa.Column("action", sa.Text, nullable=False),
-    # Empty: the command line.
-    sa.Column("user_id", sa.Text, nullable=False),
-    sa.Column("account_id", sa.Text, nullable=False),
-    sa.Column("object_id", sa.Text, nullable=False),
-    sa.Column("session_id", sa.Text, nullable=False),
-    sa.Column("network", sa.Text, nullable=False),
-    sa.Column("outcome", Enumerated(Outcome), nullable=False),
+    *columns_of(AuditEvent, "event_no"),
     sa.Column("pepper_version", sa.Integer, nullable=False),
     sa.Column("previous_code", sa.LargeBinary, nullable=False),
     sa.Column("code", sa.LargeBinary, nullable=False),

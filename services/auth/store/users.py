@@ -9,7 +9,6 @@ from services.auth.checks import not_found
 from services.auth.paging import Position
 from services.auth.records.users import Member, Membership, User, UserSummary
 from services.auth.store.accounts import behind
-from services.auth.store.rows import to_record, values_of
 from services.auth.store.tables import accounts
 from services.auth.store.user_tables import (
     memberships,
@@ -21,6 +20,7 @@ from services.auth.store.user_tables import (
     users,
 )
 from services.chassis.access_tokens import AccountRole
+from services.chassis.database.records import add, find, find_all, to_record
 
 # Of UserSummary, in its order. A password counts with its authenticator app.
 _WAYS: Final = (
@@ -30,45 +30,13 @@ _WAYS: Final = (
     oidc_identities,
 )
 
-# Built once: every page of a console runs them, and to build them takes longer than to run them.
-_ONE: Final[sa.BindParameter[Any]] = sa.bindparam("user_id")
-_USER: Final = sa.select(users).where(users.c.user_id == _ONE)
-_FIND_ROLE: Final = sa.select(memberships.c.role).where(
-    memberships.c.account_id == sa.bindparam("account_id"), memberships.c.user_id == _ONE
-)
-_MEMBERS: Final = (
-    sa.select(users, memberships.c.role, memberships.c.joined_at_us)
-    .join(memberships, memberships.c.user_id == users.c.user_id)
-    .where(memberships.c.account_id == sa.bindparam("account_id"))
-    .order_by(memberships.c.joined_at_us, users.c.user_id)
-    .limit(sa.bindparam("limit"))
-)
-_SOME: Final[sa.BindParameter[Any]] = sa.bindparam("user_ids", expanding=True)
-_NAMES: Final = sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(_SOME))
-_COUNT_WAYS: Final = sa.union_all(
-    *(
-        sa.select(sa.literal(number), way.c.user_id, sa.func.count())
-        .where(way.c.user_id.in_(_SOME))
-        .group_by(way.c.user_id)
-        for number, way in enumerate(_WAYS)
-    )
-)
-_MEMBERSHIPS: Final = (
-    sa.select(memberships, accounts.c.name, accounts.c.suspended_at_us)
-    .join(accounts, accounts.c.account_id == memberships.c.account_id)
-    .where(memberships.c.user_id.in_(_SOME))
-    .order_by(memberships.c.joined_at_us, memberships.c.account_id)
-)
-
 
 def add_user(connection: sa.Connection, user: User) -> None:
-    connection.execute(users.insert().values(**values_of(user)))
+    add(connection, users, user)
 
 
 def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
-    query = _USER.with_for_update() if locks else _USER
-    row = connection.execute(query, {"user_id": user_id}).one_or_none()
-    return None if row is None else to_record(User, row)
+    return find(connection, User, sa.select(users).where(users.c.user_id == user_id), locks=locks)
 
 
 def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User:
@@ -82,7 +50,7 @@ def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False
 def find_by_email(connection: sa.Connection, email: str, limit: int) -> list[User]:
     """Finds those with this address, the oldest first. It was not verified."""
     query = sa.select(users).where(users.c.email == email, users.c.email != "")
-    return [to_record(User, row) for row in connection.execute(query.order_by(users.c.created_at_us).limit(limit))]
+    return find_all(connection, User, query.order_by(users.c.created_at_us).limit(limit))
 
 
 def has_email(connection: sa.Connection, email: str) -> bool:
@@ -121,7 +89,7 @@ def list_users(
         query = query.where(users.c.user_id == user_id)
     if after is not None:
         query = query.where(behind(users.c.created_at_us, users.c.user_id, after))
-    return [to_record(User, row) for row in connection.execute(query)]
+    return find_all(connection, User, query)
 
 
 def lock_operators(connection: sa.Connection) -> list[str]:
@@ -133,34 +101,49 @@ def lock_operators(connection: sa.Connection) -> list[str]:
 def summarise(connection: sa.Connection, found: Sequence[User]) -> list[UserSummary]:
     """Counts how each of them can sign in."""
     user_ids = [user.user_id for user in found]
-    counts = {(row[0], row[1]): row[2] for row in connection.execute(_COUNT_WAYS, {"user_ids": user_ids})}
+    counting = (
+        sa.select(sa.literal(number), way.c.user_id, sa.func.count())
+        .where(way.c.user_id.in_(user_ids))
+        .group_by(way.c.user_id)
+        for number, way in enumerate(_WAYS)
+    )
+    counts = {(row[0], row[1]): row[2] for row in connection.execute(sa.union_all(*counting))}
     return [
         UserSummary(user, *(counts.get((number, user.user_id), 0) for number in range(len(_WAYS)))) for user in found
     ]
 
 
 def names_of(connection: sa.Connection, user_ids: Sequence[str]) -> dict[str, str]:
-    # Empty: the command line.
-    wanted = set(user_ids) - {""}
-    rows = connection.execute(_NAMES, {"user_ids": list(wanted)}).all() if wanted else []
+    rows = connection.execute(sa.select(users.c.user_id, users.c.name).where(users.c.user_id.in_(set(user_ids))))
     return {row.user_id: row.name for row in rows}
 
 
 def memberships_of(connection: sa.Connection, user_ids: Sequence[str]) -> list[Membership]:
     """Lists the accounts of users, the oldest membership first."""
-    return [
-        to_record(Membership, row, account_name=row.name, is_suspended=row.suspended_at_us is not None)
-        for row in connection.execute(_MEMBERSHIPS, {"user_ids": user_ids})
-    ]
+    query = (
+        sa.select(memberships, accounts.c.name.label("account_name"))
+        .add_columns(accounts.c.suspended_at_us.is_not(None).label("is_suspended"))
+        .join(accounts, accounts.c.account_id == memberships.c.account_id)
+        .where(memberships.c.user_id.in_(user_ids))
+        .order_by(memberships.c.joined_at_us, memberships.c.account_id)
+    )
+    return find_all(connection, Membership, query)
 
 
 def role_in(connection: sa.Connection, account_id: str, user_id: str) -> AccountRole:
-    row = connection.execute(_FIND_ROLE, {"account_id": account_id, "user_id": user_id}).first()
-    return AccountRole.NONE if row is None else row.role
+    role = connection.scalar(sa.select(memberships.c.role).where(*_is_member(account_id, user_id)))
+    return role or AccountRole.NONE
 
 
 def list_members(connection: sa.Connection, account_id: str, limit: int) -> list[Member]:
-    rows = connection.execute(_MEMBERS, {"account_id": account_id, "limit": limit}).all()
+    query = (
+        sa.select(users, memberships.c.role, memberships.c.joined_at_us)
+        .join(memberships, memberships.c.user_id == users.c.user_id)
+        .where(memberships.c.account_id == account_id)
+        .order_by(memberships.c.joined_at_us, users.c.user_id)
+        .limit(limit)
+    )
+    rows = connection.execute(query).all()
     summaries = summarise(connection, [to_record(User, row) for row in rows])
     return [Member(summary, row.role, row.joined_at_us) for summary, row in zip(summaries, rows, strict=True)]
 
@@ -177,10 +160,12 @@ def add_member(connection: sa.Connection, account_id: str, user_id: str, role: A
 
 
 def change_role(connection: sa.Connection, account_id: str, user_id: str, role: AccountRole) -> None:
-    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
-    connection.execute(memberships.update().where(is_it).values(role=role))
+    connection.execute(memberships.update().where(*_is_member(account_id, user_id)).values(role=role))
 
 
 def remove_member(connection: sa.Connection, account_id: str, user_id: str) -> None:
-    is_it = sa.and_(memberships.c.account_id == account_id, memberships.c.user_id == user_id)
-    connection.execute(memberships.delete().where(is_it))
+    connection.execute(memberships.delete().where(*_is_member(account_id, user_id)))
+
+
+def _is_member(account_id: str, user_id: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return memberships.c.account_id == account_id, memberships.c.user_id == user_id

@@ -4,7 +4,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from services.chassis.database.columns import columns_of
+from services.chassis.database.records import columns_of
 from services.metering.ledger.closings import AccountClosing, Closing
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold, OwedChange
 from services.metering.ledger.spend import Spend
