@@ -42,7 +42,7 @@ from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
 from services.auth.sign_in.totp import parse_cipher
 from services.auth.store.encrypted import encrypt_anew, use_cipher
-from services.auth.store.epochs import changes_since, find_contradicted, note_peppers, unchanged_since
+from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.store.tables import metadata
 from services.auth.users.audit_events import AuditEvents
 from services.auth.users.mail import Mail
@@ -93,9 +93,6 @@ class AuthService:
         """Takes metering's notices over from `outbox`."""
 
         async def read_changes(since_epoch: int) -> Changes:
-            unchanged = await database.read(lambda connection: unchanged_since(connection, since_epoch))
-            if unchanged is not None:
-                return unchanged
             return await database.read(lambda connection: changes_since(connection, since_epoch))
 
         self._database = database

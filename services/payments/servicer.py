@@ -2,9 +2,8 @@
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import grpc.aio
 import msgspec
 
 from protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
@@ -12,14 +11,13 @@ from protos.payments.v1 import payments_pb2 as pb
 from protos.payments.v1 import payments_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
+from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import Checkout, StripeClient
 
 if TYPE_CHECKING:
     from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceAsyncStub
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 LARGEST_EVENT_BYTES: Final = 1024 * 1024
 CENTS_PER_DOLLAR: Final = 100

@@ -3,10 +3,6 @@
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
@@ -26,8 +22,7 @@ from services.auth.wire.messages import (
 )
 from services.auth.wire.users import to_user
 from services.chassis.access_tokens import Access, AccountRole, current_access
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class AccountAdminServicer(auth_pb2_grpc.AccountAdminServiceServicer):

@@ -1,16 +1,13 @@
 """Implements the RPCs of AuditService: converts messages to calls of the domain, and back."""
 
-from typing import Any, Final
-
-import grpc.aio
+from typing import Final
 
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.users.audit_events import AuditEvents
 from services.auth.wire.messages import to_message
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 # Noted before they are done: a booking that fails was requested all the same.
 _ACTION_NAMES: Final[dict[int, str]] = {

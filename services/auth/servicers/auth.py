@@ -2,9 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any
-
-import grpc.aio
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
@@ -12,8 +9,7 @@ from services.auth.keys.verifier import Verified, Verifier
 from services.auth.keys.watch import Heartbeat, Ping, Watches
 from services.auth.servicers.maintenance import to_maintenance
 from services.auth.wire.messages import to_message, to_timestamp
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class AuthServicer(pb_grpc.AuthServiceServicer):

@@ -1,9 +1,5 @@
 """Implements the RPCs of credentials.proto: converts messages to calls of the domain, and back."""
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import credentials_pb2 as pb
 from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from protos.auth.v1 import users_pb2
@@ -14,8 +10,7 @@ from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
 from services.auth.wire.messages import required_access, to_message, to_timestamp
 from services.auth.wire.users import to_client, to_signed_in
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class SignInMethodServicer(pb_grpc.SignInMethodServiceServicer):

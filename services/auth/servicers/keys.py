@@ -3,10 +3,6 @@
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth import checks
@@ -18,8 +14,7 @@ from services.auth.store.keys import KeyChoice
 from services.auth.users.sessions import Sessions
 from services.auth.wire.messages import LIMITS, given, given_classes, required_access, to_message
 from services.chassis.access_tokens import current_access
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):

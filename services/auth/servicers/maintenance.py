@@ -1,16 +1,11 @@
 """Implements the RPCs of MaintenanceAdminService: converts messages to calls, and back."""
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.records.keys import MaintenanceNotice
 from services.auth.wire.messages import to_message
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class MaintenanceAdminServicer(pb_grpc.MaintenanceAdminServiceServicer):

@@ -1,8 +1,6 @@
 """Implements the RPCs of NoticeService. A console's token was compared with the request's account before."""
 
-from typing import Any, Final
-
-import grpc.aio
+from typing import Final
 
 from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
@@ -11,8 +9,7 @@ from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
 from services.auth.records.notices import KINDS, Delivery, DeliveryState, Webhook
 from services.auth.wire.messages import to_message, to_timestamp
 from services.chassis.access_tokens import current_access
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 _OWN_MAIL: Final = {None: pb.OWN_MAIL_UNSPECIFIED, True: pb.OWN_MAIL_ON, False: pb.OWN_MAIL_OFF}
 

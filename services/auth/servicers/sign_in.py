@@ -1,9 +1,5 @@
 """Implements the RPCs of SignInService: converts messages to calls of the domain, and back."""
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.servicers.accounts import to_account
@@ -14,8 +10,7 @@ from services.auth.wire.messages import to_message, to_timestamp
 from services.auth.wire.users import to_client, to_session, to_signed_in, to_user
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
 from services.chassis.rpc.callers import Role, current_role
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class SignInServicer(pb_grpc.SignInServiceServicer):

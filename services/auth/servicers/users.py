@@ -1,17 +1,12 @@
 """Implements the RPCs of UserService and UserAdminService: converts messages to calls of the domain, and back."""
 
-from typing import Any
-
-import grpc.aio
-
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.sign_in.own_user import OwnUser
 from services.auth.users.users import Users
 from services.auth.wire.messages import given, required_access, to_message, to_timestamp
 from services.auth.wire.users import to_session, to_user
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from services.chassis.rpc.server import Context
 
 
 class UserServicer(pb_grpc.UserServiceServicer):

@@ -25,11 +25,6 @@ MAINTENANCE: Final = (
     epoch.c.maintenance_started_at_us,
 )
 
-# What a ping mostly needs, and nothing else: see `unchanged_since`.
-_READ_EPOCH: Final = (
-    "SELECT value, maintenance_message, maintenance_retry_after_s, maintenance_started_at_us FROM epoch"
-)
-
 _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspended_at_us.is_not(None))
 
 
@@ -68,15 +63,6 @@ def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
     return sorted(connection.execute(query).scalars()) if contradicted else []
 
 
-def unchanged_since(connection: sa.Connection, since_epoch: int) -> Changes | None:
-    """Returns the changes if there are none after `since_epoch`; else None."""
-    value, message, retry_after_s, started_at_us = connection.exec_driver_sql(_READ_EPOCH).one()
-    if since_epoch < value:
-        return None
-    maintenance = None if message is None else MaintenanceNotice(message, retry_after_s, started_at_us)
-    return Changes(value, maintenance=maintenance)
-
-
 def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
     """Returns what changed after `since_epoch`; call it on one snapshot."""
     now = connection.execute(sa.select(epoch.c.value, epoch.c.forgotten, *MAINTENANCE)).one()
@@ -91,12 +77,7 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
     listed = changed.scalars().all()
     if len(listed) > LISTED_KEYS_MOST:
         return Changes(now.value, has_gap=True, maintenance=maintenance)
-    return Changes(
-        now.value,
-        maintenance=maintenance,
-        key_ids=tuple(listed),
-        refused_key_ids=tuple(find_refused_keys(connection, listed)),
-    )
+    return Changes(now.value, tuple(listed), tuple(find_refused_keys(connection, listed)), maintenance=maintenance)
 
 
 def to_maintenance(row: Any) -> MaintenanceNotice | None:

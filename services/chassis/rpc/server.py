@@ -21,6 +21,9 @@ from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
+# What grpcio gives each method of a servicer.
+Context = grpc.aio.ServicerContext[Any, Any]
+
 
 class RpcServer:
     def __init__(

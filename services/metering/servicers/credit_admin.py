@@ -1,14 +1,12 @@
 """Implements CreditAdminService: what operators book, and what they read of all accounts."""
 
 from functools import partial
-from typing import Any
-
-import grpc.aio
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
+from services.chassis.rpc.server import Context
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.closed_months import audit_months, list_closings
@@ -16,8 +14,6 @@ from services.metering.credit_history import list_credits
 from services.metering.store.reports import read_balances
 from services.metering.wire import credits, operations, reports
 from services.metering.wire.operations import checked_id
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):

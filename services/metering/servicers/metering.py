@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
-from typing import Any
 
-import grpc.aio
 from msgspec.structs import asdict
 
 from protos.metering.v1 import metering_pb2 as pb
@@ -14,6 +12,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange import ExchangeServer, UnaryMethod
 from services.chassis.rpc.access_check import require_key
+from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
@@ -27,8 +26,6 @@ from services.metering.unpaid_prompts import UnpaidPrompts
 from services.metering.usage_reports import list_top_keys, list_usage
 from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
 

@@ -1,19 +1,15 @@
 """Implements the RPCs of notices: the thresholds of accounts."""
 
 from functools import partial
-from typing import Any
-
-import grpc.aio
 
 from protos.metering.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.chassis.rpc.server import Context
 from services.metering.ledger.notices import NoticeRules
 from services.metering.store.notices import read_threshold, set_threshold
 from services.metering.wire.operations import checked_id, current_user, invalid
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):

@@ -3,20 +3,18 @@
 from functools import partial
 from typing import Any, Final
 
-import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 from msgspec.structs import asdict
 
 from protos.metering.v1 import outbox_pb2 as pb
 from protos.metering.v1 import outbox_pb2_grpc
 from services.chassis.database.database import Database
+from services.chassis.rpc.server import Context
 from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.notices import AccountNotice
 from services.metering.store.changes import acknowledge_changes, list_pending_changes
 from services.metering.store.notices import acknowledge_notices, list_pending_notices
 from services.metering.wire.operations import invalid
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 PAGE_MOST: Final = 1_000
 

@@ -1,22 +1,18 @@
 """Books card payments: a grant for what was paid, adjustments for what was returned."""
 
 from functools import partial
-from typing import Any
-
-import grpc.aio
 
 from protos.metering.v1 import payment_booking_pb2 as pb
 from protos.metering.v1 import payment_booking_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
+from services.chassis.rpc.server import Context
 from services.metering.batch import Writer
 from services.metering.ledger.records import CreditOperation, Grant, RestorePayment, ReturnPayment
 from services.metering.store.accounts import has_account, open_account
 from services.metering.wire import operations
 from services.metering.wire.operations import LONGEST_REASON, checked_id, invalid
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 RESTORED_SUFFIX = "-restored"
 

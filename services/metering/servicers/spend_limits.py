@@ -3,14 +3,13 @@
 from functools import partial
 from typing import Any, Final
 
-import grpc.aio
-
 from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key
+from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
 from services.metering.ledger.months import next_day_us, next_month_us
@@ -19,8 +18,6 @@ from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
 from services.metering.wire.messages import message_of, to_timestamp
 from services.metering.wire.operations import checked_id, current_user, invalid
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 KEYS_MOST: Final = 1_000
 # All keys of an account, if none is named.

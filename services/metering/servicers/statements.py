@@ -1,12 +1,9 @@
 """Implements StatementService: what an account's owner may read of its ledger."""
 
-from typing import Any
-
-import grpc.aio
-
 from protos.metering.v1 import statements_pb2 as pb
 from protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
+from services.chassis.rpc.server import Context
 from services.metering.account_audits import AccountAudits
 from services.metering.statements import (
     find_request,
@@ -17,8 +14,6 @@ from services.metering.statements import (
 )
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class StatementServicer(statements_pb2_grpc.StatementServiceServicer):

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-import grpc.aio
 import msgspec
 
 from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
 from services.router.grounding.wire import to_attachment, to_note
@@ -18,8 +18,6 @@ from services.router.grounding.wire import to_attachment, to_note
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments
     from services.router.grounding.notes import Notes
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 # Composes the prompt of a chat that is not sent.
 Preview = Callable[[ChatOpen], Awaitable[pb.PreviewGroundingResponse]]

@@ -1,20 +1,16 @@
 """The RPCs of operators: models with their state, and reloading the routes."""
 
 from dataclasses import asdict
-from typing import Any
-
-import grpc.aio
 
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
+from services.chassis.rpc.server import Context
 from services.chassis.settings import SettingsError
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.reload import Reload
 from services.rules.model_classes import CLASSES
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):

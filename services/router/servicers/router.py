@@ -2,21 +2,18 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
 
-import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram
 from services.chassis.telemetry.tracing import Tracer
 from services.router.completion import Completions
 from services.rules.model_classes import AUTO, CLASSES
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 OWNER = "legato"
 # The classes are as old as the service; only the models behind them change.
