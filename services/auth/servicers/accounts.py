@@ -11,17 +11,10 @@ from services.auth.accounts.members import Members
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.records.accounts import Account
 from services.auth.records.users import Member
-from services.auth.wire.messages import (
-    LIMITS,
-    SWITCHES,
-    given,
-    given_classes,
-    required_access,
-    to_message,
-    to_timestamp,
-)
+from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes, required_access
 from services.auth.wire.users import to_user
 from services.chassis.access_tokens import Access, AccountRole, current_access
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
@@ -117,7 +110,9 @@ class AccountServicer(pb_grpc.AccountServiceServicer):
 
 def to_account(account: Account) -> auth_pb2.Account:
     auto_class = account.allowed_classes.auto_class(account.preferred_class)
-    return to_message(auth_pb2.Account, account, account.limits, account.grounding, auto_class=auto_class)
+    allowed = from_allowance(account.allowed_classes)
+    parts = account, account.limits, account.grounding
+    return to_message(auth_pb2.Account, *parts, auto_class=auto_class, allowed_classes=allowed)
 
 
 def _to_member(member: Member, to: Access) -> pb.Member:

@@ -6,7 +6,7 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.users.audit_events import AuditEvents
-from services.auth.wire.messages import to_message
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 # Noted before they are done: a booking that fails was requested all the same.

@@ -8,7 +8,8 @@ from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.keys.verifier import Verified, Verifier
 from services.auth.keys.watch import Heartbeat, Ping, Watches
 from services.auth.servicers.maintenance import to_maintenance
-from services.auth.wire.messages import to_message, to_timestamp
+from services.auth.wire.messages import from_allowance
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
@@ -40,9 +41,9 @@ class AuthServicer(pb_grpc.AuthServiceServicer):
 def _to_principal(verified: Verified) -> pb.Principal:
     holder = verified.holder
     # The holder's own come first: they are what the key and its account allow together.
-    return to_message(
-        pb.Principal, holder, holder.key, holder.limits, holder.grounding, verified, credential_id=holder.token_id
-    )
+    parts = holder, holder.key, holder.limits, holder.grounding, verified
+    allowed = from_allowance(holder.allowed_classes)
+    return to_message(pb.Principal, *parts, credential_id=holder.token_id, allowed_classes=allowed)
 
 
 async def _to_pings(requests: AsyncIterator[pb.WatchRequest]) -> AsyncIterator[Ping]:

@@ -8,8 +8,9 @@ from services.auth.sign_in.oidc import host_of
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
-from services.auth.wire.messages import required_access, to_message, to_timestamp
+from services.auth.wire.messages import required_access
 from services.auth.wire.users import to_client, to_signed_in
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 

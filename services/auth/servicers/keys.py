@@ -12,8 +12,9 @@ from services.auth.records.keys import Scope
 from services.auth.servicers.accounts import to_account
 from services.auth.store.keys import KeyChoice
 from services.auth.users.sessions import Sessions
-from services.auth.wire.messages import LIMITS, given, given_classes, required_access, to_message
+from services.auth.wire.messages import LIMITS, from_allowance, given, given_classes, required_access
 from services.chassis.access_tokens import current_access
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
@@ -107,6 +108,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             shown,
             state=pb.KeyState.Value(f"KEY_STATE_{key.state_at(self._keys.now_us()).name}"),
             is_playground=key.playground_user_id is not None,
+            allowed_classes=from_allowance(key.allowed_classes),
         )
 
 

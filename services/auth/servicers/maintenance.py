@@ -4,7 +4,7 @@ from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.maintenance import MaintenanceAdmin
 from services.auth.records.keys import MaintenanceNotice
-from services.auth.wire.messages import to_message
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 

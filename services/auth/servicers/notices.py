@@ -6,9 +6,9 @@ from protos.auth.v1 import notices_pb2 as pb
 from protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.notices.service import Notices, NoticeSettings, ShownNotice
-from services.auth.records.notices import KINDS, Delivery, DeliveryState, Webhook
-from services.auth.wire.messages import to_message, to_timestamp
+from services.auth.records.notices import KINDS, Delivery, DeliveryState
 from services.chassis.access_tokens import current_access
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 _OWN_MAIL: Final = {None: pb.OWN_MAIL_UNSPECIFIED, True: pb.OWN_MAIL_ON, False: pb.OWN_MAIL_OFF}
@@ -36,7 +36,7 @@ class NoticeServicer(pb_grpc.NoticeServiceServicer):
 
     async def AddWebhook(self, request: pb.AddWebhookRequest, context: Context) -> pb.AddWebhookResponse:
         webhook = await self._notices.add_webhook(current_access.get(), _account(request.account_id), request.url)
-        return pb.AddWebhookResponse(webhook=_to_webhook(webhook), secret=webhook.secret)
+        return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
 
     async def RemoveWebhook(self, request: pb.RemoveWebhookRequest, context: Context) -> pb.RemoveWebhookResponse:
         webhook_id = checks.id_of("webhook", request.webhook_id)
@@ -70,15 +70,10 @@ def _to_settings(settings: NoticeSettings) -> pb.NoticeSettings:
     return to_message(
         pb.NoticeSettings,
         settings,
-        webhooks=map(_to_webhook, settings.webhooks),
         muted_kinds=sorted(settings.muted_kinds),
         kinds=[kind.value for kind in KINDS],
         own_mail=_OWN_MAIL[settings.is_own_mail_on],
     )
-
-
-def _to_webhook(webhook: Webhook) -> pb.Webhook:
-    return to_message(pb.Webhook, webhook)
 
 
 def _to_notice(shown: ShownNotice) -> pb.Notice:

@@ -6,10 +6,10 @@ from services.auth.servicers.accounts import to_account
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import Proof, SignIn
 from services.auth.users.sessions import Sessions
-from services.auth.wire.messages import to_message, to_timestamp
 from services.auth.wire.users import to_client, to_session, to_signed_in, to_user
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
 from services.chassis.rpc.callers import Role, current_role
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 

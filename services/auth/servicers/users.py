@@ -4,8 +4,9 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.sign_in.own_user import OwnUser
 from services.auth.users.users import Users
-from services.auth.wire.messages import given, required_access, to_message, to_timestamp
+from services.auth.wire.messages import given, required_access
 from services.auth.wire.users import to_session, to_user
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 

@@ -4,7 +4,7 @@ from protos.auth.v1 import users_pb2 as pb
 from services.auth.records.times import hour_of
 from services.auth.records.users import Client, User, UserSession, UserSummary
 from services.auth.users.sessions import SignedIn, expires_at_us
-from services.auth.wire.messages import to_message, to_timestamp
+from services.chassis.rpc.messages import to_message, to_timestamp
 
 
 def to_user(summary: UserSummary) -> pb.User:

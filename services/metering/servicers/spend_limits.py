@@ -9,6 +9,7 @@ from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
@@ -16,7 +17,6 @@ from services.metering.ledger.months import next_day_us, next_month_us
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, Spend, SpendLimits
 from services.metering.spend_recount import recount_spends
 from services.metering.store.spends import list_spends
-from services.metering.wire.messages import message_of, to_timestamp
 from services.metering.wire.operations import checked_id, current_user, invalid
 
 KEYS_MOST: Final = 1_000
@@ -83,10 +83,9 @@ def _limit(given: pb.SpendLimits, name: str) -> int | None:
 
 
 def from_spend(spend: Spend) -> pb.Spend:
-    return message_of(
+    return to_message(
         pb.Spend,
         spend,
-        limits=message_of(pb.SpendLimits, spend.limits),
         day_end_time=to_timestamp(next_day_us(spend.day_us)),
         month_end_time=to_timestamp(next_month_us(spend.month_us)),
     )

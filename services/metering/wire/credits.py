@@ -1,19 +1,14 @@
 """Converts pages of balance changes between the .proto's messages and the domain."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from protos.metering.v1 import metering_pb2 as pb
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.credit_history import BEGINNING, CreditEntry, CreditPage
 from services.metering.store.credits import CreditPosition
-from services.metering.wire.messages import checked_page_size, message_of, to_timestamp
+from services.metering.wire.messages import checked_page_size
 from services.metering.wire.operations import checked_id
 from services.metering.wire.page_token import from_token, to_token
-
-_KINDS: Final = {
-    "grant": pb.CREDIT_KIND_GRANT,
-    "adjustment": pb.CREDIT_KIND_ADJUSTMENT,
-    "charges": pb.CREDIT_KIND_CHARGES,
-}
 
 
 class CreditQuery(NamedTuple):
@@ -38,4 +33,4 @@ def from_credit_page(page: CreditPage) -> pb.ListCreditsResponse:
 
 
 def _entry(entry: CreditEntry) -> pb.CreditEntry:
-    return message_of(pb.CreditEntry, entry, kind=_KINDS[entry.kind], time=to_timestamp(entry.at_us))
+    return to_message(pb.CreditEntry, entry, time=to_timestamp(entry.at_us))

@@ -5,14 +5,13 @@ from typing import Any, Final
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1 import usage_pb2
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.ledger.closings import Closing
 from services.metering.ledger.months import CalendarMonth, parse_month
-from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import DAY_US, HOUR_US, Basis, End, Hold, State
+from services.metering.ledger.records import DAY_US, HOUR_US, Hold, State
 from services.metering.usage_reports import UsageReportQuery, UsageRow
-from services.metering.wire.messages import message_of, to_microseconds, to_timestamp
-from services.metering.wire.operations import BASES, ENDS, checked_id, invalid
+from services.metering.wire.messages import to_microseconds
+from services.metering.wire.operations import checked_id, invalid
 
 _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
     "held": pb.REQUEST_STATE_RUNNING,
@@ -20,8 +19,6 @@ _STATES: Final[dict[State, "pb.RequestState.ValueType"]] = {
     "void": pb.REQUEST_STATE_VOID,
     "swept": pb.REQUEST_STATE_SWEPT,
 }
-_BASES: Final = {word: number for number, word in BASES.items()} | {"checkpoint": pb.BASIS_CHECKPOINT}
-_ENDS: Final = {word: number for number, word in ENDS.items()}
 _BUCKETS: Final[dict[int, int]] = {
     pb.USAGE_BUCKET_HOUR: HOUR_US,
     pb.USAGE_BUCKET_DAY: DAY_US,
@@ -61,25 +58,17 @@ def _top_keys(request: pb.ListUsageRequest) -> int:
 
 
 def from_usage_row(row: UsageRow) -> pb.UsageRow:
-    return message_of(pb.UsageRow, row, start_time=to_timestamp(row.start_us), usage=from_usage(row.usage))
+    return to_message(pb.UsageRow, row, start_time=to_timestamp(row.start_us))
 
 
 def from_hold(hold: Hold) -> pb.GetRequestResponse:
-    return message_of(pb.GetRequestResponse, hold, **told_of(hold))
+    return to_message(pb.GetRequestResponse, hold, **told_of(hold))
 
 
 def told_of(hold: Hold) -> dict[str, Any]:
     """Returns what messages about a request tell in other words than its hold."""
-    is_running = hold.state == "held"
-    return {
-        "state": _STATES[hold.state],
-        "reserve_time": to_timestamp(hold.reserved_at_us),
-        "end_time": to_timestamp(hold.resolved_at_us),
-        "usage": from_usage(hold.usage),
-        "held_nanos": hold.amount_nanos if is_running else 0,
-        "basis": pb.BASIS_UNSPECIFIED if is_running else from_basis(hold.basis),
-        "end": from_end(hold.end),
-    }
+    told = {"state": _STATES[hold.state], "end_time": to_timestamp(hold.resolved_at_us)}
+    return told | ({"held_nanos": hold.amount_nanos, "basis": None} if hold.state == "held" else {"held_nanos": 0})
 
 
 def to_month(text: str) -> CalendarMonth:
@@ -90,25 +79,12 @@ def to_month(text: str) -> CalendarMonth:
 
 
 def from_closing(closing: Closing, pruned_before_us: int) -> pb.Closing:
-    return message_of(
+    return to_message(
         pb.Closing,
         closing,
         month=str(closing.month),
-        close_time=to_timestamp(closing.closed_at_us),
         is_pruned=closing.month_us < pruned_before_us,
     )
-
-
-def from_basis(basis: Basis | None) -> "pb.Basis.ValueType":
-    return pb.BASIS_UNSPECIFIED if basis is None else _BASES[basis]
-
-
-def from_end(end: End | None) -> "pb.End.ValueType":
-    return pb.END_UNSPECIFIED if end is None else _ENDS[end]
-
-
-def from_usage(usage: Usage) -> usage_pb2.Usage:
-    return message_of(usage_pb2.Usage, usage)
 
 
 def _full_hour_us(given: Timestamp) -> int:

@@ -5,9 +5,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from protos.metering.v1 import statements_pb2
+from protos.type.v1 import usage_pb2
+from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.account_audits import AuditProgress
-from services.metering.ledger.prices import Usage
-from services.metering.ledger.records import Kind
 from services.metering.statements import (
     DaysQuery,
     PagePosition,
@@ -19,20 +19,12 @@ from services.metering.statements import (
     StatementQuery,
 )
 from services.metering.store.statements import Receipt, RequestFilter
-from services.metering.wire.messages import checked_page_size, message_of, to_microseconds, to_timestamp
+from services.metering.wire.messages import checked_page_size, to_microseconds
 from services.metering.wire.operations import checked_id, from_price, invalid
 from services.metering.wire.page_token import from_token, to_token
-from services.metering.wire.reports import from_basis, from_end, from_usage, told_of
+from services.metering.wire.reports import told_of
 
 CHOSEN_MOST: Final = 1_000
-
-_KINDS: Final[dict[Kind, "statements_pb2.LedgerEntryKind.ValueType"]] = {
-    "grant": statements_pb2.LEDGER_ENTRY_KIND_GRANT,
-    "adjustment": statements_pb2.LEDGER_ENTRY_KIND_ADJUSTMENT,
-    "charge": statements_pb2.LEDGER_ENTRY_KIND_CHARGE,
-    "late_charge": statements_pb2.LEDGER_ENTRY_KIND_LATE_CHARGE,
-    "loss": statements_pb2.LEDGER_ENTRY_KIND_LOSS,
-}
 
 
 def to_entries_query(request: statements_pb2.ListLedgerEntriesRequest) -> StatementQuery:
@@ -68,7 +60,7 @@ def from_statement_days(listed: StatementDays) -> statements_pb2.ListLedgerDaysR
     return statements_pb2.ListLedgerDaysResponse(
         opening_balance_nanos=listed.opening_nanos,
         days=[
-            message_of(
+            to_message(
                 statements_pb2.LedgerDay,
                 day.sums,
                 start_time=to_timestamp(day.start_us),
@@ -138,26 +130,22 @@ def _to_token(position: PagePosition | None) -> str:
 
 def _from_entry(listed: StatementEntry) -> statements_pb2.LedgerEntry:
     entry_id, entry = listed.stored
-    usage = Usage(entry.prompt_tokens, entry.cached_tokens, entry.completion_tokens)
-    return message_of(
+    return to_message(
         statements_pb2.LedgerEntry,
         entry,
         entry_id=entry_id,
-        kind=_KINDS[entry.kind],
         time=to_timestamp(entry.recorded_at_us),
         amount_nanos=entry.customer_nanos,
         balance_nanos=listed.balance_nanos,
         reference_id=entry.request_id,
-        usage=from_usage(usage) if entry.price_version else None,
-        basis=from_basis(entry.basis),
-        end=from_end(entry.end),
+        usage=to_message(usage_pb2.Usage, entry) if entry.price_version else None,
         loss_nanos=-entry.loss_nanos,
     )
 
 
 def _from_receipt(receipt: Receipt) -> statements_pb2.RequestReceipt:
     hold, price = receipt.hold, receipt.price
-    return message_of(
+    return to_message(
         statements_pb2.RequestReceipt,
         hold,
         **told_of(hold),

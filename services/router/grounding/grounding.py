@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import unavailable
+from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import ChatConversation
 from services.router.grounding.blocks import NOTES, PASSAGES
@@ -16,7 +17,6 @@ from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search
 from services.router.grounding.search_tool import TOOLS, SearchTool, tools_tokens
 from services.router.grounding.settings import GroundingSettings
-from services.router.grounding.wire import to_note
 from services.router.grounding.words import question_words
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
@@ -126,7 +126,7 @@ class Grounding:
         response.tokens.passages = added_tokens - response.tokens.notes
         response.added_text = found.text
         for note in found.notes:
-            response.notes.append(to_note(note, NOTES.tokens_of(note)))
+            response.notes.append(to_message(pb.Note, note, tokens=NOTES.tokens_of(note)))
         for number, passage in enumerate(found.passages, 1):
             response.passages.add(
                 number=number,

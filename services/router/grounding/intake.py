@@ -9,6 +9,7 @@ from typing import Final
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.fair_budget import BudgetShare
+from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.grounding.attachments import Attachments
@@ -18,7 +19,6 @@ from services.router.grounding.files.turns import Turns
 from services.router.grounding.files.upload_limits import UploadLimits
 from services.router.grounding.records import Attachment
 from services.router.grounding.settings import GroundingSettings
-from services.router.grounding.wire import to_attachment
 
 # A document arrives at least this fast, beyond the time that any may take.
 LEAST_BYTES_PER_S: Final = 8 * 1024
@@ -83,7 +83,7 @@ class Intake:
     async def _add(self, requests: Requests, progress: Progress) -> None:
         try:
             attachment = await self.add(requests, progress)
-            progress.put(pb.AddAttachmentResponse(attachment=to_attachment(attachment)))
+            progress.put(pb.AddAttachmentResponse(attachment=to_message(pb.Attachment, attachment)))
         finally:
             progress.put(None)
 

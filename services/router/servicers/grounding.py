@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,10 +11,10 @@ from protos.router.v1 import grounding_pb2 as pb
 from protos.router.v1 import grounding_pb2_grpc as pb_grpc
 from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.router.grounding.assembly import Opened
-from services.router.grounding.wire import to_attachment, to_note
 
 if TYPE_CHECKING:
     from services.router.grounding.attachments import Attachments
@@ -37,10 +38,12 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def AddNote(self, request: pb.AddNoteRequest, context: Context) -> pb.AddNoteResponse:
         note = await self._notes.add(_account_id(request), request.text)
         self._changed("note.added", note.account_id)
-        return pb.AddNoteResponse(note=to_note(note))
+        return pb.AddNoteResponse(note=to_message(pb.Note, note))
 
     async def ListNotes(self, request: pb.ListNotesRequest, context: Context) -> pb.ListNotesResponse:
-        return pb.ListNotesResponse(notes=map(to_note, await self._notes.list_of(_account_id(request))))
+        return pb.ListNotesResponse(
+            notes=map(partial(to_message, pb.Note), await self._notes.list_of(_account_id(request)))
+        )
 
     async def RemoveNote(self, request: pb.RemoveNoteRequest, context: Context) -> pb.RemoveNoteResponse:
         await self._notes.remove(_account_id(request), request.note_id)
@@ -50,7 +53,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def UpdateNote(self, request: pb.UpdateNoteRequest, context: Context) -> pb.UpdateNoteResponse:
         note = await self._notes.update(_account_id(request), request.note_id, request.text)
         self._changed("note.updated", note.account_id)
-        return pb.UpdateNoteResponse(note=to_note(note))
+        return pb.UpdateNoteResponse(note=to_message(pb.Note, note))
 
     async def RemoveAllNotes(self, request: pb.RemoveAllNotesRequest, context: Context) -> pb.RemoveAllNotesResponse:
         removed = await self._notes.remove_all(_account_id(request))
@@ -70,7 +73,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
     async def ListAttachments(self, request: pb.ListAttachmentsRequest, context: Context) -> pb.ListAttachmentsResponse:
         kept = await self._attachments.list_of(_account_id(request))
-        return pb.ListAttachmentsResponse(attachments=map(to_attachment, kept))
+        return pb.ListAttachmentsResponse(attachments=map(partial(to_message, pb.Attachment), kept))
 
     async def RemoveAttachment(
         self, request: pb.RemoveAttachmentRequest, context: Context
