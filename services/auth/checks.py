@@ -46,12 +46,7 @@ def not_found(what: str) -> LegatoError:
 
 
 def name(given: str) -> str:
-    trimmed = given.strip()
-    if not 1 <= len(trimmed) <= NAME_LENGTH_MOST:
-        raise refusal("name", f"A name must have 1 to {NAME_LENGTH_MOST} characters.")
-    if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise refusal("name", "A name must not contain control characters.")
-    return trimmed
+    return _line("name", given, NAME_LENGTH_MOST, "A name must not contain control characters.")
 
 
 def query(given: str) -> str:
@@ -68,11 +63,15 @@ def key_name(given: str) -> str:
 
 
 def maintenance_message(given: str) -> str:
+    return _line("message", given, MESSAGE_LENGTH_MOST, "A message must be one line, without control characters.")
+
+
+def _line(param: str, given: str, length_most: int, advice: str) -> str:
     trimmed = given.strip()
-    if not 1 <= len(trimmed) <= MESSAGE_LENGTH_MOST:
-        raise refusal("message", f"A message must have 1 to {MESSAGE_LENGTH_MOST} characters.")
+    if not 1 <= len(trimmed) <= length_most:
+        raise refusal(param, f"A {param} must have 1 to {length_most} characters.")
     if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
-        raise refusal("message", "A message must be one line, without control characters.")
+        raise refusal(param, advice)
     return trimmed
 
 

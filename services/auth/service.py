@@ -12,7 +12,6 @@ from services.auth.keys.last_uses import LastUses
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.keys.verifier import Verifier
 from services.auth.keys.watch import Watches
-from services.auth.maintenance import MaintenanceAdmin
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.loop import NoticeLoop
 from services.auth.notices.metering_outbox import MeteringOutbox
@@ -44,7 +43,6 @@ from services.auth.sign_in.totp import parse_cipher
 from services.auth.store.encrypted import encrypt_anew, use_cipher
 from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.store.tables import metadata
-from services.auth.users.audit_events import AuditEvents
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions
 from services.auth.users.smtp import MailSender
@@ -124,12 +122,12 @@ class AuthService:
             AuthServicer(self.verifier, self.watches),
             AccountAdminServicer(Accounts(parts)),
             KeyAdminServicer(Keys(parts, console.service_limits), sessions),
-            MaintenanceAdminServicer(MaintenanceAdmin(parts)),
+            MaintenanceAdminServicer(parts),
             SignInServicer(sign_in, passwords, sessions),
             SignInMethodServicer(sign_in, passwords, oidc),
             UserServicer(OwnUser(parts, passkeys, mail)),
             UserAdminServicer(users),
-            AuditServicer(AuditEvents(parts)),
+            AuditServicer(parts),
             CredentialServicer(sign_in, passwords, oidc),
             NoticeServicer(Notices(parts, recorder, webhook_client)),
             AccountServicer(Members(parts, mail), self.playground),

@@ -1,29 +1,60 @@
-"""Implements the RPCs of MaintenanceAdminService: converts messages to calls, and back."""
+"""Implements the RPCs of MaintenanceAdminService: an operator stops new chats, on every edge and without a restart."""
+
+from collections.abc import Callable
+from dataclasses import replace
 
 from protos.auth.v1 import auth_pb2 as pb
 from protos.auth.v1 import auth_pb2_grpc as pb_grpc
-from services.auth.maintenance import MaintenanceAdmin
+from services.auth import checks
+from services.auth.parts import Domain
 from services.auth.records.keys import MaintenanceNotice
+from services.auth.store import Connection
+from services.auth.store.epochs import put_maintenance, read_maintenance
+from services.chassis.access_tokens import current_access
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 
 
-class MaintenanceAdminServicer(pb_grpc.MaintenanceAdminServiceServicer):
-    def __init__(self, maintenance: MaintenanceAdmin) -> None:
-        self._maintenance = maintenance
-
+class MaintenanceAdminServicer(Domain, pb_grpc.MaintenanceAdminServiceServicer):
     async def StartMaintenance(
         self, request: pb.StartMaintenanceRequest, context: Context
     ) -> pb.StartMaintenanceResponse:
-        started = await self._maintenance.start(request.message, request.retry_after_s)
-        return pb.StartMaintenanceResponse(maintenance=to_maintenance(started))
+        """Starts maintenance; returns when no edge admits new chats. If it is on already, its start time is kept."""
+        message, retry_after_s = (
+            checks.maintenance_message(request.message),
+            checks.retry_after_s(request.retry_after_s),
+        )
+        wanted = MaintenanceNotice(message, retry_after_s, self.now_us())
+
+        def started(before: MaintenanceNotice | None) -> MaintenanceNotice:
+            return wanted if before is None else replace(wanted, started_at_us=before.started_at_us)
+
+        return pb.StartMaintenanceResponse(maintenance=await self._change("maintenance.started", started))
 
     async def EndMaintenance(self, request: pb.EndMaintenanceRequest, context: Context) -> pb.EndMaintenanceResponse:
-        await self._maintenance.end()
-        return pb.EndMaintenanceResponse(maintenance=to_maintenance(None))
+        """Ends maintenance; returns when every edge admits chats again."""
+        return pb.EndMaintenanceResponse(maintenance=await self._change("maintenance.ended", lambda before: None))
 
     async def GetMaintenance(self, request: pb.GetMaintenanceRequest, context: Context) -> pb.GetMaintenanceResponse:
-        return pb.GetMaintenanceResponse(maintenance=to_maintenance(await self._maintenance.get()))
+        return pb.GetMaintenanceResponse(maintenance=to_maintenance(await self._database.read(read_maintenance)))
+
+    async def _change(
+        self, action: str, change: Callable[[MaintenanceNotice | None], MaintenanceNotice | None]
+    ) -> pb.Maintenance:
+        by = current_access.get()
+
+        def write(connection: Connection) -> MaintenanceNotice | None:
+            before = read_maintenance(connection, locks=True)
+            after = change(before)
+            if after != before:
+                put_maintenance(connection, after)
+                self._audit.append(connection, action, by)
+            return after
+
+        maintenance = await self._database.write(write)
+        self._log.info(action)
+        await self._hold_everywhere()
+        return to_maintenance(maintenance)
 
 
 def to_maintenance(maintenance: MaintenanceNotice | None) -> pb.Maintenance:

@@ -88,7 +88,6 @@ def list_events(
     connection: sa.Connection,
     before: int | None,
     limit: int,
-    *,
     account_id: str = "",
     user_id: str = "",
     action: str = "",

@@ -5,6 +5,7 @@ is held until the commit, so epochs become visible in order and none is seen bef
 """
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -19,11 +20,8 @@ HISTORY_EPOCHS: Final = 1_000
 # A longer list costs more than dropping the cache.
 LISTED_KEYS_MOST: Final = 1_000
 
-MAINTENANCE: Final = (
-    epoch.c.maintenance_message,
-    epoch.c.maintenance_retry_after_s,
-    epoch.c.maintenance_started_at_us,
-)
+_MAINTENANCE: Final = {field.name: epoch.c[f"maintenance_{field.name}"] for field in fields(MaintenanceNotice)}
+MAINTENANCE: Final = tuple(_MAINTENANCE.values())
 
 _IS_REFUSED: Final = sa.or_(keys.c.revoked_at_us.is_not(None), accounts.c.suspended_at_us.is_not(None))
 
@@ -80,11 +78,23 @@ def changes_since(connection: sa.Connection, since_epoch: int) -> Changes:
     return Changes(now.value, tuple(listed), tuple(find_refused_keys(connection, listed)), maintenance=maintenance)
 
 
+def read_maintenance(connection: sa.Connection, *, locks: bool = False) -> MaintenanceNotice | None:
+    query = sa.select(*MAINTENANCE)
+    return to_maintenance(connection.execute(query.with_for_update() if locks else query).one())
+
+
+def put_maintenance(connection: sa.Connection, after: MaintenanceNotice | None) -> None:
+    """Stores maintenance in the epoch's row, which is locked, and raises the epoch."""
+    values = {column: getattr(after, name, None) for name, column in _MAINTENANCE.items()}
+    connection.execute(epoch.update().values(values))
+    # No keys changed.
+    raise_epoch(connection, [])
+
+
 def to_maintenance(row: Any) -> MaintenanceNotice | None:
     """Converts a row with the columns of MAINTENANCE."""
-    if row.maintenance_message is None:
-        return None
-    return MaintenanceNotice(row.maintenance_message, row.maintenance_retry_after_s, row.maintenance_started_at_us)
+    message, retry_after_s, started_at_us = (getattr(row, column.name) for column in MAINTENANCE)
+    return None if message is None else MaintenanceNotice(message, retry_after_s, started_at_us)
 
 
 def find_refused_keys(connection: sa.Connection, key_ids: Sequence[str]) -> list[str]:

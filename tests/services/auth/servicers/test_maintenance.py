@@ -6,10 +6,10 @@ import pytest
 
 from protos.auth.v1 import auth_pb2 as pb
 from services.auth.checks import MESSAGE_LENGTH_MOST
-from services.auth.maintenance import MaintenanceAdmin
-from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S, Parts
+from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService
+from services.auth.store.epochs import read_maintenance
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
@@ -66,7 +66,7 @@ async def test_it_outlives_auth(
     started = await start(client)
     again = AuthService(database, peppers, clock, log)
     await again.note_peppers()
-    kept = await MaintenanceAdmin(Parts(database, peppers, clock, log)).get()
+    kept = await database.read(read_maintenance)
     assert kept is not None
     assert (kept.message, kept.retry_after_s) == (started.message, started.retry_after_s)
 
