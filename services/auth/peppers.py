@@ -21,10 +21,10 @@ class Peppers:
 
     def __init__(self, by_version: Mapping[int, bytes]) -> None:
         self._by_version = dict(by_version)
-        self._newest = max(self._by_version)
+        self.newest = max(self._by_version)
         self._oldest = min(self._by_version)
         # Used for unknown keys: it takes the same work, and no key has this digest.
-        self._unknown_key = StoredDigest(bytes(32), self._newest)
+        self._unknown_key = StoredDigest(bytes(32), self.newest)
         # Fingerprints of the peppers, for replicas to compare; they reveal nothing about the secrets.
         self.noted = ",".join(self._entry(version) for version in sorted(self._by_version))
 
@@ -45,7 +45,7 @@ class Peppers:
         return [version for entry in others if self.has(version := int(entry.partition(":")[0]))]
 
     def digest(self, key: ApiKey) -> StoredDigest:
-        return StoredDigest(self._hmac(key, self._newest), self._newest)
+        return StoredDigest(self._hmac(key, self.newest), self.newest)
 
     def recognise(self, key: ApiKey, stored: StoredDigest | None) -> bool:
         """Verifies a key in constant time: an unknown one (`stored` is None) takes as long as one with a wrong
@@ -62,15 +62,11 @@ class Peppers:
     def digest_code(self, kind: str, code: str) -> bytes:
         """Returns the digest that is stored instead of a token or code. `kind` keeps those of one kind from passing for
         another."""
-        return self._code_hmac(self._newest, kind, code)
+        return self._code_hmac(self.newest, kind, code)
 
     def digests_of_code(self, kind: str, code: str) -> list[bytes]:
         """Returns every digest that a token or code may be stored under."""
         return [self._code_hmac(version, kind, code) for version in self._by_version]
-
-    @property
-    def newest(self) -> int:
-        return self._newest
 
     def authenticate(self, version: int, kind: str, content: bytes) -> bytes:
         """Returns a code that only who has the pepper can compute."""

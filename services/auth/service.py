@@ -39,7 +39,7 @@ from services.auth.sign_in.own_user import OwnUser
 from services.auth.sign_in.passkeys import Passkeys
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
-from services.auth.sign_in.totp import parse_cipher
+from services.auth.sign_in.totp import CredentialCipher
 from services.auth.store.encrypted import encrypt_anew, use_cipher
 from services.auth.store.epochs import changes_since, find_contradicted, note_peppers
 from services.auth.store.tables import metadata
@@ -96,10 +96,11 @@ class AuthService:
         self._database = database
         self._peppers = peppers
         self._log = log
-        self._cipher = TextCipher(parse_encryption_key(console.encryption_key), peppers.derive("email addresses"))
+        keys = parse_encryption_key(console.encryption_key)
+        self._cipher = TextCipher(keys, peppers.derive("email addresses"))
         use_cipher(database, self._cipher)
         self.parts = parts = Parts(database, peppers, clock, log, sleep)
-        self.verifier = Verifier(database, peppers, clock, log)
+        self.verifier = Verifier(parts)
         self.last_uses = LastUses(parts)
         self.users = users = Users(parts)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
@@ -115,7 +116,7 @@ class AuthService:
         self.key_networks = KeyNetworks(parts, recorder)
         self.watches = Watches(read_changes, self.last_uses.note, clock, log, note_networks=self.key_networks.note)
         self.sign_in = sign_in = SignIn(parts, sessions, passkeys, mail)
-        passwords = PasswordSignIn(parts, sessions, sign_in, mail, parse_cipher(console.encryption_key))
+        passwords = PasswordSignIn(parts, sessions, sign_in, mail, CredentialCipher(keys) if keys else None)
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
         oidc = OidcSignIn(parts, sessions, sign_in, mail, issuer, origins)
         self.servicers = [

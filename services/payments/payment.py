@@ -21,21 +21,15 @@ _REFUNDS_UNDONE: Final = frozenset({"failed", "canceled"})
 _INQUIRIES: Final = frozenset({"warning_needs_response", "warning_under_review", "warning_closed", "prevented"})
 
 
-class Refund(msgspec.Struct, frozen=True):
+class Return(msgspec.Struct, frozen=True):
+    """A refund or a dispute, with the names that the provider uses."""
+
     id: str
     amount: int
     currency: str
     created: int
-    # Absent while it is not known.
+    # Of a refund, absent while it is not known.
     status: str | None = None
-
-
-class Dispute(msgspec.Struct, frozen=True):
-    id: str
-    amount: int
-    currency: str
-    created: int
-    status: str
 
 
 class Payment(msgspec.Struct, frozen=True):
@@ -43,8 +37,8 @@ class Payment(msgspec.Struct, frozen=True):
     account_id: str
     received_cents: int
     currency: str
-    refunds: tuple[Refund, ...] = ()
-    disputes: tuple[Dispute, ...] = ()
+    refunds: tuple[Return, ...] = ()
+    disputes: tuple[Return, ...] = ()
 
 
 class UnsupportedCurrency(Exception):
@@ -71,9 +65,7 @@ def to_booking(payment: Payment) -> pb.BookPaymentRequest:
     )
 
 
-def _return(
-    payment: Payment, returned: Refund | Dispute, what: str, is_restored: bool, restored_what: str
-) -> pb.PaymentReturn:
+def _return(payment: Payment, returned: Return, what: str, is_restored: bool, restored_what: str) -> pb.PaymentReturn:
     _require_dollars(returned.currency)
     return pb.PaymentReturn(
         return_id=ID_PREFIX + returned.id,

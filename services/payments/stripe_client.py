@@ -13,7 +13,7 @@ import stripe
 
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
-from services.payments.payment import CURRENCY, Dispute, Payment, Refund
+from services.payments.payment import CURRENCY, Payment, Return
 
 ResultT = TypeVar("ResultT")
 
@@ -102,8 +102,7 @@ class StripeClient:
             account_id,
             intent.amount_received,
             intent.currency,
-            tuple(Refund(each.id, each.amount, each.currency, each.created, each.status) for each in refunds),
-            tuple(Dispute(each.id, each.amount, each.currency, each.created, each.status) for each in disputes),
+            *(msgspec.convert(found, tuple[Return, ...], from_attributes=True) for found in (refunds, disputes)),
         )
 
     async def _ask(self, call: Callable[[], ResultT]) -> ResultT:

@@ -9,7 +9,6 @@ from functools import partial
 
 from services.auth.audit.log import AuditLog
 from services.auth.records.times import to_micros
-from services.auth.store import Connection
 from services.auth.store import audit as stored
 from services.chassis.database.database import Database
 from services.chassis.database.portions import PAUSE_S, delete_in_portions, run_passes
@@ -47,7 +46,7 @@ class AuditRetention:
             await self._database.write(partial(self._audit.prune_until, event_no=last_no))
         pruned_before = self.pruned
         # Also what an earlier pass did not finish.
-        await delete_in_portions(self._database, self._delete, self._note, self._pause_s)
+        await delete_in_portions(self._database, stored.delete_pruned, self._note, self._pause_s)
         if self.pruned > pruned_before:
             self._log.info("audit_log.pruned", entries=self.pruned - pruned_before)
 
@@ -55,9 +54,6 @@ class AuditRetention:
         """Returns the start of the month of the oldest event that must be kept."""
         oldest_kept = self._clock.now().astimezone(UTC) - timedelta(days=self._kept_days)
         return to_micros(oldest_kept.replace(day=1, hour=0, minute=0, second=0, microsecond=0))
-
-    def _delete(self, connection: Connection, most: int) -> int:
-        return stored.delete_pruned(connection, most)
 
     def _note(self, deleted: int) -> None:
         self.pruned += deleted

@@ -5,15 +5,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from services.auth import checks, key_format
-from services.auth.peppers import Peppers
+from services.auth.parts import Domain, Parts
 from services.auth.records.keys import Holder, KeyState
-from services.auth.records.times import to_micros
 from services.auth.store.epochs import find_refused_keys
 from services.auth.store.keys import find_holder
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.telemetry.log import Log
-from services.chassis.timing.deadlines import Clock
 
 # One message for malformed, unknown, revoked, expired and guessed keys: it gives no hint for guessing.
 REFUSAL: Final = "This API key is not valid."
@@ -31,12 +27,9 @@ class Verified:
     may_be_remembered: bool
 
 
-class Verifier:
-    def __init__(self, database: Database, peppers: Peppers, clock: Clock, log: Log) -> None:
-        self._database = database
-        self._peppers = peppers
-        self._clock = clock
-        self._log = log
+class Verifier(Domain):
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
         self.verified = 0
         self.refused = 0
 
@@ -60,7 +53,7 @@ class Verifier:
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
             # Not the caller's fault: keys of that version are refused until its pepper is configured again.
             self._log.warning("key.pepper_missing", key_id=key_id, version=holder.digest.pepper_version)
-        if holder is None or not is_genuine or self._state(holder) is not KeyState.ACTIVE:
+        if holder is None or not is_genuine or holder.key.state_at(self.now_us()) is not KeyState.ACTIVE:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
         if holder.is_suspended:
             # Checked last, so that only the key's owner learns of the suspension.
@@ -74,6 +67,3 @@ class Verifier:
         possible = [key_id for key_id in asked if checks.is_id(key_id)]
         refused = await self._database.read(lambda connection: find_refused_keys(connection, possible))
         return [*refused, *(key_id for key_id in asked if not checks.is_id(key_id))]
-
-    def _state(self, holder: Holder) -> KeyState:
-        return holder.key.state_at(to_micros(self._clock.now()))

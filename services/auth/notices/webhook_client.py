@@ -7,8 +7,8 @@ import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
+from services.auth.checks import refusal
 from services.auth.outbound_http import OutboundHttp, RequestFailed, Resolve, is_link_local, is_public, resolve
-from services.chassis.errors import LegatoError, Reason
 
 TIMEOUT_S: Final = 10.0
 # Deliveries that may run at once.
@@ -29,21 +29,21 @@ def checked_url(given: str, *, allows_private: bool) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise _refusal("This is not an address.") from None
+        raise refusal("url", "This is not an address.") from None
     if len(url) > URL_LENGTH_MOST or not url.isascii() or not url.isprintable() or " " in url:
-        raise _refusal("This is not an address.")
+        raise refusal("url", "This is not an address.")
     if parts.scheme != "https" and not (parts.scheme == "http" and allows_private):
-        raise _refusal("A webhook's address must start with https://.")
+        raise refusal("url", "A webhook's address must start with https://.")
     if not parts.hostname or port == 0 or "@" in parts.netloc or parts.fragment:
-        raise _refusal("A webhook's address must be https://HOST/PATH, without a password or a fragment.")
+        raise refusal("url", "A webhook's address must be https://HOST/PATH, without a password or a fragment.")
     try:
         address = ipaddress.ip_address(parts.hostname)
     except ValueError:
         return url
     if not allows_private and not is_public(str(address)):
-        raise _refusal("A webhook's address must be reachable from the internet.")
+        raise refusal("url", "A webhook's address must be reachable from the internet.")
     if is_link_local(str(address)):
-        raise _refusal("A webhook's address must not be link-local, nor that of a metadata service.")
+        raise refusal("url", "A webhook's address must not be link-local, nor that of a metadata service.")
     return url
 
 
@@ -91,7 +91,3 @@ class WebhookClient:
 
     def close(self) -> None:
         self._http.close()
-
-
-def _refusal(message: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param="url")

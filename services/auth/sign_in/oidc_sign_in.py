@@ -131,11 +131,10 @@ class OidcSignIn(Domain):
     async def remove(self, by: Access, identity_id: str) -> None:
         def remove(connection: Connection) -> User:
             user = stored_users.require_user(connection, by.user_id, locks=True)
-            known = [identity.identity_id for identity in stored.list_identities(connection, by.user_id)]
-            if identity_id not in known:
+            [summary] = stored_users.summarise(connection, [user])
+            if not stored.remove_identity(connection, by.user_id, identity_id):
                 raise checks.not_found("identity")
-            require_other_way(stored_users.summarise(connection, [user])[0])
-            stored.remove_identity(connection, by.user_id, identity_id)
+            require_other_way(summary)
             self._audit.append(connection, "identity.removed", by, object_id=identity_id)
             return user
 

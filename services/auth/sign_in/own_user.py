@@ -26,7 +26,8 @@ LARGEST_RESULT_BYTES: Final = 16 * 1024
 
 
 def require_other_way(summary: UserSummary) -> None:
-    """Raises if nothing would be left to sign in with. Call it with the user locked, before one way is removed."""
+    """Raises if nothing is left to sign in with, of what there was before one way was removed. Call it with the user
+    locked."""
     if summary.ways < 2:
         message = "This is your last way to sign in. Add another one or recovery codes first."
         raise LegatoError(Reason.REQUEST_INVALID, message)
@@ -89,11 +90,9 @@ class OwnUser(Domain):
         def remove(connection: Connection) -> User:
             user = stored.require_user(connection, by.user_id, locks=True)
             [summary] = stored.summarise(connection, [user])
-            known = stored_passkeys.list_passkeys(connection, by.user_id)
-            if passkey_id not in [passkey.passkey_id for passkey in known]:
+            if not stored_passkeys.remove_passkey(connection, by.user_id, passkey_id):
                 raise checks.not_found("passkey")
             require_other_way(summary)
-            stored_passkeys.remove_passkey(connection, by.user_id, passkey_id)
             self._audit.append(connection, "passkey.removed", by, object_id=passkey_id)
             return user
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from services.auth.checks import refusal
 from services.chassis.errors import LegatoError, Reason
 
 if TYPE_CHECKING:
@@ -39,16 +40,18 @@ def checked_password(given: str, *known: str) -> str:
     others know of the user."""
     password = unicodedata.normalize("NFKC", given)
     if len(password) < LENGTH_LEAST:
-        raise _refusal(f"A password must have at least {LENGTH_LEAST} characters. Four or five words are easy to keep.")
+        raise refusal(
+            "password", f"A password must have at least {LENGTH_LEAST} characters. Four or five words are easy to keep."
+        )
     if len(password) > LENGTH_MOST:
-        raise _refusal(f"A password must have at most {LENGTH_MOST:,} characters.")
+        raise refusal("password", f"A password must have at most {LENGTH_MOST:,} characters.")
     own = password.casefold()
     for piece in (*(part for text in known for part in text.casefold().replace("@", " ").split()), *_COMMON):
         if len(piece) > 2:
             own = own.replace(piece, "")
     own = "".join(filter(str.isalpha, own))
     if len(set(password)) < _DISTINCT_LEAST or len(set(own)) < _OWN_LEAST:
-        raise _refusal("This password is too easy to guess. Take words that do not belong together.")
+        raise refusal("password", "This password is too easy to guess. Take words that do not belong together.")
     return password
 
 
@@ -100,7 +103,3 @@ class PasswordHashes:
         self._running -= 1
         if not done.cancelled():
             done.exception()
-
-
-def _refusal(message: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param="password")

@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from services.chassis.sealing import CannotOpen, Sealed, VersionedSealer
-from services.chassis.versioned_secrets import parse_versioned_secrets
 
 STEP_US: Final = 30_000_000
 # 160 bits, as long as the hash.
@@ -67,13 +66,6 @@ class CredentialCipher:
             return self._sealer.open(Sealed(int.from_bytes(sealed[:4], "big"), sealed[4:]), _bound_to(user_id))
         except CannotOpen:
             return None
-
-
-def parse_cipher(setting: str) -> CredentialCipher | None:
-    """Parses LEGATO_CREDENTIAL_ENCRYPTION_KEY; None: not set."""
-    if not setting:
-        return None
-    return CredentialCipher(parse_versioned_secrets("LEGATO_CREDENTIAL_ENCRYPTION_KEY", setting))
 
 
 def _bound_to(user_id: str) -> bytes:

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from services.auth.paging import Position
 from services.auth.peppers import StoredDigest
-from services.auth.records.accounts import GroundingPolicy, KeyLimits
+from services.auth.records.accounts import Account
 from services.auth.records.keys import Holder, Key, PepperUse
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
-from services.chassis.database.records import add, find, find_all, to_record, values_of
+from services.chassis.database.records import add, find, find_all, part_of, to_record, values_of
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> None:
@@ -123,53 +123,30 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     else:
         has_secret = sa.and_(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None))
     query = (
-        sa.select(
-            epoch.c.value,
-            epoch.c.peppers,
-            *epochs.MAINTENANCE,
-            keys,
-            playground_tokens.c.token_id,
-            playground_tokens.c.digest.label("token_digest"),
-            playground_tokens.c.pepper_version.label("token_pepper_version"),
-            playground_tokens.c.expires_at_us.label("token_expires_at_us"),
-            accounts.c.preferred_class,
-            accounts.c.requests_per_minute.label("account_requests_per_minute"),
-            accounts.c.tokens_per_minute.label("account_tokens_per_minute"),
-            accounts.c.concurrent_requests.label("account_concurrent_requests"),
-            accounts.c.suspended_at_us,
-            accounts.c.search,
-            accounts.c.memory,
-            accounts.c.attachments,
-            accounts.c.allowed_classes.label("account_allowed_classes"),
-        )
+        sa.select(epoch, playground_tokens, keys, accounts)
         .select_from(epoch)
         .outerjoin(playground_tokens, playground_tokens.c.token_id == key_id)
         .outerjoin(keys, has_secret)
         .outerjoin(accounts, accounts.c.account_id == keys.c.account_id)
     )
     row = connection.execute(query).one()
-    if row.key_id is None:
+    in_key, in_token = part_of(row, keys), part_of(row, playground_tokens)
+    if in_key.key_id is None:
         return None, row.value
-    key, digest = to_record(Key, row), StoredDigest(row.digest, row.pepper_version)
+    key, account = to_record(Key, in_key), to_record(Account, part_of(row, accounts))
     if is_token:
-        key, digest = (
-            replace(key, expires_at_us=row.token_expires_at_us),
-            StoredDigest(row.token_digest, row.token_pepper_version),
-        )
-    of_account = KeyLimits(
-        row.account_requests_per_minute, row.account_tokens_per_minute, row.account_concurrent_requests
-    )
-    allowed_classes = key.allowed_classes.within(row.account_allowed_classes)
+        key = replace(key, expires_at_us=in_token.expires_at_us)
+    allowed_classes = key.allowed_classes.within(account.allowed_classes)
     holder = Holder(
         key=key,
-        digest=digest,
-        preferred_class=allowed_classes.auto_class(row.preferred_class),
+        digest=to_record(StoredDigest, in_token if is_token else in_key),
+        preferred_class=allowed_classes.auto_class(account.preferred_class),
         allowed_classes=allowed_classes,
-        limits=key.limits.or_else(of_account),
-        is_suspended=row.suspended_at_us is not None,
-        grounding=to_record(GroundingPolicy, row),
+        limits=key.limits.or_else(account.limits),
+        is_suspended=account.suspended_at_us is not None,
+        grounding=account.grounding,
         noted_peppers=row.peppers,
-        token_id=row.token_id if is_token else "",
+        token_id=in_token.token_id if is_token else "",
         maintenance=epochs.to_maintenance(row),
     )
     return holder, row.value

@@ -32,6 +32,6 @@ def rename_passkey(connection: sa.Connection, user_id: str, passkey_id: str, nam
     return find(connection, Passkey, passkeys.update().where(is_it).values(name=name).returning(*passkeys.c))
 
 
-def remove_passkey(connection: sa.Connection, user_id: str, passkey_id: str) -> None:
+def remove_passkey(connection: sa.Connection, user_id: str, passkey_id: str) -> bool:
     is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
-    connection.execute(passkeys.delete().where(is_it))
+    return connection.execute(passkeys.delete().where(is_it)).rowcount == 1

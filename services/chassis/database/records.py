@@ -3,7 +3,7 @@
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
-from types import NoneType
+from types import NoneType, SimpleNamespace
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
@@ -95,6 +95,11 @@ def to_record(kind: type[RecordT], row: Any, **given: Any) -> RecordT:
             is_inner = is_dataclass(annotation) and not hasattr(row, name)
             given[name] = to_record(annotation, row) if is_inner else getattr(row, name)
     return kind(**given)
+
+
+def part_of(row: sa.Row[Any], table: sa.Table) -> SimpleNamespace:
+    """Returns the columns of one table, of a row of several."""
+    return SimpleNamespace(**{column.name: row._mapping[column] for column in table.c})
 
 
 def values_of(table: sa.Table, record: Any) -> dict[str, Any]:

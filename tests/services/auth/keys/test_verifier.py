@@ -34,7 +34,7 @@ async def test_malformed_key_is_refused_without_asking_the_database(
 ) -> None:
     unreachable = Database("postgresql://legato@/nowhere?host=/nonexistent", "auth")
     with pytest.raises(LegatoError) as caught:
-        await Verifier(unreachable, peppers, clock, log).verify("sk-legato-1234")
+        await Verifier(Parts(unreachable, peppers, clock, log)).verify("sk-legato-1234")
     unreachable.close()
     assert caught.value.reason is Reason.KEY_INVALID
 
@@ -52,7 +52,7 @@ async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_
     await accounts.suspend(None, suspended_id)
     clock.advance(30 * 24 * 60 * 60)
     wrong = replace(key_format.mint(), public_id=good.shown.key.key_id.removeprefix("key_")).reveal()
-    verifier = Verifier(database, peppers, clock, log)
+    verifier = Verifier(Parts(database, peppers, clock, log))
     asked: list[list[str]] = []
     with statements_of(database) as statements:
         await verifier.verify(good.secret)
@@ -87,7 +87,7 @@ async def test_keys_outlive_the_change_of_the_pepper(
     old_key = await issue_key(database, peppers, clock, log, sleep)
     both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
     new_key = await issue_key(database, both, clock, log, sleep)
-    verifier = Verifier(database, both, clock, log)
+    verifier = Verifier(Parts(database, both, clock, log))
     versions = [(await verifier.verify(key)).holder.digest.pepper_version for key in (old_key, new_key)]
     assert versions == [1, 2]
 
@@ -95,7 +95,7 @@ async def test_keys_outlive_the_change_of_the_pepper(
 async def test_what_was_verified_does_not_print_its_digest_key(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    verified = await Verifier(database, peppers, clock, log).verify(
+    verified = await Verifier(Parts(database, peppers, clock, log)).verify(
         await issue_key(database, peppers, clock, log, sleep)
     )
     assert repr(verified.digest_key) not in f"{verified} {verified!r}"
@@ -111,7 +111,7 @@ async def test_key_whose_pepper_was_taken_away_is_refused_and_the_operator_is_to
 ) -> None:
     key = await issue_key(database, peppers, clock, log, sleep)
     with pytest.raises(LegatoError) as caught:
-        await Verifier(database, Peppers({2: NEW_PEPPER}), clock, log).verify(key)
+        await Verifier(Parts(database, Peppers({2: NEW_PEPPER}), clock, log)).verify(key)
     assert caught.value.reason is Reason.KEY_INVALID
     assert "key.pepper_missing" in log_text()
     assert key not in log_text()
@@ -152,4 +152,4 @@ async def test_pepper_that_is_brought_in_keeps_no_edge_from_remembering(
     key = await issue_key(database, peppers, clock, log, sleep)
     both = Peppers({1: b"a pepper for tests, 32 bytes long", 2: NEW_PEPPER})
     await AuthService(database, both, clock, log, sleep).note_peppers()
-    assert (await Verifier(database, peppers, clock, log).verify(key)).may_be_remembered
+    assert (await Verifier(Parts(database, peppers, clock, log)).verify(key)).may_be_remembered

@@ -1,6 +1,7 @@
 import sqlalchemy as sa
 
 from protos.auth.v1 import credentials_pb2 as cred
+from services.auth.encryption import parse_encryption_key
 from services.auth.sign_in import totp
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
@@ -35,7 +36,7 @@ async def test_the_secret_of_an_app_is_stored_encrypted_for_its_user(
     with database.transaction(writes=False) as connection:
         sealed = connection.execute(sa.text("SELECT secret FROM totp")).scalar_one()
     assert app._secret not in bytes(sealed)
-    cipher = totp.parse_cipher(f"{ENCRYPTION_KEY},2:{'6d' * 32}")
+    cipher = totp.CredentialCipher(parse_encryption_key(f"{ENCRYPTION_KEY},2:{'6d' * 32}"))
     assert cipher is not None
     assert cipher.decrypt(bytes(sealed), signed_in.user.user_id) == app._secret
     assert cipher.decrypt(bytes(sealed), "user_another") is None
