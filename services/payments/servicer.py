@@ -14,7 +14,7 @@ from services.chassis.process import failpoints
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_event, to_booking
-from services.payments.stripe_client import Checkout, StripeClient
+from services.payments.stripe_client import StripeClient, no_payment
 
 if TYPE_CHECKING:
     from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceAsyncStub
@@ -74,14 +74,16 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
 
     async def GetCheckout(self, request: pb.GetCheckoutRequest, context: Context) -> pb.GetCheckoutResponse:
         if not _CHECKOUT_ID.fullmatch(request.checkout_id):
-            raise _no_checkout()
+            raise no_payment()
         checkout = await self._stripe.read_checkout(request.checkout_id)
         if not checkout.account_id or checkout.account_id != request.account_id:
-            raise _no_checkout()
+            raise no_payment()
         await self._open_account(checkout.account_id)
         is_booked = checkout.is_paid and checkout.payment_id is not None and await self._book(checkout.payment_id)
         return pb.GetCheckoutResponse(
-            state=pb.CHECKOUT_STATE_BOOKED if is_booked else _state_of(checkout),
+            state=pb.CHECKOUT_STATE_BOOKED
+            if is_booked
+            else _STATES.get(checkout.status, pb.CHECKOUT_STATE_UNSPECIFIED),
             amount_cents=checkout.cents,
             payment_id=ID_PREFIX + checkout.payment_id if checkout.payment_id else "",
         )
@@ -135,15 +137,7 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         return True
 
 
-def _state_of(checkout: Checkout) -> "pb.CheckoutState.ValueType":
-    return _STATES.get(checkout.status, pb.CHECKOUT_STATE_UNSPECIFIED)
-
-
 def _checked_id(given: str) -> str:
     if not _ID.fullmatch(given):
         raise LegatoError(Reason.REQUEST_INVALID, "An id has 1 to 64 letters, digits, - and _.")
     return given
-
-
-def _no_checkout() -> LegatoError:
-    return LegatoError(Reason.NOT_FOUND, "There is no such payment.")

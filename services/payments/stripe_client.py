@@ -110,11 +110,15 @@ class StripeClient:
             return await asyncio.to_thread(call)
         except stripe.InvalidRequestError as error:
             if error.code == "resource_missing":
-                raise LegatoError(Reason.NOT_FOUND, "There is no such payment.") from None
+                raise no_payment() from None
             self._log.failure("stripe.refused", error, http_status=error.http_status)
         except stripe.StripeError as error:
             self._log.failure("stripe.failed", error, http_status=error.http_status)
         raise unavailable("The payment provider")
+
+
+def no_payment() -> LegatoError:
+    return LegatoError(Reason.NOT_FOUND, "There is no such payment.")
 
 
 def _checkout(session: Any) -> Checkout:

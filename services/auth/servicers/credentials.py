@@ -14,16 +14,25 @@ from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
-class SignInMethodServicer(pb_grpc.SignInMethodServiceServicer):
+class _Methods:
+    """The methods of signing in that both servicers offer."""
+
     def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
         self._sign_in = sign_in
         self._passwords = passwords
         self._oidc = oidc
 
+    def _methods(self) -> pb.GetSignInMethodsResponse:
+        return pb.GetSignInMethodsResponse(
+            password=self._passwords.is_offered, mail=self._sign_in.sends_links, oidc_issuer=self._oidc.issuer_host
+        )
+
+
+class SignInMethodServicer(_Methods, pb_grpc.SignInMethodServiceServicer):
     async def GetSignInMethods(
         self, request: pb.GetSignInMethodsRequest, context: Context
     ) -> pb.GetSignInMethodsResponse:
-        return to_methods(self._sign_in, self._passwords, self._oidc)
+        return self._methods()
 
     async def SendSignInLink(self, request: pb.SendSignInLinkRequest, context: Context) -> pb.SendSignInLinkResponse:
         await self._sign_in.mail_link(request.email, to_client(request.client))
@@ -51,12 +60,7 @@ class SignInMethodServicer(pb_grpc.SignInMethodServiceServicer):
         )
 
 
-class CredentialServicer(pb_grpc.CredentialServiceServicer):
-    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
-        self._sign_in = sign_in
-        self._passwords = passwords
-        self._oidc = oidc
-
+class CredentialServicer(_Methods, pb_grpc.CredentialServiceServicer):
     async def GetCredentials(self, request: pb.GetCredentialsRequest, context: Context) -> pb.GetCredentialsResponse:
         password, app, identities, passkeys = await self._passwords.credentials(required_access())
         return pb.GetCredentialsResponse(
@@ -65,7 +69,7 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
             identities=[
                 to_message(pb.OidcIdentity, identity, issuer=host_of(identity.issuer)) for identity in identities
             ],
-            methods=to_methods(self._sign_in, self._passwords, self._oidc),
+            methods=self._methods(),
             passkeys=[to_message(users_pb2.Passkey, passkey) for passkey in passkeys],
         )
 
@@ -98,9 +102,3 @@ class CredentialServicer(pb_grpc.CredentialServiceServicer):
     async def SendStepUpCode(self, request: pb.SendStepUpCodeRequest, context: Context) -> pb.SendStepUpCodeResponse:
         await self._sign_in.mail_code(required_access(), to_client(request.client))
         return pb.SendStepUpCodeResponse()
-
-
-def to_methods(sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> pb.GetSignInMethodsResponse:
-    return pb.GetSignInMethodsResponse(
-        password=passwords.is_offered, mail=sign_in.sends_links, oidc_issuer=oidc.issuer_host
-    )

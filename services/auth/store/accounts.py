@@ -65,9 +65,9 @@ def lock_account(connection: sa.Connection, account_id: str) -> Account:
     return require_account(connection, account_id, locks=True)
 
 
-def behind(created_at_us: sa.Column[int], id: sa.Column[str], position: Position) -> sa.ColumnElement[bool]:
-    """Builds the condition for what follows a position, in order of creation and then of id."""
-    return sa.or_(
-        created_at_us > position.created_at_us,
-        sa.and_(created_at_us == position.created_at_us, id > position.id),
-    )
+def behind(
+    created_at_us: sa.Column[int], id: sa.Column[str], position: Position, *, newest_first: bool = False
+) -> sa.ColumnElement[bool]:
+    """Builds the condition for what follows a position, in order of creation and then of id, or in the reverse."""
+    here, there = sa.tuple_(created_at_us, id), sa.tuple_(sa.literal(position.created_at_us), sa.literal(position.id))
+    return here < there if newest_first else here > there

@@ -110,15 +110,9 @@ def list_events(
 
 def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:
     """Reads all events with the version of their pepper, the code before and their own, the oldest first."""
-    last_no = 0
-    while True:
-        query = sa.select(audit_events).where(audit_events.c.event_no > last_no)
-        rows = connection.execute(query.order_by(audit_events.c.event_no).limit(_BATCH)).all()
-        for row in rows:
-            yield to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code
-        if len(rows) < _BATCH:
-            return
-        last_no = rows[-1].event_no
+    query = sa.select(audit_events).order_by(audit_events.c.event_no)
+    for row in connection.execute(query, execution_options={"yield_per": _BATCH}):
+        yield to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code
 
 
 def read_head(connection: sa.Connection) -> tuple[int, bytes]:

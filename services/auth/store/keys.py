@@ -11,6 +11,7 @@ from services.auth.peppers import StoredDigest
 from services.auth.records.accounts import Account
 from services.auth.records.keys import Holder, Key, PepperUse
 from services.auth.store import epochs
+from services.auth.store.accounts import behind
 from services.auth.store.tables import accounts, epoch, keys, playground_tokens
 from services.chassis.database.records import add, find, find_all, part_of, to_record, values_of
 
@@ -53,8 +54,7 @@ def list_keys(
     if choice.created_by:
         query = query.where(keys.c.created_by == choice.created_by)
     if after is not None:
-        position = sa.tuple_(sa.literal(after.created_at_us), sa.literal(after.id))
-        query = query.where(sa.tuple_(*order) < position if choice.newest_first else sa.tuple_(*order) > position)
+        query = query.where(behind(*order, after, newest_first=choice.newest_first))
     return find_all(connection, Key, query)
 
 
