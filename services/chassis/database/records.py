@@ -90,11 +90,16 @@ def _type_of(annotation: Any) -> Any:
 
 def to_record(kind: type[RecordT], row: Any, **given: Any) -> RecordT:
     """Builds a record of a row, which may have further columns, and of what is `given` instead."""
-    for name, annotation in _fields_of(kind).items():  # type: ignore[arg-type]
+    for name, inner in _inner_of(kind):  # type: ignore[arg-type]
         if name not in given:
-            is_inner = is_dataclass(annotation) and not hasattr(row, name)
-            given[name] = to_record(annotation, row) if is_inner else getattr(row, name)
+            given[name] = getattr(row, name) if inner is None or hasattr(row, name) else to_record(inner, row)
     return kind(**given)
+
+
+@cache
+def _inner_of(kind: Any) -> list[tuple[str, Any]]:
+    """Lists the fields of a record, each with its type if that is a record too."""
+    return [(name, given if is_dataclass(given) else None) for name, given in _fields_of(kind).items()]
 
 
 def part_of(row: sa.Row[Any], table: sa.Table) -> SimpleNamespace:
