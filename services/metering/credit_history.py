@@ -4,21 +4,33 @@ A day's charges are one entry, after the grants and adjustments of the day. Each
 balances are computed from the beginning: later bookings do not make them wrong.
 """
 
-import heapq
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from services.chassis.database.database import Database
+from services.metering.ledger.local_days import UTC_DAYS
 from services.metering.ledger.records import DAY_US
-from services.metering.store.credits import CreditPosition, StoredCredit, read_charges_by_day, read_credits
+from services.metering.store.ledger_days import read_credits, read_day_sums
+from services.metering.store.retention.closings import read_opening, read_retention
 
-BEGINNING: Final = CreditPosition(-1, -1)
+# Above every time.
+_NO_END: Final = 2**63 - 1
 # Sorts before all ledger entries of the same time.
 _NO_ENTRY: Final = -1
 
 
-class CreditEntry(msgspec.Struct, frozen=True):
+class CreditPosition(NamedTuple):
+    """The position of an entry in the list of an account."""
+
+    at_us: int
+    entry_id: int
+
+
+BEGINNING: Final = CreditPosition(-1, -1)
+
+
+class CreditEntry(msgspec.Struct):
     kind: Literal["grant", "adjustment", "charges"]
     # For charges, the start of their day.
     at_us: int
@@ -28,46 +40,34 @@ class CreditEntry(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class CreditPage(msgspec.Struct, frozen=True):
+class CreditPage(NamedTuple):
     entries: list[CreditEntry]
     # The position after which the next page begins; None on the last.
     next_after: CreditPosition | None
 
 
-class _Change(NamedTuple):
-    position: CreditPosition
-    day_us: int
-    amount_nanos: int
-    credit: StoredCredit | None
-
-
 async def list_credits(database: Database, account_id: str, after: CreditPosition, size: int) -> CreditPage:
-    (balance_nanos, credits), charged = await database.read(
-        lambda connection: (
-            read_credits(connection, account_id, after, size + 1),
-            read_charges_by_day(connection, account_id),
-        )
-    )
-    charges = []
-    for day_us, charged_nanos in charged.items():
-        position = CreditPosition(day_us + DAY_US, _NO_ENTRY)
+    return await database.read(lambda connection: read_page(connection, account_id, after, size))
+
+
+def read_page(connection: Any, account_id: str, after: CreditPosition, size: int) -> CreditPage:
+    # It has what was credited, and charged, before entries were pruned.
+    opening = read_opening(connection, account_id, read_retention(connection).ledger_pruned_before_us)
+    credited_nanos, credits = read_credits(connection, account_id, opening.at_us, after, size + 1)
+    balance_nanos = opening.account.balance_nanos + credited_nanos
+    changes: list[tuple[CreditPosition, CreditEntry]] = []
+    for entry_id, entry in credits:
+        at_us, amount_nanos = entry.recorded_at_us, entry.customer_nanos
+        change = CreditEntry(entry.kind, at_us, amount_nanos, 0, entry.request_id, entry.reason or "")
+        changes.append((CreditPosition(at_us, entry_id), change))
+    for day in read_day_sums(connection, account_id, opening.at_us, _NO_END, UTC_DAYS.offsets):
+        position = CreditPosition(day.local_us + DAY_US, _NO_ENTRY)
         if position <= after:
-            balance_nanos -= charged_nanos
-        else:
-            charges.append(_Change(position, day_us, -charged_nanos, None))
-    booked = [_Change(credit.position, 0, credit.entry.customer_nanos, credit) for credit in credits]
-    changes = list(heapq.merge(booked, charges, key=lambda change: change.position))
-    entries = []
-    for change in changes[:size]:
-        balance_nanos += change.amount_nanos
-        entries.append(_entry(change, balance_nanos))
-    return CreditPage(entries, changes[size - 1].position if len(changes) > size else None)
-
-
-def _entry(change: _Change, balance_nanos: int) -> CreditEntry:
-    if change.credit is None:
-        return CreditEntry("charges", change.day_us, change.amount_nanos, balance_nanos)
-    entry = change.credit.entry
-    kind: Literal["grant", "adjustment"] = "grant" if entry.kind == "grant" else "adjustment"
-    at_us, reason = entry.recorded_at_us, entry.reason or ""
-    return CreditEntry(kind, at_us, change.amount_nanos, balance_nanos, entry.request_id, reason)
+            balance_nanos -= day.charged_nanos
+        elif day.charged_nanos:
+            changes.append((position, CreditEntry("charges", day.local_us, -day.charged_nanos, 0)))
+    changes.sort(key=lambda change: change[0])
+    for _, entry in changes:
+        balance_nanos = entry.balance_nanos = balance_nanos + entry.amount_nanos
+    entries = [entry for _, entry in changes[:size]]
+    return CreditPage(entries, changes[size - 1][0] if len(changes) > size else None)

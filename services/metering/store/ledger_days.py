@@ -12,6 +12,7 @@ from services.metering.store.tables import account_hours, ledger
 from services.metering.store.usage import ACCOUNT_ID, END_US, START_US, Offsets, bucket_start, is_in_period
 
 _BOOKINGS: Final = ("grant", "adjustment")
+_IS_BOOKING: Final = sa.and_(IS_RARE, sa.or_(*(ledger.c.kind == kind for kind in _BOOKINGS)))
 _IS_RARE_OF_ACCOUNT: Final = sa.and_(ledger.c.account_id == ACCOUNT_ID, IS_RARE)
 
 
@@ -117,11 +118,25 @@ def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end
     return [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
 
 
+def read_credits(
+    connection: sa.Connection, account_id: str, start_us: int, after: tuple[int, int], most: int
+) -> tuple[int, list[Any]]:
+    """Returns grants and adjustments since a time: the sum of those up to a time and id, and the first after it as
+    pairs of id and entry, the oldest first."""
+    order = (ledger.c.recorded_at_us, ledger.c.entry_id)
+    is_its_own = sa.and_(ledger.c.account_id == account_id, _IS_BOOKING, ledger.c.recorded_at_us >= start_us)
+    is_after = sa.tuple_(*order) > sa.tuple_(*after)
+    before = sa.select(total(ledger.c.customer_nanos)).where(is_its_own, sa.not_(is_after))
+    before_nanos: int = connection.execute(before).scalar_one()
+    rows = connection.execute(sa.select(ledger).where(is_its_own, is_after).order_by(*order).limit(most))
+    return before_nanos, [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
+
+
 _BOOKED: Final = (
     sa.select(ledger)
     .where(
-        _IS_RARE_OF_ACCOUNT,
-        sa.or_(*(ledger.c.kind == kind for kind in _BOOKINGS)),
+        ledger.c.account_id == ACCOUNT_ID,
+        _IS_BOOKING,
         ledger.c.recorded_at_us >= START_US,
         ledger.c.recorded_at_us < END_US,
     )

@@ -14,7 +14,7 @@ from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.credit_history import BEGINNING
+from services.metering.credit_history import BEGINNING, read_page
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.statements import (
@@ -26,7 +26,6 @@ from services.metering.statements import (
     list_requests,
 )
 from services.metering.store import batches
-from services.metering.store.credits import read_charges_by_day, read_credits
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
 from services.metering.store.statements import CLOCK_STEP_US, find_last_before, read_balance_after
@@ -276,15 +275,14 @@ def test_sqlite_reads_few_rows_for_the_balance_at_a_time_and_for_a_list_of_credi
     with database.transaction(writes=False) as connection:
         sa.event.listen(connection, "before_cursor_execute", lambda *run: ran.append((run[2], run[3])))
         read_balance_after(connection, ACCOUNT, 5, FIRST_US)
-        read_credits(connection, ACCOUNT, BEGINNING, 10)
-        read_charges_by_day(connection, ACCOUNT)
+        read_page(connection, ACCOUNT, BEGINNING, 10)
         steps = {
             text: " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values))
             for text, values in list(ran)
         }
     database.close()
     rare = [plan for text, plan in steps.items() if "!= 'charge'" in text]
-    assert len(rare) == 6
+    assert len(rare) == 7
     assert all("ledger_credits_by_account (account_id=? AND recorded_at_us>?" in plan for plan in rare)
     assert all("ledger_by_account (account_id=?" in plan for text, plan in steps.items() if "max(" in text)
     assert not any("SCAN ledger" in plan or "SCAN usage_hours" in plan for plan in steps.values())
