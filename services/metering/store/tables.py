@@ -5,7 +5,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from services.chassis.database.records import columns_of
+from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.closings import AccountClosing, Closing
+from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold, OwedChange
 from services.metering.ledger.spend import Spend
 
@@ -44,19 +46,8 @@ account_hours = sa.Table(
 
 spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 
-# Columns before the last are the fields of `notices.AccountNotice`, in their order.
 notices = sa.Table(
-    "notices",
-    metadata,
-    sa.Column("notice_id", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text),
-    sa.Column("account_id", sa.Text),
-    sa.Column("key_id", sa.Text),
-    sa.Column("period", sa.Text),
-    sa.Column("amount_nanos", sa.BigInteger),
-    sa.Column("threshold_nanos", sa.BigInteger),
-    sa.Column("recorded_at_us", sa.BigInteger),
-    sa.Column("acknowledged_at_us", sa.BigInteger),
+    "notices", metadata, *columns_of(AccountNotice, "notice_id"), sa.Column("acknowledged_at_us", sa.BigInteger)
 )
 
 price_versions = sa.Table(
@@ -84,17 +75,9 @@ account_closings = sa.Table("account_closings", metadata, *columns_of(AccountClo
 pruned_credits = sa.Table("pruned_credits", metadata, *columns_of(Entry, "kind", "request_id")[:8])
 owed_changes = sa.Table("owed_changes", metadata, *columns_of(OwedChange, "request_id"))
 
-# What auth has not taken over for the audit log yet. Columns are the id and the fields of `changes.AccountChange`.
+# What auth has not taken over for the audit log yet.
 account_changes = sa.Table(
-    "account_changes",
-    metadata,
-    sa.Column("change_id", sa.Text, primary_key=True),
-    sa.Column("action", sa.Text),
-    sa.Column("account_id", sa.Text),
-    sa.Column("key_id", sa.Text),
-    sa.Column("user_id", sa.Text),
-    sa.Column("session_id", sa.Text),
-    sa.Column("recorded_at_us", sa.BigInteger),
+    "account_changes", metadata, sa.Column("change_id", sa.Text, primary_key=True), *columns_of(AccountChange)
 )
 
 # One row.
