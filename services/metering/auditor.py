@@ -151,33 +151,21 @@ class Auditor:
         # Alerts on a missing first audit count from here.
         self._last_run_s = clock.now().timestamp()
         self._holds = HoldCounts(0, 0)
-        self._show(registry)
-
-    def _show(self, registry: Registry) -> None:
-        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
-            ("legato_audit_violations", "Violations found by the last audit of the ledger.", lambda: self._violations),
-            (
-                "legato_audit_last_run_timestamp_seconds",
-                "Time at which the last audit ended; before the first audit, the time of the start.",
-                lambda: self._last_run_s,
-            ),
-            ("legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s),
-            ("legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live),
-            (
-                "legato_holds_overdue",
-                "Open holds at the time of the last audit that were overdue for sweeping.",
-                lambda: self._holds.overdue,
-            ),
-        )
-        for name, description, value in gauges:
-            gauge(registry, name, description, value)
+        found = "Violations found by the last audit of the ledger."
+        gauge(registry, "legato_audit_violations", found, lambda: self._violations)
+        last_run = "Time at which the last audit ended; before the first audit, the time of the start."
+        gauge(registry, "legato_audit_last_run_timestamp_seconds", last_run, lambda: self._last_run_s)
+        gauge(registry, "legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s)
+        gauge(registry, "legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live)
+        overdue = "Open holds at the time of the last audit that were overdue for sweeping."
+        gauge(registry, "legato_holds_overdue", overdue, lambda: self._holds.overdue)
 
     async def run(self) -> None:
         """Audits periodically until cancelled. An audit that fails is retried at the next interval."""
         await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
         while True:
             try:
-                self._report(await self._look())
+                self._report(await audit_in_thread(self._database, "metering-audit", _look))
             except Exception as error:
                 self._log.failure("audit.failed", error)
             await asyncio.sleep(self._interval_s)
@@ -189,12 +177,9 @@ class Auditor:
         for violation in found.violations[:LOGGED_MOST]:
             self._log.warning("audit.violation", violation=violation, violations=len(found.violations))
 
-    async def _look(self) -> Findings:
-        return await audit_in_thread(
-            self._database,
-            "metering-audit",
-            lambda connection: Findings(find_violations(connection), count_holds(connection)),
-        )
+
+def _look(connection: Any) -> Findings:
+    return Findings(find_violations(connection), count_holds(connection))
 
 
 async def audit_in_thread(database: Database, name: str, look: Callable[[Any], FoundT]) -> FoundT:

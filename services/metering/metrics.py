@@ -20,51 +20,22 @@ def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
         ["operation", "outcome"],
         lambda: _outcomes(writer),
     )
-    histograms_of(
-        registry,
-        "legato_batch_operations",
-        "Operations per batch, which is one transaction.",
-        [],
-        lambda: [([], writer.batch_sizes)],
-    )
-    histograms_of(
-        registry,
-        "legato_batch_write_seconds",
-        "Time to write a batch, including the commit.",
-        [],
-        lambda: [([], writer.write_times_s)],
-    )
+    sizes = "Operations per batch, which is one transaction."
+    histograms_of(registry, "legato_batch_operations", sizes, [], lambda: [([], writer.batch_sizes)])
+    times = "Time to write a batch, including the commit."
+    histograms_of(registry, "legato_batch_write_seconds", times, [], lambda: [([], writer.write_times_s)])
     gauge(registry, "legato_operations_waiting", "Operations waiting for the next batch.", lambda: writer.waiting)
-    gauge(
-        registry,
-        "legato_accounts_locked",
-        "Accounts with operations waiting for a row lock that another database session holds.",
-        lambda: writer.locked_accounts,
-    )
-    counters_of(
-        registry,
-        "legato_settlements_unmatched",
-        "Settlements of requests without a hold. Investigate each one.",
-        [],
-        lambda: [([], writer.unmatched)],
-    )
-    counters_of(
-        registry,
-        "legato_holds_swept",
-        "Overdue holds that were swept because their edge was lost.",
-        [],
-        lambda: [([], sweeper.swept)],
-    )
+    locked = "Accounts with operations waiting for a row lock that another database session holds."
+    gauge(registry, "legato_accounts_locked", locked, lambda: writer.locked_accounts)
+    unmatched = "Settlements of requests without a hold. Investigate each one."
+    counters_of(registry, "legato_settlements_unmatched", unmatched, [], lambda: [([], writer.unmatched)])
+    swept = "Overdue holds that were swept because their edge was lost."
+    counters_of(registry, "legato_holds_swept", swept, [], lambda: [([], sweeper.swept)])
 
 
 def show_retention(retention: Retention, registry: Registry) -> None:
-    counters_of(
-        registry,
-        "legato_months_closed",
-        "Months that this process has closed.",
-        [],
-        lambda: [([], retention.closed_months)],
-    )
+    closed = "Months that this process has closed."
+    counters_of(registry, "legato_months_closed", closed, [], lambda: [([], retention.closed_months)])
     counters_of(
         registry,
         "legato_rows_pruned",
@@ -72,33 +43,17 @@ def show_retention(retention: Retention, registry: Registry) -> None:
         ["table"],
         lambda: [([table], number) for table, number in retention.pruned.items()],
     )
-    gauge(
-        registry,
-        "legato_months_to_close",
-        "Months that are due, and are not closed because the audit finds a violation or a pass failed.",
-        lambda: retention.months_to_close,
-    )
-    gauge(
-        registry,
-        "legato_ledger_months_ahead",
-        "Months after this one for whose entries PostgreSQL has a partition.",
-        lambda: retention.months_ahead,
-    )
-    gauge(
-        registry,
-        "legato_retention_last_pass_timestamp_seconds",
-        "Time at which this process last ended a pass, or found another process at it; before that, its start.",
-        lambda: retention.last_pass_s,
-    )
+    due = "Months that are due, and are not closed because the audit finds a violation or a pass failed."
+    gauge(registry, "legato_months_to_close", due, lambda: retention.months_to_close)
+    ahead = "Months after this one for whose entries PostgreSQL has a partition."
+    gauge(registry, "legato_ledger_months_ahead", ahead, lambda: retention.months_ahead)
+    ended = "Time at which this process last ended a pass, or found another process at it; before that, its start."
+    gauge(registry, "legato_retention_last_pass_timestamp_seconds", ended, lambda: retention.last_pass_s)
 
 
 def show_shared_limits(limiter: "ValkeyLimiter", registry: Registry) -> None:
-    gauge(
-        registry,
-        "legato_limits_shared",
-        "1 if all replicas share the rate limits, 0 if each enforces its own because Valkey is unavailable.",
-        lambda: limiter.is_shared,
-    )
+    shared = "1 if all replicas share the rate limits, 0 if each enforces its own because Valkey is unavailable."
+    gauge(registry, "legato_limits_shared", shared, lambda: limiter.is_shared)
 
 
 def _outcomes(writer: Writer) -> Iterator[tuple[tuple[str, str], float]]:

@@ -27,18 +27,10 @@ class PriceWatch:
         self._log = log
         self._stamp = stamp_of(path)
         self._is_valid = True
-        gauge(
-            registry,
-            "legato_price_file_valid",
-            "1 if the price file is valid, 0 if the last change of it has a mistake and is not in effect.",
-            lambda: self._is_valid,
-        )
-        gauge(
-            registry,
-            "legato_price_version",
-            "Version of the prices for new requests, without those that are scheduled.",
-            lambda: self._prices.current_version,
-        )
+        valid = "1 if the price file is valid, 0 if the last change of it has a mistake and is not in effect."
+        gauge(registry, "legato_price_file_valid", valid, lambda: self._is_valid)
+        version = "Version of the prices for new requests, without those that are scheduled."
+        gauge(registry, "legato_price_version", version, lambda: self._prices.current_version)
 
     async def run(self) -> None:
         """Looks periodically until cancelled. A look that fails is repeated at the next interval."""
