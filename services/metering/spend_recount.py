@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from services.chassis.database.database import Database
 from services.chassis.telemetry.log import Log
-from services.metering.store.spend_recount import find_miscounted, list_limited_accounts, recount
+from services.metering.store.spends import find_miscounted, list_limited_accounts, recount
 
 
 class Recounted(NamedTuple):

@@ -30,7 +30,7 @@ from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.statements import StatementServicer
 from services.metering.store import tables
 from services.metering.store.prices import adopt_prices
-from services.metering.store.spend_recount import recount
+from services.metering.store.spends import recount
 from tests.console.clock import NOW_US, StandingClock
 from tests.support.servers.migrated import migrated_sqlite
 

@@ -53,7 +53,6 @@ from services.metering.store.sets import (
     update_rows,
     write_all,
 )
-from services.metering.store.spend_recount import recount
 from services.metering.store.spends import (
     INSERT_SPENDS,
     UPDATE_SPENDS,
@@ -61,6 +60,7 @@ from services.metering.store.spends import (
     read_new_spends,
     read_past_spends,
     read_spends,
+    recount,
 )
 from services.metering.store.tables import (
     COUNTED,

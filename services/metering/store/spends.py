@@ -1,11 +1,14 @@
-"""Reads and writes what accounts and keys with spend limits have spent. Their accounts are locked by the caller."""
+"""Reads, writes and recounts what accounts and keys with spend limits have spent. Callers lock their accounts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from msgspec.structs import astuple, replace
 
+from services.chassis.database.clock import read_now_us
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
 from services.metering.ledger.records import AccountBalance, Hold, Operation, RequestOperation, Reserve, Settle
@@ -20,7 +23,7 @@ from services.metering.ledger.spend import (
 )
 from services.metering.store.expressions import IS_LIVE, total
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
-from services.metering.store.tables import holds, spends, usage_hours
+from services.metering.store.tables import accounts, holds, spends, usage_hours
 
 _READ: Final = Lookup(select_all(spends), "spend_id")
 _LIST: Final = (
@@ -32,18 +35,23 @@ _LIST: Final = (
 _READ_OF_ACCOUNTS: Final = Lookup(select_all(spends), "account_id")
 INSERT_SPENDS: Final = insert_rows(spends, Spend.__struct_fields__)
 _CHANGES: Final = tuple(name for name in Spend.__struct_fields__ if name not in ("spend_id", "account_id", "key_id"))
+_COUNTERS: Final = ("day_spent_nanos", "month_spent_nanos", "total_spent_nanos", "held_nanos")
 _GUARDS: Final = ("total_spent_nanos", "held_nanos")
 UPDATE_SPENDS: Final = update_rows(spends, "spend_id", _CHANGES, found=_GUARDS)
+_LIST_LIMITED: Final = (
+    sa.select(accounts.c.account_id).where(accounts.c.has_spend_limits).order_by(accounts.c.account_id)
+)
+_LOCK: Final = Lookup("SELECT account_id FROM accounts", "account_id", lock="FOR UPDATE")
 
 
 def read_spends(
     connection: sa.Connection,
     operations: Sequence[Operation[Any]],
-    accounts: Iterable[AccountBalance],
+    found_accounts: Iterable[AccountBalance],
     found_holds: Iterable[Hold],
 ) -> list[Spend]:
     """Reads those of the accounts and keys that the operations are about."""
-    limited_ids = {account.account_id for account in accounts if account.has_spend_limits}
+    limited_ids = {account.account_id for account in found_accounts if account.has_spend_limits}
     if not limited_ids:
         return []
     whole_ids = {operation.account_id for operation in operations if isinstance(operation, SetSpendLimits)}
@@ -61,10 +69,6 @@ def read_spends(
     return [*found.values(), *_read_shared(connection, found)]
 
 
-def read_spends_of(connection: sa.Connection, account_id: str) -> list[Spend]:
-    return [Spend(*row) for row in _READ_OF_ACCOUNTS.run(connection, [account_id])]
-
-
 def _read_shared(connection: sa.Connection, found: Mapping[str, Spend]) -> list[Spend]:
     """Reads the spends that keys share which have replaced others, as far as they are not known."""
     shared_ids = {spend.shared_spend_id for spend in found.values()} - {"", *found}
@@ -76,36 +80,72 @@ def read_new_spends(
 ) -> list[Spend]:
     """Sums up what accounts and keys have spent that get their first limits."""
     found_ids = {spend.spend_id for spend in found}
-    subjects = {
-        (operation.account_id, operation.key_id)
-        for operation in operations
-        if isinstance(operation, SetSpendLimits) and spend_id(operation.account_id, operation.key_id) not in found_ids
-    }
-    return [_sum_up(connection, account_id, key_id, now_us) for account_id, key_id in sorted(subjects)]
+    subjects: defaultdict[str, dict[str, Spend]] = defaultdict(dict)
+    for operation in operations:
+        if isinstance(operation, SetSpendLimits):
+            new = Spend(spend_id(operation.account_id, operation.key_id), operation.account_id, operation.key_id)
+            if new.spend_id not in found_ids:
+                subjects[new.account_id][new.key_id] = new
+    return [
+        spend
+        for account_id, of_account in sorted(subjects.items())
+        for spend in _counted(connection, account_id, of_account.values(), now_us)
+    ]
 
 
-def _sum_up(connection: sa.Connection, account_id: str, key_id: str, now_us: int) -> Spend:
-    day_us, month_us = day_start_us(now_us), month_start_us(now_us)
-    spent = [usage_hours.c.account_id == account_id]
-    held = [holds.c.account_id == account_id, IS_LIVE]
-    if key_id != WHOLE_ACCOUNT:
-        spent.append(usage_hours.c.key_id == key_id)
-        held.append(holds.c.key_id == key_id)
+def _counted(connection: sa.Connection, account_id: str, found: Collection[Spend], now_us: int) -> list[Spend]:
+    """Returns spends of an account with the counters that usage and live holds tell, but for those that share
+    another's: what their keys spend counts in that."""
+    subject_ids = {spend.key_id: spend.shared_spend_id or spend.spend_id for spend in found}
     cost_nanos, hour_us = usage_hours.c.cost_nanos, usage_hours.c.hour_us
-    sums = [total(sa.case((hour_us >= since_us, cost_nanos), else_=0)) for since_us in (day_us, month_us, 0)]
-    day_nanos, month_nanos, total_nanos = tuple(connection.execute(sa.select(*sums).where(*spent)).one())
-    held_nanos: int = connection.execute(sa.select(total(holds.c.amount_nanos)).where(*held)).scalar_one()
-    return Spend(
-        spend_id=spend_id(account_id, key_id),
-        account_id=account_id,
-        key_id=key_id,
-        day_us=day_us,
-        month_us=month_us,
-        day_spent_nanos=day_nanos,
-        month_spent_nanos=month_nanos,
-        total_spent_nanos=total_nanos,
-        held_nanos=held_nanos,
+    since_us = (day_start_us(now_us), month_start_us(now_us), 0)
+    spent = (
+        sa.select(usage_hours.c.key_id, *(total(sa.case((hour_us >= each, cost_nanos), else_=0)) for each in since_us))
+        .where(usage_hours.c.account_id == account_id)
+        .group_by(usage_hours.c.key_id)
     )
+    held = (
+        sa.select(holds.c.key_id, total(holds.c.amount_nanos))
+        .where(holds.c.account_id == account_id, IS_LIVE)
+        .group_by(holds.c.key_id)
+    )
+    sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_COUNTERS))
+    rows: list[tuple[str, list[Any]]] = [(key_id, [*parts, 0]) for key_id, *parts in connection.execute(spent)]
+    rows += [(key_id, [0, 0, 0, nanos]) for key_id, nanos in connection.execute(held)]
+    for key_id, parts in rows:
+        for subject_id in (spend_id(account_id, WHOLE_ACCOUNT), subject_ids.get(key_id)):
+            if subject_id is not None:
+                sums[subject_id] = list(map(operator.add, sums[subject_id], parts))
+    return [
+        replace(spend.at(now_us), **dict(zip(_COUNTERS, sums[spend.spend_id], strict=True)))
+        for spend in found
+        if not spend.shared_spend_id
+    ]
+
+
+def find_miscounted(connection: sa.Connection, account_id: str) -> list[tuple[Spend, Spend]]:
+    """Returns each of the account's spends whose counters are wrong, with the right ones. Counters are kept with each
+    booking, so they only differ if a process booked that does not know them: of an older release, or rows that were
+    changed by hand."""
+    now_us = read_now_us(connection)
+    found = {
+        spend.spend_id: spend for spend in (Spend(*row) for row in _READ_OF_ACCOUNTS.run(connection, [account_id]))
+    }
+    pairs = [(found[right.spend_id], right) for right in _counted(connection, account_id, found.values(), now_us)]
+    return [(spend, right) for spend, right in pairs if right != spend.at(now_us)]
+
+
+def recount(connection: sa.Connection, account_id: str) -> int:
+    """Corrects the account's counters; returns how many spends had wrong ones."""
+    _LOCK.run(connection, [account_id])
+    pairs = find_miscounted(connection, account_id)
+    if pairs:
+        UPDATE_SPENDS.run(connection, [changed_row(found, right) for found, right in pairs])
+    return len(pairs)
+
+
+def list_limited_accounts(connection: sa.Connection) -> list[str]:
+    return list(connection.scalars(_LIST_LIMITED))
 
 
 def read_past_spends(
