@@ -18,6 +18,8 @@ from services.metering.store import ledger_days
 from services.metering.store import statements as store
 from services.metering.store.ledger_days import DaySums
 from services.metering.store.prices import read_schedule
+from services.metering.store.reports import read_balances
+from services.metering.store.retention.closings import read_opening
 from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
 
 # More than an account runs at once.
@@ -97,8 +99,7 @@ async def list_entries(database: Database, query: StatementQuery) -> StatementPa
 
 async def list_requests(database: Database, query: StatementQuery) -> RequestsPage:
     """Lists requests, the newest first; those that run are on the first page."""
-    read = _search_requests if any(query.chosen) else _read_requests
-    return await database.read(lambda connection: read(connection, query))
+    return await database.read(lambda connection: _read_requests(connection, query))
 
 
 async def list_days(database: Database, query: DaysQuery) -> StatementDays:
@@ -158,40 +159,29 @@ def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementD
 
 
 def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:
-    position, running = query.position, []
-    if position is None:
-        first_id, last_id = _period(connection, query)
-        position = PagePosition(last_id, first_id, 0)
-        running = store.read_running(
-            connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST, query.chosen
-        )
-    ids = _range(position, newest_first=True)
-    found = store.read_charged(connection, query.account_id, *ids, query.size + 1, query.chosen)
-    charged = [request.receipt for request in found[: query.size]]
-    return RequestsPage(running, charged, _next_position(position, [request.entry_id for request in found], query, 0))
-
-
-def _search_requests(connection: Any, query: StatementQuery) -> RequestsPage:
-    """Searches some entries for requests that are chosen. Hours without such a request are skipped, so that a key that
-    was last used long ago is found at once."""
+    """Reads a page. Of requests that are chosen, only some entries are searched for one, and hours without such a
+    request are skipped, so that a key that was last used long ago is found at once."""
     position, running, chosen = query.position, [], query.chosen
     if position is None:
         first_id, last_id = _period(connection, query)
         running = store.read_running(connection, query.account_id, query.start_us, query.end_us, RUNNING_MOST, chosen)
-        at_us = _NO_END if query.end_us is None else query.end_us
-        position = _skip_unused(connection, query, PagePosition(last_id, first_id, 0), at_us)
+        position = PagePosition(last_id, first_id, 0)
+        if any(chosen):
+            at_us = _NO_END if query.end_us is None else query.end_us
+            position = _skip_unused(connection, query, position, at_us)
     if position is None:
         return RequestsPage(running, [], None)
     after_id, last_id = _range(position, newest_first=True)
-    searched = store.find_searched(connection, query.account_id, after_id, last_id, SEARCHED_MOST)
-    # Including the entry at which the search ends.
-    from_id = after_id if searched.entry_id == after_id else searched.entry_id - 1
+    from_id, searched_us, search = after_id, 0, (query.account_id, after_id, last_id, SEARCHED_MOST)
+    if any(chosen) and (searched := store.find_searched(connection, *search)) is not None:
+        # Including the entry at which the search ends.
+        from_id, searched_us = searched.entry_id - 1, searched.recorded_at_us
     found = store.read_charged(connection, query.account_id, from_id, last_id, query.size + 1, chosen)
-    charged = [request.receipt for request in found[: query.size]]
-    next_position = _next_position(position, [request.entry_id for request in found], query, 0)
+    charged = [receipt for _, receipt in found[: query.size]]
+    next_position = _next_position(position, [entry_id for entry_id, _ in found], query, 0)
     if next_position is None and from_id > after_id:
         rest = PagePosition(from_id, position.limit_id, 0)
-        next_position = _skip_unused(connection, query, rest, searched.recorded_at_us + store.CLOCK_STEP_US)
+        next_position = _skip_unused(connection, query, rest, searched_us + store.CLOCK_STEP_US)
     return RequestsPage(running, charged, next_position)
 
 
@@ -212,10 +202,11 @@ def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
     if begins_at_us is not None:
         balance_nanos = store.read_balance_after(connection, query.account_id, began_id, begins_at_us)
     elif query.newest_first:
-        balance_nanos = store.read_balance(connection, query.account_id).balance_nanos
+        [account] = read_balances(connection, [query.account_id])
+        balance_nanos = account.balance_nanos
     else:
         pruned_before_us = store.read_pruned_before(connection)
-        balance_nanos = store.read_closed_balance(connection, query.account_id, pruned_before_us)
+        balance_nanos = read_opening(connection, query.account_id, pruned_before_us).account.balance_nanos
     return PagePosition(began_id, first_id if query.newest_first else last_id, balance_nanos)
 
 

@@ -4,15 +4,14 @@ The order is that of the entries' ids: an account's entries are written under it
 id. A period is a range of ids, which a search finds by the times of entries.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from services.metering.ledger.prices import Price
-from services.metering.ledger.records import CHARGES, HOUR_US, AccountBalance, Entry, Hold
+from services.metering.ledger.records import CHARGES, HOUR_US, Entry, Hold
 from services.metering.store.expressions import IS_LIVE, IS_RARE, total
-from services.metering.store.reports import read_balances, read_request, read_requests_of_entries
+from services.metering.store.reports import read_request, read_requests_of_entries
 from services.metering.store.retention.closings import OpeningBalance, read_open_period, read_opening, read_retention
 from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
 
@@ -44,7 +43,6 @@ _CHARGED: Final = (
     .order_by(ledger.c.entry_id.desc())
     .limit(sa.bindparam("most"))
 )
-_ALL_CHARGED: Final = _CHARGED
 _PRICE_VERSIONS: Final = (
     sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
     .join(prices, prices.c.version == price_versions.c.version)
@@ -70,33 +68,17 @@ class RequestFilter(NamedTuple):
     class_ids: tuple[str, ...] = ()
 
 
-class SearchedEntry(NamedTuple):
-    entry_id: int
-    recorded_at_us: int
-
-
-class ChargedRequest(NamedTuple):
-    entry_id: int
-    receipt: Receipt
-
-
 class StoredPrices(NamedTuple):
     version: int
     effective_from_us: int
     prices: dict[str, Price]
 
 
-class LedgerTotals(NamedTuple):
-    entries: int
-    nanos: int
-
-
 def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> int:
     """Returns an id: entries up to it were recorded before a time, and later ones not. Where the database's clock was
     set back meanwhile, a time still divides the entries at one place."""
-    [(newest,)] = connection.execute(_NEWEST, {"account_id": account_id}).all()
     last_id = 0
-    for bit in reversed(range((newest or 0).bit_length())):
+    for bit in reversed(range(find_last_entry(connection, account_id).bit_length())):
         tried_id = last_id + (1 << bit)
         last = connection.execute(_LAST_TIME, {"account_id": account_id, "entry_id": tried_id}).first()
         if last is None or last.recorded_at_us < at_us:
@@ -159,16 +141,6 @@ def read_pruned_before(connection: sa.Connection) -> int:
     return read_retention(connection).ledger_pruned_before_us
 
 
-def read_closed_balance(connection: sa.Connection, account_id: str, at_us: int) -> int:
-    """Returns the balance at the end of a closed month."""
-    return read_opening(connection, account_id, at_us).account.balance_nanos
-
-
-def read_balance(connection: sa.Connection, account_id: str) -> AccountBalance:
-    [account] = read_balances(connection, [account_id])
-    return account
-
-
 def read_entries(
     connection: sa.Connection, account_id: str, after_id: int, last_id: int, *, newest_first: bool, most: int
 ) -> list[StoredEntry]:
@@ -185,24 +157,18 @@ def read_entries(
 
 def read_charged(
     connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int, chosen: RequestFilter
-) -> list[ChargedRequest]:
-    """Returns the charged requests whose first charge has an id in the range, the last first."""
+) -> list[tuple[int, Receipt]]:
+    """Returns the charged requests whose first charge has an id in the range, with that id, the last first."""
     values = {"account_id": account_id, "after_id": after_id, "last_id": last_id, "most": most}
-    rows: Sequence[Any]
-    if any(chosen):
-        rows = connection.execute(_CHARGED.where(*_chosen(ledger, chosen)), values).all()
-    else:
-        rows = connection.execute(_ALL_CHARGED, values).all()
+    query = _CHARGED.where(*_chosen(ledger, chosen)) if any(chosen) else _CHARGED
+    rows = connection.execute(query, values).all()
     # Of requests whose holds were pruned.
     pruned = read_requests_of_entries(connection, account_id, [row[1] for row in rows if row[2] is None])
-    return [
-        ChargedRequest(entry_id, _receipt(fields) if fields[0] is not None else _of_entries(pruned[request_id], fields))
-        for entry_id, request_id, *fields in rows
-    ]
+    return [(entry_id, _receipt(fields, pruned.get(request_id))) for entry_id, request_id, *fields in rows]
 
 
-def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> SearchedEntry:
-    """Returns the entry at which a search of so many entries ends; that before the range if it sees them all."""
+def find_searched(connection: sa.Connection, account_id: str, after_id: int, last_id: int, most: int) -> Any:
+    """Returns the id and the time of the entry at which a search of so many entries ends; None if it sees them all."""
     query = (
         sa.select(ledger.c.entry_id, ledger.c.recorded_at_us)
         .where(ledger.c.account_id == account_id, ledger.c.entry_id > after_id, ledger.c.entry_id <= last_id)
@@ -210,8 +176,7 @@ def find_searched(connection: sa.Connection, account_id: str, after_id: int, las
         .offset(most - 1)
         .limit(1)
     )
-    found = connection.execute(query).one_or_none()
-    return SearchedEntry(after_id, 0) if found is None else SearchedEntry(*found)
+    return connection.execute(query).one_or_none()
 
 
 def find_last_use(connection: sa.Connection, account_id: str, at_us: int, chosen: RequestFilter) -> int | None:
@@ -263,11 +228,11 @@ def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
 
 def find_last_entry(connection: sa.Connection, account_id: str) -> int:
     """Returns the id of the newest entry; 0 if there is none."""
-    newest = sa.select(ledger.c.entry_id).where(ledger.c.account_id == account_id).order_by(ledger.c.entry_id.desc())
-    return connection.execute(newest.limit(1)).scalar_one_or_none() or 0
+    return connection.execute(_NEWEST, {"account_id": account_id}).scalar_one() or 0
 
 
-def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
+def read_totals(connection: sa.Connection, account_id: str) -> tuple[int, int]:
+    """Returns the number of an account's entries, and their sum."""
     period = read_open_period(connection)
     account = read_opening(connection, account_id, period.start_us).account
     query = sa.select(sa.func.count(), total(ledger.c.customer_nanos)).where(
@@ -276,7 +241,7 @@ def read_totals(connection: sa.Connection, account_id: str) -> LedgerTotals:
         ledger.c.recorded_at_us >= period.start_us,
     )
     entries, nanos = connection.execute(query).one()
-    return LedgerTotals(account.total_entries + entries, account.balance_nanos + nanos)
+    return account.total_entries + entries, account.balance_nanos + nanos
 
 
 def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[bool]]:
@@ -284,11 +249,7 @@ def _chosen(table: sa.Table, chosen: RequestFilter) -> list[sa.ColumnElement[boo
     return [table.c[name].in_(ids) for name, ids in names if ids]
 
 
-def _receipt(fields: list[Any]) -> Receipt:
-    hold, amounts = Hold(*fields[: -len(_PRICE)]), fields[-len(_PRICE) :]
-    return Receipt(hold, None if amounts[0] is None else Price(*amounts))
-
-
-def _of_entries(hold: Hold, fields: list[Any]) -> Receipt:
-    amounts = fields[-len(_PRICE) :]
+def _receipt(fields: list[Any], pruned: Hold | None = None) -> Receipt:
+    """Builds a receipt from the columns of a hold and of its price; of a hold that was pruned there are none."""
+    hold, amounts = pruned or Hold(*fields[: -len(_PRICE)]), fields[-len(_PRICE) :]
     return Receipt(hold, None if amounts[0] is None else Price(*amounts))

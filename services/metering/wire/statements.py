@@ -157,11 +157,11 @@ def _from_receipt(receipt: Receipt) -> statements_pb2.RequestReceipt:
 def from_audit(progress: AuditProgress) -> statements_pb2.AuditAccountResponse:
     if progress.found is None:
         return statements_pb2.AuditAccountResponse(is_running=True, took_ms=round(progress.running_s * 1000))
-    audit, _, ended_at, took_s = progress.found
+    found = progress.found
     return statements_pb2.AuditAccountResponse(
-        violations=audit.violations,
-        entries=audit.entries,
-        balance_nanos=audit.balance_nanos,
-        audit_time=to_timestamp(round(ended_at.timestamp() * 1_000_000)),
-        took_ms=round(took_s * 1000),
+        violations=found.violations,
+        entries=found.entries,
+        balance_nanos=found.balance_nanos,
+        audit_time=to_timestamp(round(found.ended_at.timestamp() * 1_000_000)),
+        took_ms=round(found.took_s * 1000),
     )

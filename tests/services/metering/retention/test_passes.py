@@ -76,8 +76,7 @@ async def test_a_month_is_closed_once_it_is_over_and_the_audit_goes_on_from_ther
     assert await all_violations(database) == []
     found = (await AccountAudits(database).audit(ACCOUNT)).found
     assert found is not None
-    account_audit = found.audit
-    assert (account_audit.entries, account_audit.balance_nanos) == (4 * 3, balance(database))
+    assert (found.entries, found.balance_nanos) == (4 * 3, balance(database))
 
 
 async def test_what_is_pruned_is_not_needed_for_balances_receipts_and_repeats(

@@ -7,8 +7,8 @@ from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.statements import DaysQuery, list_days
 from services.metering.store import key_totals, ledger_days, usage
-from services.metering.store import statements as store
 from services.metering.store.key_totals import KeyTotals
+from services.metering.store.reports import read_balances
 from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
@@ -63,7 +63,7 @@ async def test_reports_from_the_sums_of_hours_are_those_of_the_counters(
         listed = await list_days(database, DAYS)
         with database.transaction(writes=False) as connection:
             opening_nanos = ledger_days.read_opening_balance(connection, ACCOUNT, FIRST_US + DAY_US)
-            balance_nanos = store.read_balance(connection, ACCOUNT).balance_nanos
+            balance_nanos = read_balances(connection, [ACCOUNT])[0].balance_nanos
         assert (listed.opening_nanos, listed.days[-1].balance_nanos) == (0, balance_nanos)
         later = DaysQuery(ACCOUNT, FIRST_US + DAY_US, PERIOD[1], "America/Toronto")
         assert (await list_days(database, later)).opening_nanos == opening_nanos
