@@ -7,7 +7,6 @@ limit before which rows are gone. Everything around it can be repeated.
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -204,27 +203,19 @@ class Retention:
         self, month: CalendarMonth, previous: Closing | None, sums: dict[str, AccountClosing]
     ) -> AccountsDigest:
         """Writes each account's row: those of the month before, and new ones, in one order."""
-        digest, waiting, after, goes_on = AccountsDigest(), deque(sorted(sums)), "", previous is not None
-        while goes_on or waiting:
-            before: dict[str, AccountClosing] = {}
-            if goes_on and previous is not None:
-                month_us, after_id = previous.month_us, after
-                found = await self._database.read(
-                    lambda connection: list(
-                        closing_store.read_account_closings(connection, month_us, after_id, WRITE_MOST)  # noqa: B023
-                    )
-                )
-                before = {each.account_id: each for each in found}
-                goes_on = len(found) == WRITE_MOST
-                after = found[-1].account_id if goes_on else ""
-            account_ids = set(before)
-            while waiting and (len(account_ids) < WRITE_MOST if not goes_on else waiting[0] <= after):
-                account_ids.add(waiting.popleft())
-            rows = [close_account(month, each, before.get(each), sums.get(each)) for each in sorted(account_ids)]
+        digest, before_us = AccountsDigest(), -1 if previous is None else previous.month_us
+        closed_ids = await self._database.read(lambda connection: closing_store.read_account_ids(connection, before_us))
+        account_ids = sorted(sums.keys() | closed_ids)
+        for start in range(0, len(account_ids), WRITE_MOST):
+            some = account_ids[start : start + WRITE_MOST]
+            found = await self._database.read(
+                lambda connection: [*closing_store.read_account_closings(connection, before_us, some)]  # noqa: B023
+            )
+            before = {each.account_id: each for each in found}
+            rows = [close_account(month, each, before.get(each), sums.get(each)) for each in some]
             for row in rows:
                 digest.add(row)
-            if rows:
-                await self._write(lambda connection: closing_store.write_drafts(connection, rows))  # noqa: B023
+            await self._write(lambda connection: closing_store.write_drafts(connection, rows))  # noqa: B023
         return digest
 
     async def prune_ledger(self) -> None:

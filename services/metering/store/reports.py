@@ -11,18 +11,12 @@ from services.metering.store.expressions import IS_LIVE
 from services.metering.store.sets import Lookup, select_all
 from services.metering.store.tables import accounts, holds, ledger
 
-# Below either database's limit of parameters per statement.
-_IDS_AT_ONCE: Final = 10_000
-
 _BALANCES: Final = Lookup(select_all(accounts), "account_id")
 
 
 def read_balances(connection: sa.Connection, account_ids: Sequence[str]) -> list[AccountBalance]:
     """Returns balances in the order of the ids. An account without any grant has zero."""
-    found: dict[str, AccountBalance] = {}
-    for start in range(0, len(account_ids), _IDS_AT_ONCE):
-        some = account_ids[start : start + _IDS_AT_ONCE]
-        found |= {row[0]: AccountBalance(*row) for row in _BALANCES.run(connection, some)}
+    found = {row[0]: AccountBalance(*row) for row in _BALANCES.run(connection, account_ids)}
     return [found.get(account_id) or AccountBalance(account_id) for account_id in account_ids]
 
 

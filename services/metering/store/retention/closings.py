@@ -171,15 +171,21 @@ def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[A
     return (AccountClosing(entries.month.start_us, *row) for row in connection.execute(query))
 
 
+def read_account_ids(connection: sa.Connection, month_us: int) -> set[str]:
+    """Returns the ids of a month's accounts."""
+    return set(
+        connection.scalars(sa.select(account_closings.c.account_id).where(account_closings.c.month_us == month_us))
+    )
+
+
 def read_account_closings(
-    connection: sa.Connection, month_us: int, after_account: str = "", most: int | None = None
+    connection: sa.Connection, month_us: int, account_ids: Sequence[str] | None = None
 ) -> Iterator[AccountClosing]:
-    """Returns the accounts of a month in the order of their ids, by their bytes."""
-    account_id = _by_bytes(connection)
+    """Returns the accounts of a month, or some of them, in the order of their ids, by their bytes."""
     query = sa.select(account_closings).where(account_closings.c.month_us == month_us)
-    if after_account:
-        query = query.where(account_id > after_account)
-    query = query.order_by(account_id).limit(most).execution_options(yield_per=1000)
+    if account_ids is not None:
+        query = query.where(account_closings.c.account_id.in_(account_ids))
+    query = query.order_by(_by_bytes(connection)).execution_options(yield_per=1000)
     return (AccountClosing(*row) for row in connection.execute(query))
 
 
