@@ -8,7 +8,7 @@ from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.server import Context
 from services.metering.ledger.notices import NoticeRules
-from services.metering.store.notices import read_threshold, set_threshold
+from services.metering.store.accounts import read_threshold, set_threshold
 from services.metering.wire.operations import checked_id, current_user, invalid
 
 

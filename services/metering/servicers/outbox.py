@@ -12,8 +12,12 @@ from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.notices import AccountNotice
-from services.metering.store.changes import acknowledge_changes, list_pending_changes
-from services.metering.store.notices import acknowledge_notices, list_pending_notices
+from services.metering.store.outbox import (
+    acknowledge_changes,
+    acknowledge_notices,
+    list_pending_changes,
+    list_pending_notices,
+)
 from services.metering.wire.operations import invalid
 
 PAGE_MOST: Final = 1_000

@@ -1,19 +1,42 @@
 """Accounts that metering knows: those that ever had credit, a threshold, or an owner who began to pay."""
 
+from typing import Final
+
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
+from services.chassis.database.clock import read_now_us
 from services.chassis.database.insert import insert_into
+from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
 from services.metering.ledger.records import AccountBalance
+from services.metering.store.outbox import add_changes
 from services.metering.store.tables import accounts
+
+_THRESHOLD: Final = sa.select(accounts.c.low_balance_nanos).where(accounts.c.account_id == sa.bindparam("account_id"))
 
 
 def has_account(connection: sa.Connection, account_id: str) -> bool:
-    query = sa.select(sa.literal(1)).where(accounts.c.account_id == account_id)
-    return connection.execute(query).first() is not None
+    return connection.execute(_THRESHOLD, {"account_id": account_id}).first() is not None
 
 
 def open_account(connection: sa.Connection, account_id: str) -> None:
     """Adds an account without credit, unless it is known."""
     statement = insert_into(connection, accounts).values(**asdict(AccountBalance(account_id)))
     connection.execute(statement.on_conflict_do_nothing(index_elements=["account_id"]))
+
+
+def read_threshold(connection: sa.Connection, account_id: str) -> int | None:
+    """Returns the account's own threshold of low balances; None: it has none."""
+    return connection.scalar(_THRESHOLD, {"account_id": account_id})
+
+
+def set_threshold(
+    connection: sa.Connection, account_id: str, low_balance_nanos: int | None, changed_by: ChangedBy = COMMAND_LINE
+) -> None:
+    """Changes the threshold alone: a batch never writes it."""
+    if low_balance_nanos != read_threshold(connection, account_id):
+        now_us = read_now_us(connection)
+        add_changes(connection, [AccountChange("low_balance.changed", account_id, "", *changed_by, now_us)])
+    open_account(connection, account_id)
+    is_meant = accounts.c.account_id == account_id
+    connection.execute(sa.update(accounts).where(is_meant).values(low_balance_nanos=low_balance_nanos))

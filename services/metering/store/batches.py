@@ -39,8 +39,7 @@ from services.metering.ledger.records import (
     RestorePayment,
 )
 from services.metering.ledger.spend import PastPeriod, SetSpendLimits, Spend, SpendBook, SpendLimitRefusal
-from services.metering.store.changes import add_changes
-from services.metering.store.notices import ADD_NOTICES
+from services.metering.store.outbox import ADD_NOTICES, add_changes
 from services.metering.store.prices import read_version
 from services.metering.store.sets import (
     Lookup,

@@ -25,8 +25,8 @@ from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, Se
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
-from services.metering.store.changes import list_pending_changes
-from services.metering.store.notices import set_threshold
+from services.metering.store.accounts import set_threshold
+from services.metering.store.outbox import list_pending_changes
 from tests.services.metering.samples import ACCOUNT, KEY, ask, grant
 
 ADA = ChangedBy("usr_ada", "ses_one")

@@ -24,7 +24,8 @@ from services.metering.ledger.prices import Prices
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
-from services.metering.store.notices import KEPT_US, acknowledge_notices, list_pending_notices, set_threshold
+from services.metering.store.accounts import set_threshold
+from services.metering.store.outbox import KEPT_US, acknowledge_notices, list_pending_notices
 from services.metering.store.tables import accounts, notices
 from tests.services.metering.samples import ACCOUNT, KEY, LIFE_S, adjust, ask, grant, reserve, settle
 
