@@ -85,9 +85,9 @@ _UNCOUNTED_SUMS: Final = _uncounted_sums(ALL_ROWS)
 
 
 class EntryScreen(NamedTuple):
-    # How many there are of this kind, without late ones.
+    # How many there are of this kind, without late ones; -1 if not all others are listed.
     charges: int
-    # The requests that were charged late, or at a loss; or more of them than are listed.
+    # The requests that were charged late, or at a loss.
     otherwise_billed: set[str]
     # The checks that would find nothing.
     proved: frozenset[Callable[[BookRows], Any]]
@@ -95,54 +95,37 @@ class EntryScreen(NamedTuple):
     are_credits_single: bool
 
 
-class _OtherEntries:
-    """The entries that are no plain charges."""
-
-    def __init__(self) -> None:
-        self.charges = 0
-        self.count = 0
-        self.are_balanced = True
-        self.billed: set[str] = set()
-        self.credits: set[tuple[str, str]] = set()
-        self.credited = 0
-        self.uncounted_nanos: defaultdict[str, int] = defaultdict(int)
-
-    @property
-    def are_too_many(self) -> bool:
-        return len(self.credits) > LISTED_MOST or len(self.uncounted_nanos) > LISTED_MOST
-
-    def add(self, entry: Any) -> None:
-        self.are_balanced &= entry.legs_nanos == 0
-        self.count += 1
-        if entry.kind == "charge":
-            self.charges += 1
-        elif entry.kind in BILLED:
-            if len(self.billed) <= LISTED_MOST:
-                self.billed.add(entry.request_id)
-        else:
-            self.credited += 1
-            if not self.are_too_many:
-                self.credits.add((entry.kind, entry.request_id))
-        if not entry.is_counted and not self.are_too_many:
-            self.uncounted_nanos[entry.account_id] += entry.customer_nanos
-
-
 def screen_entries(connection: sa.Connection, scope: AuditScope) -> EntryScreen:
-    others = _OtherEntries()
+    others = charges = credited = 0
+    are_balanced = are_listed = True
+    billed: set[str] = set()
+    credits: set[tuple[str, str]] = set()
+    uncounted_nanos: defaultdict[str, int] = defaultdict(int)
     for entry in stream(connection, _OTHER_ENTRIES, scope.parameters):
-        others.add(entry)
+        others += 1
+        charges += entry.kind == "charge"
+        credited += entry.kind not in BILLED
+        are_balanced &= entry.legs_nanos == 0
+        are_listed = len(billed) + len(credits) + len(uncounted_nanos) <= LISTED_MOST
+        if not are_listed:
+            continue
+        if entry.kind not in BILLED:
+            credits.add((entry.kind, entry.request_id))
+        elif entry.kind != "charge":
+            billed.add(entry.request_id)
+        if not entry.is_counted:
+            uncounted_nanos[entry.account_id] += entry.customer_nanos
     entries, compared, different = connection.execute(_COMPARED_SUMS, scope.parameters).one()
     proved: set[Callable[[BookRows], Any]] = set()
-    if others.are_balanced:
+    if are_balanced:
         proved.add(checks.unbalanced_entries)
     # Every group has its counter, and every counter has its group.
     if not different and connection.execute(_COUNTERS, scope.parameters).scalar_one() == compared:
         proved.add(checks.counters_against_ledger)
-        if not others.are_too_many and _are_balances_right(connection, scope, others.uncounted_nanos):
+        if are_listed and _are_balances_right(connection, scope, uncounted_nanos):
             proved.add(checks.balances_against_ledger)
-    are_credits_single = not others.are_too_many and others.credited == len(others.credits)
-    charges = int(entries) - others.count + others.charges
-    return EntryScreen(charges, others.billed, frozenset(proved), are_credits_single)
+    all_charges = int(entries) - others + charges if are_listed else -1
+    return EntryScreen(all_charges, billed, frozenset(proved), are_listed and credited == len(credits))
 
 
 def _are_balances_right(connection: sa.Connection, scope: AuditScope, uncounted_nanos: dict[str, int]) -> bool:
