@@ -134,11 +134,6 @@ FIRST_AFTER_S: Final = 5.0
 LOGGED_MOST: Final = 20
 
 
-class Findings(NamedTuple):
-    violations: list[str]
-    holds: HoldCounts
-
-
 class Auditor:
     def __init__(self, database: Database, interval_s: float, clock: Clock, log: Log, registry: Registry) -> None:
         """Audits `database`; `interval_s` is the pause between two audits."""
@@ -165,21 +160,21 @@ class Auditor:
         await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
         while True:
             try:
-                self._report(await audit_in_thread(self._database, "metering-audit", _look))
+                self._report(*await audit_in_thread(self._database, "metering-audit", _look))
             except Exception as error:
                 self._log.failure("audit.failed", error)
             await asyncio.sleep(self._interval_s)
 
-    def _report(self, found: Findings) -> None:
-        self._violations = len(found.violations)
+    def _report(self, violations: list[str], holds: HoldCounts) -> None:
+        self._violations = len(violations)
         self._last_run_s = self._clock.now().timestamp()
-        self._holds = found.holds
-        for violation in found.violations[:LOGGED_MOST]:
-            self._log.warning("audit.violation", violation=violation, violations=len(found.violations))
+        self._holds = holds
+        for violation in violations[:LOGGED_MOST]:
+            self._log.warning("audit.violation", violation=violation, violations=len(violations))
 
 
-def _look(connection: Any) -> Findings:
-    return Findings(find_violations(connection), count_holds(connection))
+def _look(connection: Any) -> tuple[list[str], HoldCounts]:
+    return find_violations(connection), count_holds(connection)
 
 
 async def audit_in_thread(database: Database, name: str, look: Callable[[Any], FoundT]) -> FoundT:

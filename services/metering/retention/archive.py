@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,16 +84,13 @@ def read_archive(file: Path) -> tuple[CalendarMonth | None, EntriesDigest]:
 def _read_rows(file: Path) -> Iterator[list[Any]]:
     try:
         with gzip.open(file) as lines:
-            rows: list[Any] = []
-            for line in lines:
-                row = msgspec.json.decode(line)
-                if not isinstance(row, list) or len(row) != len(LEDGER_COLUMNS) or not isinstance(row[_RECORDED], int):
+            while rows := [msgspec.json.decode(line) for line in islice(lines, LINES_AT_ONCE)]:
+                if not all(map(_is_entry, rows)):
                     raise ArchiveWrong(f"{file} is not an archive of ledger entries")
-                rows.append(row)
-                if len(rows) == LINES_AT_ONCE:
-                    yield rows
-                    rows = []
-            if rows:
                 yield rows
     except (OSError, EOFError, msgspec.DecodeError) as error:
         raise ArchiveWrong(f"{file} cannot be read: {error}") from error
+
+
+def _is_entry(row: Any) -> bool:
+    return isinstance(row, list) and len(row) == len(LEDGER_COLUMNS) and isinstance(row[_RECORDED], int)

@@ -16,7 +16,7 @@ from services.chassis.database.database import Database
 from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
 from services.chassis.process import failpoints, memory
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import LOGGED_MOST, find_violations
+from services.metering.auditor import LOGGED_MOST, audit_in_thread, find_violations
 from services.metering.closed_months import entry_violations
 from services.metering.ledger.closings import (
     AccountClosing,
@@ -29,7 +29,6 @@ from services.metering.ledger.closings import (
 from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWriter, read_archive
-from services.metering.store.checks import few_pages
 from services.metering.store.retention import closings as closing_store
 from services.metering.store.retention import partitions, pruning
 from services.metering.store.retention.closings import LEDGER_COLUMNS, EntryRange
@@ -126,7 +125,7 @@ class Retention:
         self.months_to_close = len(due)
         if not due:
             return
-        violations = await self._run_leased(self._audit)
+        violations = await self._audit()
         if violations:
             for violation in violations[:LOGGED_MOST]:
                 self._log.warning("closing.refused", month=str(due[0]), violation=violation)
@@ -143,18 +142,14 @@ class Retention:
             yield month
             month = month.next
 
-    async def _run_leased(self, work: Callable[[], ResultT]) -> ResultT:
-        """Runs work in a thread, and renews the lease meanwhile: an audit may take longer than it lasts."""
-        running = asyncio.ensure_future(asyncio.to_thread(work))
+    async def _audit(self) -> list[str]:
+        """Audits, and renews the lease meanwhile: an audit may take longer than it lasts."""
+        running = asyncio.ensure_future(audit_in_thread(self._database, "metering-closing", find_violations))
         while not running.done():
             await asyncio.wait([running], timeout=RENEW_AFTER_S)
             if not running.done() and not await self._lease():
                 raise LeaseLost
         return running.result()
-
-    def _audit(self) -> list[str]:
-        with self._database.transaction(writes=False) as connection, few_pages(connection):
-            return find_violations(connection)
 
     async def close_month(self, month: CalendarMonth) -> Closing:
         """Closes the month after the last closed one. Its entries must have been audited."""
@@ -220,18 +215,10 @@ class Retention:
 
     async def prune_ledger(self) -> None:
         """Deletes the entries of months that the policy does not keep, once each is proved to be what was closed."""
-        state, closing, now_us = await self._database.read(
-            lambda connection: (
-                closing_store.read_retention(connection),
-                closing_store.read_last_closing(connection),
-                read_now_us(connection),
-            )
-        )
-        if closing is None:
-            return
+        state, closings, now_us = await self._database.read(_read_closed)
         if self._policy.ledger_months:
-            before_us = min(months_before(now_us, self._policy.ledger_months).start_us, closing.ends_us)
-            for each in await self._database.read(closing_store.read_closings):
+            before_us = months_before(now_us, self._policy.ledger_months).start_us
+            for each in closings:
                 if state.ledger_pruned_before_us <= each.month_us and each.ends_us <= before_us:
                     if not await self._release(each):
                         return
@@ -300,13 +287,7 @@ class Retention:
 
     async def sum_up_usage(self) -> None:
         """Sums up the hours of closed months that the policy does not keep, to one row for each month."""
-        state, closings, now_us = await self._database.read(
-            lambda connection: (
-                closing_store.read_retention(connection),
-                closing_store.read_closings(connection),
-                read_now_us(connection),
-            )
-        )
+        state, closings, now_us = await self._database.read(_read_closed)
         before_us = months_before(now_us, self._policy.usage_months).start_us if self._policy.usage_months else 0
         before_us = max(before_us, state.usage_marked_before_us)
         for closing in closings:
@@ -332,25 +313,23 @@ class Retention:
 
     async def prune_holds(self) -> None:
         """Deletes settled and released holds of closed months that are older than the policy keeps."""
-        closing, now_us = await self._database.read(
-            lambda connection: (closing_store.read_last_closing(connection), read_now_us(connection))
-        )
-        if closing is None or not self._policy.holds_days:
+        _, closings, now_us = await self._database.read(_read_closed)
+        if not closings or not self._policy.holds_days:
             return
-        before_us, after = min(closing.ends_us, now_us - self._policy.holds_days * DAY_US), ""
+        before_us, after = min(closings[-1].ends_us, now_us - self._policy.holds_days * DAY_US), ""
         while True:
-            page = await self._database.read(
+            old_ids, last_id = await self._database.read(
                 lambda connection: pruning.find_old_holds(connection, after, before_us, READ_MOST)  # noqa: B023
             )
-            for start in range(0, len(page.old_ids), WRITE_MOST):
-                some = page.old_ids[start : start + WRITE_MOST]
+            for start in range(0, len(old_ids), WRITE_MOST):
+                some = old_ids[start : start + WRITE_MOST]
                 self.pruned["holds"] += await self._write(
                     lambda connection: pruning.delete_holds(connection, some, before_us)  # noqa: B023
                 )
                 failpoints.hit("metering.pruning.holds")
-            if page.last_id is None:
+            if last_id is None:
                 return
-            after = page.last_id
+            after = last_id
             await self._pause()
 
     async def _write(self, change: Callable[[Any], ResultT]) -> ResultT:
@@ -376,3 +355,8 @@ class Retention:
         leased = await self._database.write(lambda connection: pruning.lease(connection, self._holder, LEASE_US))
         self._leased_at_s = time.monotonic()
         return bool(leased)
+
+
+def _read_closed(connection: Any) -> tuple[closing_store.RetentionState, list[Closing], int]:
+    """Returns what was pruned, the closed months, and the time."""
+    return closing_store.read_retention(connection), closing_store.read_closings(connection), read_now_us(connection)

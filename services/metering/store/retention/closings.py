@@ -20,7 +20,6 @@ from services.metering.store.tables import account_closings, closings, ledger, r
 # Ids and times of entries have the same order but for this: transactions that overlap, and clocks that were set.
 DISORDER_US: Final = DAY_US
 LEDGER_COLUMNS: Final = tuple(column.name for column in ledger.c)
-_COLUMNS: Final = ", ".join(f'"{name}"' for name in LEDGER_COLUMNS)
 
 _LAST_CLOSING: Final = sa.select(closings).order_by(closings.c.month_us.desc()).limit(1)
 _INSERT_ACCOUNTS: Final = insert_rows(account_closings, AccountClosing.__struct_fields__)
@@ -133,22 +132,13 @@ def _is_in(entries: EntryRange) -> list[sa.ColumnElement[bool]]:
 
 
 def read_month_entries(connection: sa.Connection, entries: EntryRange, most: int) -> list[tuple[Any, ...]]:
-    """Returns the first rows of the table, in the order of their ids. All entries of a month are read: rows of the
-    driver's own cost a third."""
-    driver: Any = connection.connection.driver_connection
-    cursor = driver.cursor() if connection.dialect.name == "sqlite" else driver.cursor(binary=True)
-    month = entries.month
+    """Returns the first rows of the table, in the order of their ids."""
     if connection.dialect.name == "postgresql":
         # A new partition has no statistics yet: each portion would be searched for in all of it.
         names = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
-        cursor.execute("SELECT " + ", ".join(f"set_config('{name}', 'off', true)" for name in names))
-    cursor.execute(
-        f"SELECT {_COLUMNS} FROM ledger WHERE entry_id > {entries.after_id} AND entry_id <= {entries.last_id}"
-        f" AND recorded_at_us >= {month.start_us} AND recorded_at_us < {month.ends_us} ORDER BY entry_id LIMIT {most}"
-    )
-    rows: list[tuple[Any, ...]] = cursor.fetchall()
-    cursor.close()
-    return rows
+        connection.exec_driver_sql("SELECT " + ", ".join(f"set_config('{name}', 'off', true)" for name in names))
+    query = sa.select(ledger).where(*_is_in(entries)).order_by(ledger.c.entry_id).limit(most)
+    return [tuple(row) for row in connection.execute(query)]
 
 
 def sum_by_account(connection: sa.Connection, entries: EntryRange) -> Iterator[AccountClosing]:

@@ -1,7 +1,7 @@
 """Deletes rows of closed months in small portions, and leases the right to do so to one process."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -52,18 +52,13 @@ def mark(connection: sa.Connection, name: str, before_us: int) -> None:
     connection.execute(sa.update(retention).where(column < before_us).values({name: before_us}))
 
 
-class HoldPage(NamedTuple):
-    # The last hold that was looked at; None: there are no more.
-    last_id: str | None
-    old_ids: list[str]
-
-
-def find_old_holds(connection: sa.Connection, after_id: str, before_us: int, most: int) -> HoldPage:
-    """Looks at so many holds in the order of their ids: an index of their age would cost each chat an insert."""
+def find_old_holds(connection: sa.Connection, after_id: str, before_us: int, most: int) -> tuple[list[str], str | None]:
+    """Looks at so many holds in the order of their ids: an index of their age would cost each chat an insert. Returns
+    the old ones, and the last that was looked at; None: there are no more."""
     is_old = sa.and_(holds.c.state.in_(_PRUNED_STATES), holds.c.resolved_at_us < before_us)
     query = sa.select(holds.c.request_id, is_old).where(holds.c.request_id > after_id)
     rows = connection.execute(query.order_by(holds.c.request_id).limit(most)).all()
-    return HoldPage(rows[-1][0] if len(rows) == most else None, [request_id for request_id, old in rows if old])
+    return [request_id for request_id, old in rows if old], rows[-1][0] if len(rows) == most else None
 
 
 def delete_holds(connection: sa.Connection, request_ids: Sequence[str], before_us: int) -> int:

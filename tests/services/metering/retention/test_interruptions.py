@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from services.chassis.database.database import Database
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
-from services.metering.auditor import audit
+from services.metering.auditor import audit, find_violations
 from services.metering.batch import Writer
 from services.metering.closed_months import list_closings
 from services.metering.retention.passes import LeaseLost
@@ -148,18 +148,18 @@ async def test_process_keeps_its_lease_during_an_audit_that_takes_longer(
     database_time.begin_month()
     database_time.begin_month()
     first = retaining(database, log)
-    audited, has_renewed = first._audit, list[bool]()
+    has_renewed: list[bool] = []
 
-    def audit_slowly() -> list[str]:
+    def audit_slowly(snapshot: Any) -> list[str]:
         with database.transaction(writes=True) as connection:
             connection.execute(sa.update(retention).values(lease_until_us=0))
         deadline_s = time.monotonic() + 20
         while not is_leased(database) and time.monotonic() < deadline_s:
             time.sleep(0.01)
         has_renewed.append(is_leased(database))
-        return audited()
+        return find_violations(snapshot)
 
-    monkeypatch.setattr(first, "_audit", audit_slowly)
+    monkeypatch.setattr("services.metering.retention.passes.find_violations", audit_slowly)
     assert await first.run_pass()
     assert has_renewed == [True]
     assert first.closed_months > 0
