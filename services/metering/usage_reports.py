@@ -1,6 +1,6 @@
 """Reports an account's usage by hour, by day or of a whole period, oldest first."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -44,13 +44,8 @@ class UsageRow(msgspec.Struct, frozen=True):
     cost_nanos: int
 
 
-class TopKeysReport(NamedTuple):
-    rows: list[UsageRow]
-    # How many keys the last row adds up, which has no key; 0: there is no such row.
-    other_keys: int
-
-
-async def list_top_keys(database: Database, query: UsageReportQuery, totals: KeyTotals) -> TopKeysReport:
+async def list_top_keys(database: Database, query: UsageReportQuery, totals: KeyTotals) -> tuple[list[UsageRow], int]:
+    """Returns the rows, and how many keys the last of them adds up, which has no key; 0: there is no such row."""
     _require_hours(query)
     top = await database.read(
         lambda connection: totals.read_top(connection, query.account_id, query.start_us, query.end_us, query.top_keys)
@@ -60,7 +55,7 @@ async def list_top_keys(database: Database, query: UsageReportQuery, totals: Key
         UsageRow(query.start_us, key_id, "", requests, Usage(*tokens), cost_nanos)
         for key_id, (requests, *tokens, cost_nanos) in (*top.keys, *others)
     ]
-    return TopKeysReport(rows, top.other_keys)
+    return rows, top.other_keys
 
 
 def _require_hours(query: UsageReportQuery) -> None:
@@ -78,7 +73,8 @@ async def list_usage(database: Database, query: UsageReportQuery, totals: KeyTot
     if len(rows) > ROWS_MOST:
         raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
     # A start is that of many keys.
-    starts_us = {local_us: _start_us(query, days, local_us) for local_us in {row[0] for row in rows}}
+    local_starts_us = {row[0] for row in rows}
+    starts_us = {each: days.start_us(each) if query.bucket_us else query.start_us for each in local_starts_us}
     return [
         UsageRow(starts_us[local_us], key_id, class_id, requests, Usage(*tokens), cost_nanos)
         for local_us, key_id, class_id, requests, *tokens, cost_nanos in rows
@@ -102,7 +98,3 @@ def _read_usage(connection: Any, query: UsageReportQuery, days: LocalDays, total
         key_ids=query.key_ids,
         rows_most=ROWS_MOST + 1,
     )
-
-
-def _start_us(query: UsageReportQuery, days: LocalDays, local_us: int) -> int:
-    return days.start_us(local_us) if query.bucket_us else query.start_us

@@ -1,8 +1,9 @@
 """Implements metering's RPCs. Those of a chat are also served on the exchange, by the same functions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -28,6 +29,15 @@ from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 
 SERVICE = pb.DESCRIPTOR.services_by_name["MeteringService"].full_name
+
+
+def _rpc(method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+    """Serves a method of the exchange as an RPC, too."""
+
+    async def serve(servicer: "MeteringServicer", request: Any, context: Context) -> Any:
+        return await method(servicer, request)
+
+    return serve
 
 
 class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
@@ -152,26 +162,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
             raise failure
         return pb.CheckpointResponse()
 
-    async def Admit(self, request: pb.AdmitRequest, context: Context) -> pb.AdmitResponse:
-        return await self.admit(request)
-
-    async def Correct(self, request: pb.CorrectRequest, context: Context) -> pb.CorrectResponse:
-        return await self.correct(request)
-
-    async def Reserve(self, request: pb.ReserveRequest, context: Context) -> pb.ReserveResponse:
-        return await self.reserve(request)
-
-    async def Extend(self, request: pb.ExtendRequest, context: Context) -> pb.ExtendResponse:
-        return await self.extend(request)
-
-    async def Settle(self, request: pb.SettleRequest, context: Context) -> pb.SettleResponse:
-        return await self.settle(request)
-
-    async def Void(self, request: pb.VoidRequest, context: Context) -> pb.VoidResponse:
-        return await self.void(request)
-
-    async def Checkpoint(self, request: pb.CheckpointRequest, context: Context) -> pb.CheckpointResponse:
-        return await self.checkpoint(request)
+    Admit, Correct, Reserve, Extend = _rpc(admit), _rpc(correct), _rpc(reserve), _rpc(extend)
+    Settle, Void, Checkpoint = _rpc(settle), _rpc(void), _rpc(checkpoint)
 
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
@@ -181,8 +173,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)
         if query.top_keys:
-            top = await list_top_keys(self._database, query, self._totals)
-            return pb.ListUsageResponse(rows=map(reports.from_usage_row, top.rows), other_keys=top.other_keys)
+            rows, other_keys = await list_top_keys(self._database, query, self._totals)
+            return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows), other_keys=other_keys)
         rows = await list_usage(self._database, query, self._totals)
         return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
 
