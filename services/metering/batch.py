@@ -88,7 +88,7 @@ class Writer:
         while others usually come within that time. After a batch with several that clients waited for, the next begins
         `pace_s` after its start. `lock_wait_s` is how long an operation waits for a locked account."""
         self._database = database
-        self._prices = prices
+        self.prices = prices
         self._life_us = round(life_s * 1_000_000)
         self._notice_rules = notice_rules
         self._log = log
@@ -177,10 +177,6 @@ class Writer:
             self._is_writing = True
             # Not now: the operations of one message share a batch.
             asyncio.get_running_loop().call_soon(self._begin_batch)
-
-    @property
-    def prices(self) -> Prices:
-        return self._prices
 
     def _delay_of(self, operation: Operation[Any]) -> float:
         is_company_likely = self._usual_pause_s <= self._shared_delay_s
@@ -358,7 +354,7 @@ class Writer:
             partial(
                 write_operations,
                 operations=operations,
-                prices=self._prices,
+                prices=self.prices,
                 life_us=self._life_us,
                 skips_locked=skips_locked,
                 notice_rules=self._notice_rules,

@@ -1,6 +1,5 @@
 """Metering's metrics of the ledger and the limits; `auditor.py` registers those of the audit."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from services.chassis.telemetry.metrics import Registry, counters_of, gauge, histograms_of
@@ -18,7 +17,10 @@ def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
         "legato_operations",
         "Ledger operations, by kind and outcome: done, or the reason of the refusal.",
         ["operation", "outcome"],
-        lambda: _outcomes(writer),
+        lambda: [
+            ((kind.__name__.lower(), "done" if refused_for is None else refused_for), number)
+            for (kind, refused_for), number in writer.outcomes.items()
+        ],
     )
     sizes = "Operations per batch, which is one transaction."
     histograms_of(registry, "legato_batch_operations", sizes, [], lambda: [([], writer.batch_sizes)])
@@ -54,8 +56,3 @@ def show_retention(retention: Retention, registry: Registry) -> None:
 def show_shared_limits(limiter: "ValkeyLimiter", registry: Registry) -> None:
     shared = "1 if all replicas share the rate limits, 0 if each enforces its own because Valkey is unavailable."
     gauge(registry, "legato_limits_shared", shared, lambda: limiter.is_shared)
-
-
-def _outcomes(writer: Writer) -> Iterator[tuple[tuple[str, str], float]]:
-    for (kind, refused_for), number in writer.outcomes.items():
-        yield (kind.__name__.lower(), "done" if refused_for is None else refused_for), number

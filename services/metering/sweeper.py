@@ -6,6 +6,7 @@ a later settlement still counts.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from services.chassis.database.database import Database
@@ -15,7 +16,7 @@ from services.chassis.timing.deadlines import SystemClock
 from services.metering.batch import Writer
 from services.metering.ledger.records import Sweep, Swept
 from services.metering.store.batches import forget_claims
-from services.metering.store.reports import Overdue, find_overdue, is_any_overdue
+from services.metering.store.reports import Overdue, find_overdue
 
 SWEEP_MOST: Final = 256
 # Small enough for batches in between not to be delayed noticeably.
@@ -39,7 +40,7 @@ class Sweeper:
         forget_at_s = 0.0
         while True:
             try:
-                if await self._database.read(is_any_overdue):
+                if await self._database.read(partial(find_overdue, most=1)):
                     await self.sweep()
                 if self._clock.elapsed_s() >= forget_at_s:
                     while await self.forget() == FORGET_MOST:
@@ -55,14 +56,11 @@ class Sweeper:
         swept = 0
         last: Overdue | None = None
         while True:
-            overdue = await self._find(last)
+            overdue = await self._database.read(partial(find_overdue, most=SWEEP_MOST, after=last))
             swept += await self._sweep(overdue)
             if len(overdue) < SWEEP_MOST:
                 return swept
             last = overdue[-1]
-
-    async def _find(self, last: Overdue | None) -> list[Overdue]:
-        return await self._database.read(lambda connection: find_overdue(connection, SWEEP_MOST, last))
 
     async def _sweep(self, overdue: Sequence[Overdue]) -> int:
         sweeps = [

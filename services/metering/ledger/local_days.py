@@ -24,7 +24,7 @@ class LocalDays:
     def start_us(self, local_us: int) -> int:
         """Returns when a day begins, from its midnight as a local time."""
         midnight = _EPOCH + timedelta(microseconds=local_us)
-        return _us(midnight.replace(tzinfo=self.zone))
+        return (midnight.replace(tzinfo=self.zone) - _EPOCH) // timedelta(microseconds=1)
 
 
 UTC_DAYS: Final = LocalDays(UTC)
@@ -61,10 +61,6 @@ def _find_zone(name: str) -> ZoneInfo:
 def _offset_us(zone: ZoneInfo, at_us: int) -> int:
     offset = (_EPOCH + timedelta(microseconds=at_us)).astimezone(zone).utcoffset()
     return (offset or timedelta()) // timedelta(microseconds=1)
-
-
-def _us(when: datetime) -> int:
-    return (when - _EPOCH) // timedelta(microseconds=1)
 
 
 def _invalid(message: str, param: str) -> LegatoError:

@@ -68,10 +68,10 @@ def find_near_limits(book: SpendBook, rules: NoticeRules, now_us: int) -> Iterat
         spend = book.spends[subject_id]
         if spend.total_spent_nanos == found.total_spent_nanos:
             continue
-        spent_before = dict(_spent_by_period(found.at(now_us)))
+        before = found.at(now_us)
         for each in spend.allowances():
             near_nanos = each.limit_nanos * rules.near_percent // 100
-            if spent_before[each.period] < near_nanos <= each.spent_nanos:
+            if getattr(before, f"{each.period}_spent_nanos") < near_nanos <= each.spent_nanos:
                 yield limit_notice("spend_limit.near", spend.account_id, spend.key_id, each, spend, now_us)
 
 
@@ -107,9 +107,3 @@ def _notice(
     subject = "\n".join([kind, account_id, key_id, period, str(amounts[1]), str(occasion_us)])
     notice_id = "ntc_" + hashlib.sha256(subject.encode()).hexdigest()[:32]
     return AccountNotice(notice_id, kind, account_id, key_id, period, *amounts, now_us)
-
-
-def _spent_by_period(spend: Spend) -> Iterator[tuple[Period, int]]:
-    yield "day", spend.day_spent_nanos
-    yield "month", spend.month_spent_nanos
-    yield "total", spend.total_spent_nanos

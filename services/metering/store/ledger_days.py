@@ -1,5 +1,7 @@
 """Reads what changed an account's balance, by day: charges from the hourly counters, everything else entry by entry."""
 
+import operator
+from collections import defaultdict
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,19 +27,6 @@ class DaySums(NamedTuple):
     credited_nanos: int = 0
     loss_nanos: int = 0
 
-    def plus(self, *, requests: int = 0, charged: int = 0, credited: int = 0, loss: int = 0) -> "DaySums":
-        return DaySums(
-            self.local_us,
-            self.requests + requests,
-            self.charged_nanos + charged,
-            self.credited_nanos + credited,
-            self.loss_nanos + loss,
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(self[1:])
-
 
 def read_day_sums(
     connection: sa.Connection, account_id: str, start_us: int, end_us: int, offsets: Offsets
@@ -46,11 +35,11 @@ def read_day_sums(
 
     Counters include a later charge of a request in the hour of its first one; such late charges are few, and are moved
     to the day on which they were booked."""
-    days: dict[int, DaySums] = {}
+    days: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     period = {"account_id": account_id, "start_us": start_us, "end_us": end_us}
 
-    def add(local_us: int, **sums: int) -> None:
-        days[local_us] = days.get(local_us, DaySums(local_us)).plus(**sums)
+    def add(local_us: int, *, requests: int = 0, charged: int = 0, credited: int = 0, loss: int = 0) -> None:
+        days[local_us] = [*map(operator.add, days[local_us], (requests, charged, credited, loss))]
 
     queries = _day_queries(tuple(offsets))
     for local_us, requests, cost_nanos, loss_nanos in connection.execute(queries.counted, period):
@@ -63,7 +52,7 @@ def read_day_sums(
             add(local_us, charged=-nanos, loss=-loss_nanos)
     for local_us, nanos, loss_nanos in connection.execute(queries.late, period):
         add(local_us, charged=nanos, loss=loss_nanos)
-    return [days[local_us] for local_us in sorted(days) if not days[local_us].is_empty]
+    return [DaySums(local_us, *sums) for local_us, sums in sorted(days.items()) if any(sums)]
 
 
 class _DayQueries(NamedTuple):

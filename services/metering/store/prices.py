@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import sqlalchemy as sa
+from msgspec.structs import astuple
 
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.prices import Price, PriceFile, Prices, ScheduledPrices, ScheduledVersion
@@ -35,7 +36,8 @@ def adopt_prices(
         if version is None or read_version(connection, version) != meant:
             newest += 1
             connection.execute(sa.insert(price_versions).values(version=newest, effective_from_us=time_us))
-            connection.execute(sa.insert(prices), [_to_row(newest, *item) for item in meant.items()])
+            rows = [(newest, class_id, *astuple(price)) for class_id, price in meant.items()]
+            connection.execute(sa.insert(prices), [dict(zip(prices.c.keys(), row, strict=True)) for row in rows])
             found = sorted([*found, ScheduledVersion(time_us, newest)])
     return read_schedule(connection)
 
@@ -65,13 +67,3 @@ def _read_schedule(connection: sa.Connection) -> list[ScheduledVersion]:
 def _version_at(found: Sequence[ScheduledVersion], time_us: int) -> int | None:
     position = bisect_right(found, time_us, key=lambda each: each.effective_from_us)
     return found[position - 1].version if position else None
-
-
-def _to_row(version: int, class_id: str, price: Price) -> dict[str, int | str]:
-    return {
-        "version": version,
-        "class_id": class_id,
-        "input_nanos_per_million": price.input_nanos,
-        "cached_input_nanos_per_million": price.cached_input_nanos,
-        "output_nanos_per_million": price.output_nanos,
-    }

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.chassis.database.clock import NOW_US, read_now_us
+from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
 from services.metering.store.expressions import IS_LIVE
 from services.metering.store.sets import Lookup, select_all
@@ -66,13 +66,6 @@ class Overdue(NamedTuple):
     request_id: str
     account_id: str
     deadline_at_us: int
-
-
-def is_any_overdue(connection: sa.Connection) -> bool:
-    """Returns whether a hold is past its deadline."""
-    now_us = NOW_US[connection.dialect.name]
-    query = f"SELECT 1 FROM holds WHERE state = 'held' AND deadline_at_us < {now_us} LIMIT 1"  # noqa: S608 - no values
-    return connection.exec_driver_sql(query).first() is not None
 
 
 def find_overdue(connection: sa.Connection, most: int, after: Overdue | None = None) -> list[Overdue]:

@@ -23,26 +23,16 @@ holds = sa.Table("holds", metadata, *columns_of(Hold, "request_id"))
 claims = sa.Table("claims", metadata, *columns_of(Claim, "account_id", "key_digest"))
 ledger = sa.Table("ledger", metadata, sa.Column("entry_id", sa.BigInteger, primary_key=True), *columns_of(Entry))
 
-# The usage of a key and class in an hour.
-usage_hours = sa.Table(
-    "usage_hours",
-    metadata,
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("hour_us", sa.BigInteger, primary_key=True),
-    sa.Column("key_id", sa.Text, primary_key=True),
-    sa.Column("class_id", sa.Text, primary_key=True),
-    *(sa.Column(name, sa.BigInteger) for name in COUNTED),
-)
 
+def _counters(name: str, *keys: str) -> sa.Table:
+    key = [sa.Column(each, sa.BigInteger if each == "hour_us" else sa.Text, primary_key=True) for each in keys]
+    return sa.Table(name, metadata, *key, *(sa.Column(each, sa.BigInteger) for each in COUNTED))
+
+
+# The usage of a key and class in an hour.
+usage_hours = _counters("usage_hours", "account_id", "hour_us", "key_id", "class_id")
 # The sums of all keys. Triggers on `usage_hours` keep them: nothing else writes here.
-account_hours = sa.Table(
-    "account_hours",
-    metadata,
-    sa.Column("account_id", sa.Text, primary_key=True),
-    sa.Column("hour_us", sa.BigInteger, primary_key=True),
-    sa.Column("class_id", sa.Text, primary_key=True),
-    *(sa.Column(name, sa.BigInteger) for name in COUNTED),
-)
+account_hours = _counters("account_hours", "account_id", "hour_us", "class_id")
 
 spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 

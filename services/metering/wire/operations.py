@@ -165,7 +165,7 @@ def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserv
         prompt_tokens=request.prompt_tokens,
         output_tokens=request.output_tokens,
         claim=_claim(request.claim) if request.HasField("claim") else None,
-        concurrent_requests=_concurrency(request)
+        concurrent_requests=checked_limit(request.concurrent_requests, "concurrent_requests")
         if request.HasField("concurrent_requests")
         else default_limits.concurrent_requests,
         whole_output_tokens=request.whole_output_tokens,
@@ -289,11 +289,6 @@ def from_account(account: AccountBalance) -> pb.Balance:
         held_nanos=account.held_nanos,
         owed_nanos=account.owed_nanos,
     )
-
-
-def _concurrency(request: pb.ReserveRequest) -> int:
-    """Returns the key's own limit."""
-    return checked_limit(request.concurrent_requests, "concurrent_requests")
 
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:

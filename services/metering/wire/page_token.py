@@ -2,8 +2,8 @@
 
 import base64
 import binascii
+import contextlib
 
-from services.chassis.errors import LegatoError
 from services.metering.wire.operations import invalid
 
 
@@ -13,14 +13,9 @@ def to_token(*numbers: int) -> str:
 
 def from_token(token: str, count: int) -> list[int]:
     """Decodes a token of so many numbers. Only the exact encoding that we produce is accepted."""
-    try:
+    numbers: list[int] = []
+    with contextlib.suppress(binascii.Error, ValueError):
         numbers = [int(word) for word in base64.b64decode(token, altchars=b"-_", validate=True).decode().split(" ")]
-    except (binascii.Error, ValueError):
-        raise _bad_token() from None
     if len(numbers) != count or to_token(*numbers) != token or max(map(abs, numbers)) >= 2**63:
-        raise _bad_token()
+        raise invalid("The page token must be the one that the previous page returned.", "page_token")
     return numbers
-
-
-def _bad_token() -> LegatoError:
-    return invalid("The page token must be the one that the previous page returned.", "page_token")
