@@ -1,5 +1,7 @@
 """Runs the router (`python -m services.router`), which sends each chat to a model of its class."""
 
+from functools import partial
+
 from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
@@ -12,8 +14,7 @@ from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states
 from services.router.prompts.tokens import open_vocabulary
 from services.router.providers import open_provider
-from services.router.providers.base import ProviderEnvironment
-from services.router.routing.model_states import ModelStates, ProviderPool
+from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.targets import Targets
@@ -33,10 +34,9 @@ async def main() -> None:
     async with serving("router", settings) as process:
         clock, log, registry, opened = process.clock, process.log, process.registry, process.opened
         socket = socket_path(settings.data, settings.local_model_socket)
-        pool = ProviderPool(lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, socket)), log)
-        opened.push_async_callback(pool.aclose)
+        open_one = partial(open_provider, local_model_socket=socket)
         local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(found, pool, clock, log, settings.upstream_queueing_s, local_places)
+        model_states = ModelStates(found, open_one, clock, log, settings.upstream_queueing_s, local_places)
         opened.push_async_callback(model_states.aclose)
         show_model_states(model_states, registry)
         targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)

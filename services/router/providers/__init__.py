@@ -1,10 +1,11 @@
 """The kinds of provider: one package and one line each."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from services.router.providers.anthropic.provider import AnthropicProvider
-from services.router.providers.base import Provider, ProviderEnvironment, ProviderRoute
+from services.router.providers.base import Provider, ProviderRoute, Timeouts
 from services.router.providers.gemini.provider import GeminiProvider
 from services.router.providers.local.provider import LocalProvider
 from services.router.providers.openai.provider import OpenAIProvider
@@ -17,5 +18,7 @@ KINDS: Final[Mapping[str, type[OpenAIProvider | AnthropicProvider | GeminiProvid
 }
 
 
-def open_provider(route: ProviderRoute, environment: ProviderEnvironment) -> Provider:
-    return KINDS[route.kind](route, environment)
+def open_provider(route: ProviderRoute, timeouts: Timeouts, local_model_socket: Path) -> Provider:
+    if route.kind == "local":
+        return LocalProvider(route, timeouts, local_model_socket)
+    return KINDS[route.kind](route, timeouts)

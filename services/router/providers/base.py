@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -47,14 +46,6 @@ class ProviderRoute:
     short_call_ids: bool = False
     # Whether it accepts only strings as content.
     string_content: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderEnvironment:
-    """The configuration of providers that is not in the routes file."""
-
-    timeouts: Timeouts
-    local_model_socket: Path
 
 
 @dataclass(slots=True, repr=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple
@@ -132,9 +132,9 @@ class Targets:
     ) -> Upstream:
         """`sink` is offered what is read of the answer once it has begun."""
         budget = self._budgets[class_id]
-        opening = _Opening(chat, prompt, allowance, attempts, sink, self._log, tells_traces=self._tells_traces)
-        with budget.waiting, self._model_states.held(class_id) as model_states:
-            opening.model_states = model_states
+        model_states = self._model_states.by_class[class_id]
+        opening = _Opening(chat, prompt, allowance, attempts, sink, model_states, self._log, self._tells_traces)
+        with budget.waiting:
             for model_state in _in_turn(model_states, opening.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
@@ -180,47 +180,41 @@ class _Postponed(NamedTuple):
     is_refit: bool
 
 
+@dataclass(slots=True, repr=False)
 class _Opening:
     """One chat's search for a model."""
 
-    def __init__(
-        self,
-        chat: ChatOpen,
-        prompt: Prompt,
-        allowance: TokenAllowance,
-        attempts: Attempts,
-        sink: PieceSink | None,
-        log: Log,
-        *,
-        tells_traces: bool,
-    ) -> None:
-        self._chat = chat
-        self.key_id = chat.key_id or chat.account_id
-        self._log = log
-        self._tells_traces = tells_traces
-        self._prompt = prompt
-        self._allowance = allowance
-        self._attempts = attempts
-        self._sink = sink
-        self._counted = CountedPrompt(prompt.tokens, bool(prompt.tools.json), chat.account_id)
-        # All candidate models.
-        self.model_states: Sequence[ModelState] = ()
-        # Models to try last: others have a larger context window.
-        self.postponed: list[_Postponed] = []
-        self.refusals = Refusals()
-        # A lower max_tokens that may fit, after a model refused for length.
-        self._refit_tokens: int | None = None
-        # Parameters that a model has refused.
-        self._dropped: list[str] = []
+    chat: ChatOpen
+    prompt: Prompt
+    allowance: TokenAllowance
+    attempts: Attempts
+    sink: PieceSink | None
+    # All candidate models.
+    model_states: Sequence[ModelState]
+    log: Log
+    tells_traces: bool
+    key_id: str = field(init=False)
+    counted: CountedPrompt = field(init=False)
+    # Models to try last: others have a larger context window.
+    postponed: list[_Postponed] = field(default_factory=list)
+    refusals: Refusals = field(default_factory=Refusals)
+    # A lower max_tokens that may fit, after a model refused for length.
+    refit_tokens: int | None = None
+    # Parameters that a model has refused.
+    dropped: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.key_id = self.chat.key_id or self.chat.account_id
+        self.counted = CountedPrompt(self.prompt.tokens, bool(self.prompt.tools.json), self.chat.account_id)
 
     async def try_model(self, model_state: ModelState) -> Upstream | None:
         """Tries one model; returns None if another may do better."""
-        target, chat = model_state.target, self._chat
+        target, chat = model_state.target, self.chat
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
-        ratios = model_state.calibration.ratios(self._counted)
+        ratios = model_state.calibration.ratios(self.counted)
         try:
             fit = fit_max_tokens(
-                asked_tokens, self._prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
+                asked_tokens, self.prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
             )
         except LegatoError as error:
             # The next model may have a larger window.
@@ -231,89 +225,88 @@ class _Opening:
             self.postponed.append(_Postponed(model_state, fit.max_tokens, is_refit=False))
             return None
         upstream = await self._try(model_state, fit.max_tokens)
-        if self._refit_tokens is None:
+        if self.refit_tokens is None:
             return upstream
         if self._has_larger_window_elsewhere(target):
-            self.postponed.append(_Postponed(model_state, self._refit_tokens, is_refit=True))
+            self.postponed.append(_Postponed(model_state, self.refit_tokens, is_refit=True))
             return None
-        return await self._try_again(model_state, self._refit_tokens)
+        return await self._try_again(model_state, self.refit_tokens)
 
-    async def call_postponed(self, postponed: "_Postponed") -> Upstream | None:
+    async def call_postponed(self, postponed: _Postponed) -> Upstream | None:
         if postponed.is_refit:
             return await self._try_again(postponed.model_state, postponed.max_tokens)
         upstream = await self._try(postponed.model_state, postponed.max_tokens)
-        if self._refit_tokens is None:
+        if self.refit_tokens is None:
             return upstream
-        return await self._try_again(postponed.model_state, self._refit_tokens)
+        return await self._try_again(postponed.model_state, self.refit_tokens)
 
     async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """Retries the model with a lower max_tokens after it refused for length."""
-        self._attempts.refits += 1
+        self.attempts.refits += 1
         return await self._try(model_state, max_tokens)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
 
     def _try(self, model_state: ModelState, max_tokens: int) -> Awaitable[Upstream | None]:
-        with_parameters = bool(self._prompt.parameters.json)
+        with_parameters = bool(self.prompt.parameters.json)
         return (self._call_with_parameters if with_parameters else self._call)(model_state, max_tokens)
 
     async def _call_with_parameters(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """Calls the model, and once more without the parameters that it does not take."""
-        self._dropped = []
+        self.dropped = []
         upstream = await self._call(model_state, max_tokens)
-        if not self._dropped:
+        if not self.dropped:
             return upstream
-        self._attempts.refits += 1
-        return await self._call(model_state, max_tokens, self._dropped)
+        self.attempts.refits += 1
+        return await self._call(model_state, max_tokens, self.dropped)
 
     async def _call(self, model_state: ModelState, max_tokens: int, ignored: Collection[str] = ()) -> Upstream | None:
-        target, chat, prompt = model_state.target, self._chat, self._prompt
+        target, chat, prompt = model_state.target, self.chat, self.prompt
         parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
-        self._refit_tokens = None
-        await self._allowance.cover_prompt(prompt.tokens)
-        max_tokens = self._allowance.fit(max_tokens)
-        is_whole = not chat.stream and self._allowance.covers_whole(max_tokens)
+        self.refit_tokens = None
+        await self.allowance.cover_prompt(prompt.tokens)
+        max_tokens = self.allowance.fit(max_tokens)
+        is_whole = not chat.stream and self.allowance.covers_whole(max_tokens)
         try:
             model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=is_whole)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
             return None
-        self._attempts.target = target
-        self._attempts.count += 1
+        self.attempts.target = target
+        self.attempts.count += 1
         self._log_event("model.called", target)
         failpoints.hit("router.asked")
         attempt = model_state.breaker.start_attempt()
-        if self._attempts.first_asked_at_s is None:
-            self._attempts.first_asked_at_s = attempt.began_s
-        span = begin_span(target, self._attempts.count, max_tokens)
+        if self.attempts.first_asked_at_s is None:
+            self.attempts.first_asked_at_s = attempt.began_s
+        span = begin_span(target, self.attempts.count, max_tokens)
         call = _make_call(prompt, parameters, target, max_tokens, is_whole)
         call.ignored += ignored
-        call.sink = self._sink
-        if span is not None and self._tells_traces:
+        call.sink = self.sink
+        if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
-            call.on_sent = partial(self._allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
+            call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.model_states) > 1 and not is_whole
         timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
         try:
-            first, pieces = await begin(model_state.pooled.provider, call, model_use, attempt, timeout_s)
+            first, pieces = await begin(model_state.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:
             end_span(span, error)
             if not isinstance(error, ProviderError):
                 raise
             if not ignored and (dropped := dropped_after(error, parameters)):
                 self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
-                self._dropped = dropped
+                self.dropped = dropped
             else:
                 self._note(error, model_state)
             forget_origin(error)
-            self._refit_tokens = self._refit(error, model_state, max_tokens)
+            self.refit_tokens = self._refit(error, model_state, max_tokens)
             return None
-        model_state.pooled.acquire()
-        counted = self._counted
+        counted = self.counted
         return Upstream(
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
@@ -322,10 +315,10 @@ class _Opening:
         target = model_state.target
         if isinstance(error, CannotDo):
             # No request was sent.
-            self._attempts.count -= 1
+            self.attempts.count -= 1
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
-        self._attempts.http_status = error.http_status
+        self.attempts.http_status = error.http_status
         self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.REFUSED:
             raise NotAccepted from None
@@ -334,7 +327,7 @@ class _Opening:
         if error.failure is Failure.CONTEXT:
             self.refusals.no_room = too_long_for(target)
         if error.failure is Failure.BUSY:
-            account_id = self._chat.account_id or self.key_id
+            account_id = self.chat.account_id or self.key_id
             refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
             self.refusals.add_saturated(refusal)
 
@@ -344,16 +337,16 @@ class _Opening:
             return None
         model_tokens = model_prompt_tokens(max_tokens, error.figures)
         if model_tokens is not None:
-            model_state.calibration.note(self._counted, model_tokens)
+            model_state.calibration.note(self.counted, model_tokens)
         return refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
 
     def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
-        self._log.debug(
+        self.log.debug(
             event,
-            request_id=self._chat.request_id,
+            request_id=self.chat.request_id,
             provider=target.provider,
             model_name=target.model_name,
-            attempt=self._attempts.count,
+            attempt=self.attempts.count,
             **fields,
         )
 

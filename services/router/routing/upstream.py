@@ -66,7 +66,6 @@ class Upstream:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_span(self.span, error, self.finished)
         self.model_use.release()
-        self.model_state.pooled.release()
 
 
 async def begin(

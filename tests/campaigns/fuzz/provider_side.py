@@ -24,8 +24,8 @@ from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
-from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
-from services.router.routing.model_states import ModelStates, ProviderPool
+from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
 from services.router.servicers.router import RouterServicer
@@ -243,11 +243,10 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
         {class_id: (target(vendor),) for class_id, vendor in _VENDORS.items()},
     )
     with _socket_folder() as folder:
-        provider_pool = ProviderPool(
-            lambda route, _: open_provider(route, ProviderEnvironment(Timeouts(), folder / "model.sock")), log
-        )
         clock = SystemClock()
-        model_states = ModelStates(routes, provider_pool, clock, log)
+        model_states = ModelStates(
+            routes, lambda route, _: open_provider(route, Timeouts(), folder / "model.sock"), clock, log
+        )
         servicer = RouterServicer(Completions(model_states, Targets(model_states, log, MOST_ATTEMPTS), clock, log), log)
         server = RpcServer(f"unix:{folder}/router.sock", [servicer], log)
         await server.start()
@@ -256,7 +255,7 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
                 yield router
         finally:
             await server.stop(0)
-            await provider_pool.aclose()
+            await model_states.aclose()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ from services.chassis.timing.deadlines import SystemClock
 from services.router.completion import Completions
 from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
-from services.router.providers.base import ProviderEnvironment, ProviderRoute, Timeouts
-from services.router.routing.model_states import ModelStates, ProviderPool
+from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes, Target
 from services.router.routing.targets import Targets
 from services.router.servicers.router import RouterServicer
@@ -120,15 +121,12 @@ async def running_router(
     also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
 ) -> AsyncIterator[Router]:
-    provider_pool = ProviderPool(
-        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, folder / "model.sock")), log
-    )
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
         dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
     )
     clock = SystemClock()
-    model_states = ModelStates(routes, provider_pool, clock, log)
+    model_states = ModelStates(routes, partial(open_provider, local_model_socket=folder / "model.sock"), clock, log)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
     completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
     if registry is not None:
@@ -144,7 +142,6 @@ async def running_router(
     finally:
         await server.stop(0)
         await model_states.aclose()
-        await provider_pool.aclose()
 
 
 def _route(name: str, upstream: Upstream) -> ProviderRoute:

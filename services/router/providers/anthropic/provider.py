@@ -9,14 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import (
-    CannotDo,
-    Piece,
-    ProviderCall,
-    ProviderEnvironment,
-    ProviderRoute,
-    as_object,
-)
+from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderRoute, Timeouts, as_object
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
@@ -53,11 +46,11 @@ class AnthropicProvider(HttpProvider):
     answer_type = MessageAnswer
     versions = (VERSION_2026, VERSION_2023)
 
-    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
+    def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
         is_old = route.version == VERSION_2023
         key = {"x-api-key": route.api_key} if is_old else {"Authorization": f"Bearer {route.api_key}"}
-        super().__init__(route, environment, {"anthropic-version": route.version, **key})
+        super().__init__(route, timeouts, {"anthropic-version": route.version, **key})
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         must_stream = not call.stream and call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS

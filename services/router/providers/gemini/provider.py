@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.base import CannotDo, ProviderCall, ProviderEnvironment, ProviderRoute
+from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
@@ -47,9 +47,9 @@ class GeminiProvider(HttpProvider):
     answer_type = ContentAnswer
     versions = ("v1", "v1beta")
 
-    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
+    def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         # Sent in a header, since URLs are logged on the way.
-        super().__init__(route, environment, {"x-goog-api-key": route.api_key})
+        super().__init__(route, timeouts, {"x-goog-api-key": route.api_key})
         self._version = route.version
 
     def _write_body(self, call: ProviderCall) -> bytes:

@@ -18,10 +18,10 @@ from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderA
 from services.router.providers.base import (
     Piece,
     ProviderCall,
-    ProviderEnvironment,
     ProviderError,
     ProviderRoute,
     ServerRefused,
+    Timeouts,
 )
 from services.router.providers.errors.classify import TELLING_STATUSES, read_failure
 from services.router.providers.errors.error_body import LARGEST_ERROR_BODY_BYTES
@@ -50,7 +50,7 @@ class HttpProvider(ABC):
     def __init__(
         self,
         route: ProviderRoute,
-        environment: ProviderEnvironment,
+        timeouts: Timeouts,
         headers: Mapping[str, str],
         *,
         tls: ssl.SSLContext | None = None,
@@ -62,7 +62,7 @@ class HttpProvider(ABC):
         self._base_path = path.rstrip("/")
         # Added to every request.
         self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
-        self._timeouts = environment.timeouts
+        self._timeouts = timeouts
         self._connections = AnswerConnections(origin, self._timeouts.connect_s, keep=socket is None)
         self._budget = BufferBudget()
         self._head = RequestHead(

@@ -57,6 +57,9 @@ class ReadRounds:
             # A file that was closed has left the set by itself.
             with suppress(OSError):
                 self._epoll.unregister(file_no)
+            if not self._readers:
+                # Nothing refers to the rounds of a provider that is gone from the routes.
+                self._ignore()
 
     def close(self) -> None:
         self._ignore()
@@ -80,7 +83,7 @@ class ReadRounds:
                 self._timer = self._loop.call_later(self.round_s, self._begin_round)
 
     def _watch(self) -> None:
-        if not self._is_watched:
+        if self._readers and not self._is_watched:
             self._is_watched = True
             self._loop.add_reader(self._epoll.fileno(), self._begin_round)
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -12,9 +13,9 @@ from services.router.providers.base import (
     Failure,
     Piece,
     ProviderCall,
-    ProviderEnvironment,
     ProviderError,
     ProviderRoute,
+    Timeouts,
 )
 from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch, check_schema
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
@@ -32,10 +33,10 @@ _UNKNOWN_PARAMETERS = ("reasoning_effort", "verbosity")
 class LocalProvider(OpenAIProvider):
     needs_address = False
 
-    def __init__(self, route: ProviderRoute, environment: ProviderEnvironment) -> None:
+    def __init__(self, route: ProviderRoute, timeouts: Timeouts, socket: Path) -> None:
         # The server holds a thread per open connection, so idle ones are not kept.
         route = ProviderRoute(route.name, route.kind, "http://localhost/v1", no_store=False)
-        super().__init__(route, environment, socket=environment.local_model_socket)
+        super().__init__(route, timeouts, socket=socket)
 
     async def warm(self) -> None:
         """Does nothing: the server is local and its connections are not kept."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
-from services.router.providers.base import Piece, ProviderCall, ProviderEnvironment, ProviderRoute
+from services.router.providers.base import Piece, ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.openai.answer import CompletionAnswer
 from services.router.providers.openai.message_dialects import shorten_call_ids, write_as_strings
@@ -41,13 +41,13 @@ class OpenAIProvider(HttpProvider):
     def __init__(
         self,
         route: ProviderRoute,
-        environment: ProviderEnvironment,
+        timeouts: Timeouts,
         *,
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {route.api_key}"} if route.api_key else {}
-        super().__init__(route, environment, headers, tls=tls, socket=socket)
+        super().__init__(route, timeouts, headers, tls=tls, socket=socket)
         self._route = route
         if route.no_store:
             self._extra = merged(self._extra, no_store_fields(route.base_url))

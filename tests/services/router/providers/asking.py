@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +14,6 @@ from services.router.providers.base import (
     Piece,
     Provider,
     ProviderCall,
-    ProviderEnvironment,
     ProviderError,
     ProviderRoute,
     Timeouts,
@@ -27,21 +25,18 @@ from tests.services.router.schema.reading import parsed
 
 ProviderT = TypeVar("ProviderT", bound=HttpProvider)
 USUAL = Timeouts()
-NO_SOCKET = Path("/nowhere/model.sock")
 
 
 def opened(
     kind: Callable[..., ProviderT],
     base_url: str = "",
     timeouts: Timeouts = USUAL,
-    *,
-    socket: Path = NO_SOCKET,
     **of: Any,
 ) -> ProviderT:
     """Returns a provider of this kind at an address; `of` are other fields of its route."""
-    options = {"tls": of.pop("tls")} if "tls" in of else {}
+    options = {name: of.pop(name) for name in ("tls", "socket") if name in of}
     route = ProviderRoute("host", "any", base_url, **({"no_store": False} | of))
-    return kind(route, ProviderEnvironment(timeouts, socket), **options)
+    return kind(route, timeouts, **options)
 
 
 def make_call(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from services.router.providers import open_provider
-from services.router.providers.base import Failure, ProviderEnvironment, ProviderError, ProviderRoute, Timeouts
+from services.router.providers.base import Failure, ProviderError, ProviderRoute, Timeouts
 from services.router.providers.openai.provider import OpenAIProvider
 from tests.services.router.providers.asking import failure_of, opened, pieces_of, text_of
 from tests.services.router.providers.certificates import make_certificate, server_context
@@ -84,7 +84,7 @@ async def test_redirect_is_a_failure_and_is_not_followed(kind: type[Upstream], s
         location = f"http://127.0.0.1:{elsewhere.port}{elsewhere.path}"
         upstream.default_reply = Reply(status=status, headers={"Location": location})
         route = ProviderRoute("host", kind.kind, upstream.base_url, api_key="secret", version=kind.version)
-        provider = open_provider(route, ProviderEnvironment(Timeouts(), Path("unused.sock")))
+        provider = open_provider(route, Timeouts(), Path("unused.sock"))
         error = await failure_of(provider)
         await provider.aclose()
         assert (error.failure, error.http_status) == (Failure.PROVIDER, status)

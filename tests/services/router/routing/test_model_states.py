@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,11 @@ from services.router.providers import open_provider
 from services.router.providers.base import (
     Piece,
     ProviderCall,
-    ProviderEnvironment,
     ProviderError,
     ProviderRoute,
     Timeouts,
 )
-from services.router.routing.model_states import (
-    ModelState,
-    ModelStates,
-    PooledProvider,
-    PooledProviderKey,
-    ProviderPool,
-    _gauge_address,
-)
+from services.router.routing.model_states import ModelState, ModelStates, _gauge_address
 from services.router.routing.routes import Routes, Target
 from services.rules.model_classes import CLASSES
 from tests.services.router.harness import target
@@ -39,20 +32,17 @@ Open = Callable[[ProviderRoute, Target], ModelState]
 
 @pytest.fixture
 async def open_model_states(tmp_path: Path, clock: FakeClock, log: Log) -> AsyncIterator[Open]:
-    provider_pool = ProviderPool(
-        lambda route, timeouts: open_provider(route, ProviderEnvironment(timeouts, tmp_path / "model.sock")), log
-    )
+    open_in_folder = partial(open_provider, local_model_socket=tmp_path / "model.sock")
     opened: list[ModelStates] = []
 
     def open_one(route: ProviderRoute, target: Target) -> ModelState:
         routes = Routes({route.name: route}, dict.fromkeys(CLASSES, (target,)))
-        opened.append(ModelStates(routes, provider_pool, clock, log, local_places=34))
+        opened.append(ModelStates(routes, open_in_folder, clock, log, local_places=34))
         return opened[-1].by_class["mezzo"][0]
 
     yield open_one
     for model_states in opened:
         await model_states.aclose()
-    await provider_pool.aclose()
 
 
 async def test_bundled_model_has_its_slots_and_those_who_may_wait(open_model_states: Open) -> None:
@@ -102,13 +92,31 @@ class PlayedProvider:
         self.closed += 1
 
 
-def key(name: str, timeouts: Timeouts | None = None) -> PooledProviderKey:
-    return ProviderRoute(name, "openai", f"https://{name}.example/v1"), timeouts or Timeouts()
+class Played:
+    """Models of providers that are played; `of` returns the provider of a model."""
 
+    def __init__(self, clock: FakeClock, log: Log) -> None:
+        self._clock = clock
+        self._log = log
+        self.opened: list[PlayedProvider] = []
+        self.model_states = ModelStates(self._routes(), self._open, clock, log)
 
-def provider_of(pooled: PooledProvider) -> PlayedProvider:
-    assert isinstance(pooled.provider, PlayedProvider)
-    return pooled.provider
+    def replace(self, *targets: Target) -> None:
+        self.model_states.replace(self._routes(*targets))
+
+    def of(self, number: int) -> PlayedProvider:
+        provider = self.model_states.by_class["mezzo"][number].provider
+        assert isinstance(provider, PlayedProvider)
+        return provider
+
+    def _open(self, route: ProviderRoute, timeouts: Timeouts) -> PlayedProvider:
+        self.opened.append(PlayedProvider(is_reachable=route.name != "away"))
+        return self.opened[-1]
+
+    @staticmethod
+    def _routes(*targets: Target) -> Routes:
+        named = {each.provider: ProviderRoute(each.provider, "openai", "https://a.example/v1") for each in targets}
+        return Routes(named, dict.fromkeys(CLASSES, targets))
 
 
 async def settled() -> None:
@@ -118,65 +126,43 @@ async def settled() -> None:
 
 
 @pytest.fixture
-def provider_pool(log: Log) -> ProviderPool:
-    return ProviderPool(lambda route, timeouts: PlayedProvider(is_reachable=route.name != "away"), log)
+async def played(clock: FakeClock, log: Log) -> AsyncIterator[Played]:
+    played = Played(clock, log)
+    yield played
+    await played.model_states.aclose()
 
 
-async def test_provider_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(provider_pool: ProviderPool) -> None:
-    first = provider_pool.replace([key("a"), key("a"), key("b")])
+async def test_provider_is_warmed_when_it_is_opened_and_stays_while_it_is_wanted(played: Played) -> None:
+    played.replace(target("a"), target("b"))
+    first = played.of(0), played.of(1)
     await settled()
-    again = provider_pool.replace([key("b"), key("a"), key("c")])
+    played.replace(target("b"), target("a"), target("c"))
     await settled()
-    assert (again[key("a")], again[key("b")]) == (first[key("a")], first[key("b")])
-    assert [provider_of(pooled).warmed for pooled in again.values()] == [1, 1, 1]
-    await provider_pool.aclose()
-    assert [provider_of(pooled).closed for pooled in again.values()] == [1, 1, 1]
+    assert (played.of(1), played.of(0)) == first
+    assert [provider.warmed for provider in played.opened] == [1, 1, 1]
+    await played.model_states.aclose()
+    assert [provider.closed for provider in played.opened] == [1, 1, 1]
 
 
-async def test_models_with_times_of_their_own_have_a_connection_of_their_own(provider_pool: ProviderPool) -> None:
-    assert len(provider_pool.replace([key("a"), key("a", Timeouts(idle_s=1))])) == 2
-    await provider_pool.aclose()
+async def test_models_with_times_of_their_own_have_a_connection_of_their_own(played: Played) -> None:
+    slow = replace(target("a"), timeouts=Timeouts(idle_s=1))
+    played.replace(target("a"), slow, replace(slow, model_name="another"))
+    assert len(played.opened) == 2
+    assert played.of(1) is played.of(2)
 
 
-async def test_provider_that_cannot_be_warmed_is_only_told(
-    provider_pool: ProviderPool, log_text: Callable[[], str]
-) -> None:
-    away = provider_pool.replace([key("away")])[key("away")]
+async def test_provider_that_cannot_be_warmed_is_only_told(played: Played, log_text: Callable[[], str]) -> None:
+    played.replace(target("away"))
     await settled()
     assert "provider.not_warmed" in log_text()
     assert "could not be reached" in log_text()
-    assert not provider_of(away).closed
-    await provider_pool.aclose()
+    assert not played.of(0).closed
 
 
-async def test_provider_that_is_gone_from_the_routes_closes_after_its_last_chat(provider_pool: ProviderPool) -> None:
-    gone = provider_pool.replace([key("a"), key("b")])[key("a")]
+async def test_chats_go_on_at_a_provider_that_is_gone_from_the_routes(played: Played) -> None:
+    played.replace(target("a"), target("b"))
+    gone = played.of(0)
+    played.replace(target("b"))
     await settled()
-    gone.acquire()
-    gone.acquire()
-    provider_pool.replace([key("b")])
-    gone.release()
-    await settled()
-    assert not provider_of(gone).closed
-    gone.release()
-    await settled()
-    assert provider_of(gone).closed == 1
-    await provider_pool.aclose()
-    assert provider_of(gone).closed == 1
-
-
-async def test_unused_provider_closes_at_once(provider_pool: ProviderPool) -> None:
-    gone = provider_pool.replace([key("a")])[key("a")]
-    await settled()
-    provider_pool.replace([])
-    await settled()
-    assert provider_of(gone).closed == 1
-    await provider_pool.aclose()
-
-
-async def test_providers_that_chats_still_use_are_closed_with_the_process(provider_pool: ProviderPool) -> None:
-    gone = provider_pool.replace([key("a")])[key("a")]
-    gone.acquire()
-    provider_pool.replace([])
-    await provider_pool.aclose()
-    assert provider_of(gone).closed == 1
+    assert not gone.closed
+    assert [provider.warmed for provider in played.opened] == [1, 1]

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -293,3 +295,14 @@ async def test_a_server_that_never_stops_sending_does_not_postpone_the_deadline_
         with pytest.raises(Interrupted, match="in time"):
             await read_on()
         connection.release()
+
+
+async def test_rounds_of_a_provider_that_is_gone_are_forgotten() -> None:
+    rounds, (here, there) = ReadRounds(), socket.socketpair()
+    with here, there:
+        rounds.add(here.fileno(), here.close)
+        rounds.remove(here.fileno(), here.close)
+        kept = weakref.ref(rounds)
+        del rounds
+        gc.collect()
+        assert kept() is None

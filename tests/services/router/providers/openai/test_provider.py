@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.router.providers import open_provider
-from services.router.providers.base import ProviderCall, ProviderEnvironment, ProviderRoute, Timeouts
+from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts
 from services.router.providers.openai.provider import no_store_fields
 from tests.services.router.providers.asking import CALL, both_ways, pieces_of
 from tests.support.upstreams.anthropic import AnthropicUpstream
@@ -19,7 +19,7 @@ async def told(upstream: Upstream, call: ProviderCall, **fields: Any) -> Any:
     route = ProviderRoute(
         "host", upstream.kind, upstream.base_url, api_key="secret", version=upstream.version, **fields
     )
-    provider = open_provider(route, ProviderEnvironment(Timeouts(), Path("unused.sock")))
+    provider = open_provider(route, Timeouts(), Path("unused.sock"))
     try:
         await pieces_of(provider, call)
     finally:
