@@ -96,7 +96,7 @@ class ReadRounds:
 class RoundReader:
     """Reads one connection's socket instead of its transport, while it takes part in the rounds."""
 
-    __slots__ = ("_file_no", "_protocol", "_read", "_rounds", "_transport")
+    __slots__ = ("_file_no", "_protocol", "_rounds", "_transport")
 
     def __init__(self, rounds: ReadRounds, transport: asyncio.Transport) -> None:
         """`transport` is that of the socket: with TLS, the one below the TLS."""
@@ -104,15 +104,12 @@ class RoundReader:
         self._transport = transport
         self._file_no: int | None = None
         self._protocol: Any = None
-        self._read: Callable[[], None] = _read_nothing
 
     def join(self) -> None:
         if self._file_no is None and not self._transport.is_closing():
             self._transport.pause_reading()
             self._file_no = self._transport.get_extra_info("socket").fileno()
-            # TLS hands out its own buffer.
             self._protocol = self._transport.get_protocol()
-            self._read = self._read_tls if hasattr(self._protocol, "get_buffer") else self._read_plain
             self._rounds.add(self._file_no, self._read)
 
     def leave(self) -> None:
@@ -121,44 +118,29 @@ class RoundReader:
             self._rounds.remove(self._file_no, self._read)
             self._file_no = None
             # No reference cycles, for the garbage collector is to have nothing to do.
-            self._protocol, self._read = None, _read_nothing
+            self._protocol = None
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _read_plain(self) -> None:
+    def _read(self) -> None:
+        # TLS hands out its own buffer.
+        protocol, has_buffer = self._protocol, hasattr(self._protocol, "get_buffer")
         try:
-            received = os.read(self._file_no, READ_BYTES)  # type: ignore[arg-type]
+            received: Any = (
+                os.readv(cast(int, self._file_no), [protocol.get_buffer(READ_BYTES)])
+                if has_buffer
+                else os.read(cast(int, self._file_no), READ_BYTES)
+            )
         except OSError:
-            received = b""
+            received = None
         if not received:
             # The transport meets the end or the error again, and handles it.
             self.leave()
             return
         try:
-            self._protocol.data_received(received)
+            (protocol.buffer_updated if has_buffer else protocol.data_received)(received)
         except BaseException:
-            self._abort()
-            raise
-
-    def _read_tls(self) -> None:
-        try:
-            received_bytes = os.readv(cast(int, self._file_no), [self._protocol.get_buffer(READ_BYTES)])
-        except OSError:
-            received_bytes = 0
-        if not received_bytes:
+            # As the transport does if the protocol fails.
             self.leave()
-            return
-        try:
-            self._protocol.buffer_updated(received_bytes)
-        except BaseException:
-            self._abort()
+            self._transport.abort()
             raise
-
-    def _abort(self) -> None:
-        """Closes the connection, as its transport does if the protocol fails."""
-        self.leave()
-        self._transport.abort()
-
-
-def _read_nothing() -> None:
-    pass
