@@ -1,6 +1,8 @@
 """Counts the tokens of an answer as it streams, and finds where it is to be cut."""
 
 import asyncio
+from bisect import bisect_right
+from functools import partial
 
 from protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.compiled import RunningCount
@@ -28,14 +30,6 @@ class OutputCount:
         for delta in deltas:
             self.add_delta(delta)
 
-    async def add_all(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
-        """Adds output that may be long, yielding to the event loop between slices."""
-        *slices, last = tokens.slices_of(content)
-        for piece in slices:
-            self.add_content(piece)
-            await asyncio.sleep(0)
-        self.add(last, deltas, hidden)
-
     def add_content(self, content: str) -> None:
         if content:
             self.tokens += self.contents.add(content)
@@ -55,13 +49,14 @@ class OutputCount:
         not at all. Yields to the event loop between slices."""
         kept = 0
         for piece in tokens.slices_of(text):
-            length, added = await _longest_within(counted, piece, most_tokens - self.tokens)
-            if length < len(piece) and len(text) <= _LONGEST_UNCUT_CHARACTERS:
-                return ""
+            left_tokens, length = most_tokens - self.tokens, len(piece)
+            if counted.copy().add(piece) > left_tokens:
+                if len(text) <= _LONGEST_UNCUT_CHARACTERS:
+                    return ""
+                tokens_of_first = partial(_tokens_of_first, counted, piece)
+                length = bisect_right(range(1, length), left_tokens, key=tokens_of_first)
             kept += length
-            self.tokens += added
-            if length:
-                counted.add(piece[:length])
+            self.tokens += counted.add(piece[:length])
             if length < len(piece):
                 break
             await asyncio.sleep(0)
@@ -74,18 +69,6 @@ class OutputCount:
         return other
 
 
-async def _longest_within(counted: RunningCount, text: str, most_tokens: int) -> tuple[int, int]:
-    """Returns the length of the longest prefix within this many tokens, and its tokens."""
-    found, tokens_found = 0, 0
-    # Binary search that tries the whole text first.
-    length, step = len(text), len(text)
-    while step:
-        added_tokens = counted.copy().add(text[:length])
-        if added_tokens <= most_tokens:
-            found, tokens_found = length, added_tokens
-        if found == len(text):
-            break
-        step //= 2
-        length = found + step
-        await asyncio.sleep(0)
-    return found, tokens_found
+def _tokens_of_first(counted: RunningCount, text: str, length: int) -> int:
+    """Returns the tokens that so many characters of a text would add."""
+    return counted.copy().add(text[:length])

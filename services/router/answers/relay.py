@@ -145,13 +145,10 @@ class Relay:
             self._count.tokens = told_tokens
         elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
-            if len(text) <= tokens.SLICE_CHARACTERS:
-                self._count.add(text, deltas, piece.hidden)
-            else:
-                await self._count.add_all(text, deltas, piece.hidden)
+            self._count.add(text, deltas, piece.hidden)
         else:
             before = self._count.copy()
-            await self._count.add_all(text, deltas, piece.hidden)
+            self._count.add(text, deltas, piece.hidden)
             allowed_tokens = await self._allowed_tokens()
             is_cut = allowed_tokens < self._count.tokens
             if is_cut:
