@@ -6,7 +6,7 @@ shown; text is streamed to the client. Usage is the sum over the rounds.
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -36,121 +36,6 @@ _NO_MORE_ROUNDS: Final = frozenset({Reason.CREDITS_EXHAUSTED, Reason.CONTEXT_EXC
 
 # Its answer is offered to the rounds as it is read.
 OpenUpstream = Callable[[ChatOpen, Prompt, "Rounds"], Awaitable[Upstream]]
-
-
-class Rounds:
-    def __init__(
-        self,
-        chat: ChatOpen,
-        prompt: Prompt,
-        tool: SearchTool,
-        allowance: TokenAllowance,
-        relay: Relay,
-        open_upstream: OpenUpstream,
-    ) -> None:
-        self._chat = chat
-        self._prompt = prompt
-        self._tool = tool
-        self._allowance = allowance
-        self._relay = relay
-        self._open_upstream = open_upstream
-        self._round = _Round()
-        # Sum over the prompts of all rounds.
-        self._prompt_tokens = prompt.tokens
-        self._usages: list[ProviderUsage | None] = []
-        # The usage check of the current round, and the output tokens before it.
-        self._usage_check: UsageCheck | None = None
-        self._output_tokens_before = 0
-        self._has_spoken = False
-        # Whether the answer is complete, not waiting for a search.
-        self._is_over = False
-
-    async def pass_on(self, upstream: Upstream) -> None:
-        """Relays the first round, which has begun, and all that follow."""
-        opened: Upstream | None = upstream
-        while opened is not None:
-            with opened:
-                await self._pass_on_round(opened)
-            opened = None if self._is_over else await self._open_next()
-
-    async def _pass_on_round(self, upstream: Upstream) -> None:
-        self._output_tokens_before = output_tokens_before = self._relay.output_tokens
-        self._usage_check = upstream.usage_check
-        piece: Piece | None = upstream.first
-        async with aclosing(upstream.rest) as rest:
-            while piece is not None and await self._pass_on(piece):
-                piece = await anext(rest, None)
-                failpoints.hit("router.passed_on")
-        upstream.went_beyond_limit = self._relay.went_beyond_limit
-        upstream.finished = self._round.finished(self._prompt.tokens, self._relay.output_tokens - output_tokens_before)
-
-    def take(self, piece: Piece) -> bool:
-        """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
-        if piece.tool_calls or piece.finish_reason or not self._round.has_spoken:
-            return False
-        if not self._relay.take(piece):
-            return False
-        self._round.record(piece)
-        return True
-
-    def take_read(self, read: bytes) -> int:
-        """Takes none: the text is recorded, too, so each read is parsed."""
-        return 0
-
-    async def _pass_on(self, piece: Piece) -> bool:
-        shown = self._round.record(piece)
-        if shown.contents and self._has_spoken and not self._round.has_spoken:
-            shown.contents.insert(0, BETWEEN_TEXTS)
-        self._round.has_spoken |= bool(shown.contents)
-        if piece.last:
-            self._round.usage = self._believed(piece.usage, shown)
-            self._usages.append(self._round.usage)
-            if not self._round.asks_for_search or not self._tool.may_search:
-                self._is_over = True
-                shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
-        goes_on = await self._relay.pass_on(shown)
-        self._is_over = self._is_over or not goes_on
-        return goes_on and not piece.last
-
-    def _believed(self, usage: ProviderUsage | None, shown: Piece) -> ProviderUsage | None:
-        if usage is None or self._usage_check is None:
-            return usage
-        # This piece is not counted yet; its characters are an upper estimate of its tokens.
-        uncounted_characters = sum(map(len, shown.contents)) + len(shown.hidden)
-        counted_tokens = self._relay.output_tokens - self._output_tokens_before
-        return self._usage_check.believed(usage, counted_tokens + uncounted_characters)
-
-    async def _open_next(self) -> Upstream | None:
-        """Searches, and opens the next round; returns None if the credit or the client's max_tokens is used up."""
-        calls = self._round.calls
-        self._has_spoken = self._has_spoken or self._round.has_spoken
-        answers = await self._tool.answer(calls)
-        said = "".join(self._round.texts)
-        self._prompt = _continued(self._prompt, said, calls, answers, may_search=self._tool.may_search)
-        self._allowance.begin_round(self._prompt_tokens, self._relay.output_tokens)
-        self._prompt_tokens += self._prompt.tokens
-        self._round = _Round()
-        chat = ChatOpen()
-        chat.CopyFrom(self._chat)
-        if chat.HasField("max_tokens"):
-            chat.max_tokens = max(0, chat.max_tokens - self._used_output_tokens())
-        if chat.max_tokens or not chat.HasField("max_tokens"):
-            try:
-                upstream = await self._open_upstream(chat, self._prompt, self)
-                self._relay.begin_round(self._prompt_tokens, self._relay.output_tokens + upstream.max_tokens)
-                return upstream
-            except LegatoError as error:
-                if error.reason not in _NO_MORE_ROUNDS:
-                    raise
-        # Earlier rounds were requested and are charged, even if nothing of them was shown.
-        self._tool.take_back()
-        await self._relay.cut_short()
-        return None
-
-    def _used_output_tokens(self) -> int:
-        """Returns the output so far; hidden reasoning is only in the provider's count."""
-        told = _sum(self._usages)
-        return max(self._relay.output_tokens, (told.completion_tokens if told is not None else None) or 0)
 
 
 class _Round:
@@ -198,6 +83,115 @@ class _Round:
         self.texts += piece.contents
         self._finish_reason = piece.finish_reason or self._finish_reason
         return Piece(contents=list(piece.contents), refuses=piece.refuses, hidden=hidden)
+
+
+@dataclass(slots=True, repr=False)
+class Rounds:
+    chat: ChatOpen
+    prompt: Prompt
+    tool: SearchTool
+    allowance: TokenAllowance
+    relay: Relay
+    open_upstream: OpenUpstream
+    _round: _Round = field(default_factory=_Round)
+    # Of the prompts of the rounds before this one.
+    _earlier_prompt_tokens: int = 0
+    _usages: list[ProviderUsage | None] = field(default_factory=list)
+    # The usage check of the current round, and the output tokens before it.
+    _usage_check: UsageCheck | None = None
+    _output_tokens_before: int = 0
+    _has_spoken: bool = False
+    # Whether the answer is complete, not waiting for a search.
+    _is_over: bool = False
+
+    async def pass_on(self, upstream: Upstream) -> None:
+        """Relays the first round, which has begun, and all that follow."""
+        opened: Upstream | None = upstream
+        while opened is not None:
+            with opened:
+                await self._pass_on_round(opened)
+            opened = None if self._is_over else await self._open_next()
+
+    async def _pass_on_round(self, upstream: Upstream) -> None:
+        self._output_tokens_before = output_tokens_before = self.relay.output_tokens
+        self._usage_check = upstream.usage_check
+        piece: Piece | None = upstream.first
+        async with aclosing(upstream.rest) as rest:
+            while piece is not None and await self._pass_on(piece):
+                piece = await anext(rest, None)
+                failpoints.hit("router.passed_on")
+        upstream.went_beyond_limit = self.relay.went_beyond_limit
+        upstream.finished = self._round.finished(self.prompt.tokens, self.relay.output_tokens - output_tokens_before)
+
+    def take(self, piece: Piece) -> bool:
+        """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
+        if piece.tool_calls or piece.finish_reason or not self._round.has_spoken:
+            return False
+        if not self.relay.take(piece):
+            return False
+        self._round.record(piece)
+        return True
+
+    def take_read(self, read: bytes) -> int:
+        """Takes none: the text is recorded, too, so each read is parsed."""
+        return 0
+
+    async def _pass_on(self, piece: Piece) -> bool:
+        shown = self._round.record(piece)
+        if shown.contents and self._has_spoken and not self._round.has_spoken:
+            shown.contents.insert(0, BETWEEN_TEXTS)
+        self._round.has_spoken |= bool(shown.contents)
+        if piece.last:
+            self._round.usage = self._believed(piece.usage, shown)
+            self._usages.append(self._round.usage)
+            if not self._round.asks_for_search or not self.tool.may_search:
+                self._is_over = True
+                shown.last, shown.usage, shown.finish_reason = True, _sum(self._usages), self._round.finish_reason
+        goes_on = await self.relay.pass_on(shown)
+        self._is_over = self._is_over or not goes_on
+        return goes_on and not piece.last
+
+    def _believed(self, usage: ProviderUsage | None, shown: Piece) -> ProviderUsage | None:
+        if usage is None or self._usage_check is None:
+            return usage
+        # This piece is not counted yet; its characters are an upper estimate of its tokens.
+        uncounted_characters = sum(map(len, shown.contents)) + len(shown.hidden)
+        counted_tokens = self.relay.output_tokens - self._output_tokens_before
+        return self._usage_check.believed(usage, counted_tokens + uncounted_characters)
+
+    async def _open_next(self) -> Upstream | None:
+        """Searches, and opens the next round; returns None if the credit or the client's max_tokens is used up."""
+        calls = self._round.calls
+        self._has_spoken = self._has_spoken or self._round.has_spoken
+        answers = await self.tool.answer(calls)
+        said = "".join(self._round.texts)
+        self._earlier_prompt_tokens += self.prompt.tokens
+        self.prompt = _continued(self.prompt, said, calls, answers, may_search=self.tool.may_search)
+        self.allowance.begin_round(self._earlier_prompt_tokens, self.relay.output_tokens)
+        self._round = _Round()
+        chat = ChatOpen()
+        chat.CopyFrom(self.chat)
+        if chat.HasField("max_tokens"):
+            chat.max_tokens = max(0, chat.max_tokens - self._used_output_tokens())
+        if chat.max_tokens or not chat.HasField("max_tokens"):
+            try:
+                upstream = await self.open_upstream(chat, self.prompt, self)
+                self.relay.begin_round(
+                    self._earlier_prompt_tokens + self.prompt.tokens, self.relay.output_tokens + upstream.max_tokens
+                )
+                return upstream
+            except LegatoError as error:
+                if error.reason not in _NO_MORE_ROUNDS:
+                    raise
+        # Earlier rounds were requested and are charged, even if nothing of them was shown.
+        self.tool.take_back()
+        await self.relay.cut_short()
+        return None
+
+    def _used_output_tokens(self) -> int:
+        """Returns the output so far; hidden reasoning is only in the provider's count."""
+        told = _sum(self._usages)
+        return max(self.relay.output_tokens, (told.completion_tokens if told is not None else None) or 0)
 
 
 def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:

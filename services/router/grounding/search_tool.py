@@ -65,40 +65,35 @@ class _Arguments(msgspec.Struct):
 _arguments: Final = msgspec.json.Decoder(_Arguments)
 
 
+@dataclass(slots=True, repr=False)
 class SearchTool:
     """The search tool of one chat."""
 
-    def __init__(
-        self,
-        search: Search,
-        sources: Sources,
-        budget_tokens: int,
-        searches_most: int,
-        on_failure: Callable[[str], None],
-    ) -> None:
-        """`budget_tokens` limits all results together; `on_failure` receives why a search failed."""
-        self._search = search
-        self._sources = sources
-        self._budget_tokens = budget_tokens
-        self._searches_left = searches_most
-        self._on_failure = on_failure
-        self._sources_before = len(sources)
+    search: Search
+    sources: Sources
+    # Limits all results together.
+    budget_tokens: int
+    searches_left: int
+    # Receives why a search failed.
+    on_failure: Callable[[str], None]
+    # How many there were before the last results.
+    sources_before: int = 0
 
     @property
     def may_search(self) -> bool:
-        return self._searches_left > 0 and self._budget_tokens > 0
+        return self.searches_left > 0 and self.budget_tokens > 0
 
     async def answer(self, calls: Sequence[SearchCall]) -> list[str]:
         """Returns the results, one text per call."""
-        self._searches_left -= 1
-        self._sources_before = len(self._sources)
+        self.searches_left -= 1
+        self.sources_before = len(self.sources)
         found = await asyncio.gather(*(self._find(call) for call in calls[:CALLS_AT_ONCE_MOST]))
         texts = [answer if isinstance(answer, str) else self._describe(answer) for answer in found]
         return texts + [_TOO_MANY] * (len(calls) - len(texts))
 
     def take_back(self) -> None:
         """Drops the sources of the last results, which the model has not read."""
-        self._sources.keep_first(self._sources_before)
+        self.sources.keep_first(self.sources_before)
 
     async def _find(self, call: SearchCall) -> list[SearchResult] | str:
         if call.name != NAME:
@@ -110,23 +105,23 @@ class SearchTool:
         if not query:
             return _NOT_READ
         try:
-            return await self._search.find(query)
+            return await self.search.find(query)
         except SearchFailed as away:
-            self._searches_left = 0
-            self._on_failure(str(away))
+            self.searches_left = 0
+            self.on_failure(str(away))
             return _AWAY
 
     def _describe(self, results: list[SearchResult]) -> str:
         if not results:
             return _NOTHING
-        told = list(RESULTS.fitting(results, min(self._budget_tokens, RESULTS_TOKENS_MOST)))
+        told = list(RESULTS.fitting(results, min(self.budget_tokens, RESULTS_TOKENS_MOST)))
         if not told:
-            self._budget_tokens = 0
+            self.budget_tokens = 0
             return _NO_ROOM
-        text = RESULTS.render(told, first_number=len(self._sources) + 1)
+        text = RESULTS.render(told, first_number=len(self.sources) + 1)
         for result in told:
-            self._sources.add(result.title, result.url, is_from_search=True)
-        self._budget_tokens -= tokens.count(text)
+            self.sources.add(result.title, result.url, is_from_search=True)
+        self.budget_tokens -= tokens.count(text)
         return text
 
 

@@ -9,6 +9,7 @@ Pure except for the clock: no task, no timer, no lock. Used by a single event lo
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from services.chassis.timing.deadlines import Clock
@@ -26,13 +27,11 @@ LEAST_PROBES: Final = 2
 _MOST_ACCOUNTS: Final = 8
 
 
+@dataclass(slots=True, eq=False)
 class Probe:
     """Identifies a chat that is sent to a model during its backoff."""
 
-    __slots__ = ("sent_at_s",)
-
-    def __init__(self, sent_at_s: float) -> None:
-        self.sent_at_s = sent_at_s
+    sent_at_s: float
 
 
 class Backoff:

@@ -84,7 +84,7 @@ class ModelSaturation:
         if self.queue_watch is not None:
             self.queue_watch.wake()
         probe = self.backoff.send(key_id, running, running_of_key)
-        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole=is_whole, is_calm=running < LEAST_CHATS)
+        model_use = ModelUse(self, place, probe, prompt_tokens, is_whole, running < LEAST_CHATS)
         normal_s = None if is_whole else self._normal.time_s(model_use.size())
         if self._signal is not None and normal_s is not None:
             self._waiting[model_use] = normal_s
@@ -161,65 +161,44 @@ class ModelSaturation:
                 self._signal.note(OVERDUE, model_use.place.entered_s, model_use.place.key_id)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ModelUse:
     """One chat's use of a model, from admission to the end of its answer."""
 
-    __slots__ = (
-        "_has_left",
-        "_prompt_tokens",
-        "_saturation",
-        "has_begun",
-        "is_calm",
-        "is_whole",
-        "place",
-        "probe",
-        "was_late",
-    )
-
-    def __init__(
-        self,
-        saturation: ModelSaturation,
-        place: Permit,
-        probe: Probe | None,
-        prompt_tokens: int,
-        *,
-        is_whole: bool,
-        is_calm: bool,
-    ) -> None:
-        self._saturation = saturation
-        self.place = place
-        # Set if this chat is sent during a backoff, to find out whether it is over.
-        self.probe = probe
-        self._prompt_tokens = prompt_tokens
-        self.is_whole = is_whole
-        # Admitted at so low a load that it cannot have queued behind our other chats.
-        self.is_calm = is_calm
-        # Whether it was counted as late before it began.
-        self.was_late = False
-        self.has_begun = False
-        self._has_left = False
+    saturation: ModelSaturation
+    place: Permit
+    # Set if this chat is sent during a backoff, to find out whether it is over.
+    probe: Probe | None
+    prompt_tokens: int
+    is_whole: bool
+    # Admitted at so low a load that it cannot have queued behind our other chats.
+    is_calm: bool
+    # Whether it was counted as late before it began.
+    was_late: bool = False
+    has_begun: bool = False
+    _has_left: bool = False
 
     def begun(self, first: Piece) -> None:
         self.has_begun = True
-        self._saturation.begun(self, first)
+        self.saturation.begun(self, first)
 
     @property
     def are_others_answered(self) -> bool:
         """Returns whether the same server is answering other chats now."""
-        return self._saturation.is_answering
+        return self.saturation.is_answering
 
     def release(self) -> None:
         if self._has_left:
             return
         self._has_left = True
         self.place.release()
-        self._saturation.gone(self)
+        self.saturation.gone(self)
 
     def size(self, first: Piece | None = None) -> Size:
         """Returns the size by which durations are compared: the first piece takes longer for a longer prompt, and a
         whole answer takes longer the longer it is."""
         answer_bits = _answer_tokens(first).bit_length() if self.is_whole else IN_PIECES
-        return self._prompt_tokens.bit_length(), answer_bits
+        return self.prompt_tokens.bit_length(), answer_bits
 
 
 class Normal:
