@@ -1,6 +1,7 @@
 """The parameters of a request, described and parsed once."""
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Final, TypeVar
 
 import msgspec
@@ -55,29 +56,33 @@ _known_parameters = msgspec.json.Decoder(KnownParameters)
 _response_format = msgspec.json.Decoder(AnswerFormat)
 
 
+_Decoded = TypeVar("_Decoded")
+
+
+def decoded(decoder: msgspec.json.Decoder[_Decoded], given: bytes, what: str, param: str | None = None) -> _Decoded:
+    """Decodes a part of a request. The edge rejects what cannot be read, but others may call a router too."""
+    try:
+        return decoder.decode(given)
+    except (msgspec.DecodeError, RecursionError):
+        raise LegatoError(Reason.REQUEST_INVALID, f"{what} could not be read.", param=param) from None
+
+
 class Parameters:
     """The parameters of one chat as JSON, which OpenAI-compatible providers send on unchanged. Parsed when first
     read."""
 
-    __slots__ = ("_fields", "_known", "json")
-
     def __init__(self, json: bytes = b"") -> None:
         """`json` is empty if there are none."""
         self.json = json
-        self._fields: Mapping[str, Raw] | None = None
-        self._known: KnownParameters | None = None
 
-    @property
+    @cached_property
     def fields(self) -> Mapping[str, Raw]:
         """All parameters, whether we know them or not."""
-        if self._fields is None:
-            self._fields = _decoded_value(_fields, self.json) if self.json else {}
-        return self._fields
+        return decoded(_fields, self.json or b"{}", "The parameters")
 
-    def read(self) -> KnownParameters:
-        if self._known is None:
-            self._known = _decoded_value(_known_parameters, self.json) if self.json else KnownParameters()
-        return self._known
+    @cached_property
+    def known(self) -> KnownParameters:
+        return decoded(_known_parameters, self.json or b"{}", "The parameters")
 
     def without(self, names: Collection[str]) -> "Parameters":
         """Returns the other parameters; the same object if it has none of these."""
@@ -97,18 +102,7 @@ class Parameters:
     @property
     def wants_one_call(self) -> bool:
         """Returns whether the model may call only one function at a time."""
-        return "parallel_tool_calls" in self.fields and self.read().parallel_tool_calls is False
-
-
-_Decoded = TypeVar("_Decoded")
-
-
-def _decoded_value(decoder: msgspec.json.Decoder[_Decoded], parameters_json: bytes) -> _Decoded:
-    try:
-        return decoder.decode(parameters_json)
-    except (msgspec.DecodeError, RecursionError):
-        # The edge rejects these, but others may call a router too.
-        raise LegatoError(Reason.REQUEST_INVALID, "The parameters could not be read.") from None
+        return "parallel_tool_calls" in self.fields and self.known.parallel_tool_calls is False
 
 
 NO_PARAMETERS: Final = Parameters()

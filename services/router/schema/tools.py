@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal, TypeVar
+from functools import cached_property
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from services.chassis.errors import LegatoError, Reason
+from services.router.schema.parameters import decoded
 
 # Values that stand for no schema.
 _NO_SCHEMA: Final = (Raw(), Raw(b"null"), Raw(b"{}"))
@@ -26,12 +28,16 @@ class Function(Struct):
 
 
 class Tool(Struct):
+    function: Function
+
+
+class _AllowedTool(Struct):
     function: Function | None = None
 
 
 class _AllowedTools(Struct):
     mode: Literal["auto", "required"] = "auto"
-    tools: list[Tool] = []
+    tools: list[_AllowedTool] = []
 
 
 class _ToolChoice(Struct):
@@ -79,30 +85,23 @@ class CallableFunctions:
 class Tools:
     """The tools of one chat as JSON, which OpenAI-compatible providers send on unchanged. Parsed when first read."""
 
-    __slots__ = ("_parsed", "json", "tool_choice_json")
-
     def __init__(self, json: bytes = b"", tool_choice_json: bytes = b"") -> None:
         """`json` is empty if there are none; `tool_choice_json` if the client did not send it."""
         self.json = json
         self.tool_choice_json = tool_choice_json
-        self._parsed: CallableFunctions | None = None
 
-    def read(self) -> CallableFunctions | None:
-        """Returns the parsed tools; None if there are none."""
-        if self._parsed is None and self.json:
-            self._parsed = _read(self.json, self.tool_choice_json)
-        return self._parsed
+    @cached_property
+    def parsed(self) -> CallableFunctions | None:
+        """The parsed tools; None if there are none."""
+        return _read(self.json, self.tool_choice_json) if self.json else None
 
 
 NO_TOOLS: Final = Tools()
 
 
 def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
-    tools = _decoded(_tools, tools_json, "tools")
-    functions = [tool.function for tool in tools if tool.function is not None]
-    if len(functions) < len(tools):
-        raise _unreadable("tools")
-    choice = _decoded(_tool_choice, tool_choice_json or b'"auto"', "tool_choice")
+    functions = [tool.function for tool in decoded(_tools, tools_json, "tools", "tools")]
+    choice = decoded(_tool_choice, tool_choice_json or b'"auto"', "tool_choice", "tool_choice")
     if isinstance(choice, str):
         return CallableFunctions(functions, Mode(choice))
     if choice.function is not None:
@@ -113,27 +112,9 @@ def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
     return CallableFunctions(_named(functions, names), Mode(allowed.mode))
 
 
-_Decoded = TypeVar("_Decoded")
-
-
-def _decoded(decoder: msgspec.json.Decoder[_Decoded], given: bytes, param: str) -> _Decoded:
-    try:
-        return decoder.decode(given)
-    except (msgspec.DecodeError, RecursionError):
-        raise _unreadable(param) from None
-
-
 def _named(functions: list[Function], names: set[str]) -> list[Function]:
     found = [function for function in functions if function.name in names]
     if not found:
-        raise _refusal("tool_choice names a function that is not in tools.", "tool_choice")
+        message = "tool_choice names a function that is not in tools."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param="tool_choice")
     return found
-
-
-def _unreadable(param: str) -> LegatoError:
-    # The edge rejects these, but others may call a router too.
-    return _refusal(f"{param} could not be read.", param)
-
-
-def _refusal(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)

@@ -75,7 +75,7 @@ class AnthropicProvider(HttpProvider):
 
 
 def _request(call: ProviderCall, conversation: Conversation, version: str) -> dict[str, Any]:
-    parameters = call.parameters.read()
+    parameters = call.parameters.known
     request: dict[str, Any] = {
         "model": call.model_name,
         "max_tokens": call.max_tokens,
@@ -96,7 +96,7 @@ def _request(call: ProviderCall, conversation: Conversation, version: str) -> di
 
 def _not_sent(parameters: Parameters, request: dict[str, Any]) -> Iterator[str]:
     """Yields the parameters that the request does not have, or has with another value."""
-    known = parameters.read()
+    known = parameters.known
     sent = {name: request.get(name) for name in _SAMPLING}
     sent["reasoning_effort"] = as_object(request.get("output_config")).get("effort")
     wanted = {"temperature": known.temperature, "top_p": known.top_p, "reasoning_effort": _effort(known).get("effort")}
@@ -136,7 +136,7 @@ def _text_block(text: Raw) -> dict[str, Any]:
 
 
 def _tool_fields(call: ProviderCall, conversation: Conversation, parameters: KnownParameters) -> dict[str, Any]:
-    tools = call.tools.read()
+    tools = call.tools.parsed
     if tools is None:
         # Functions called in earlier turns must be defined.
         called = [Function(name) for name in conversation.called_names]

@@ -75,11 +75,11 @@ def _request(call: ProviderCall) -> dict[str, Any]:
         contents.append(msgspec.json.encode({"role": role, "parts": parts}))
     request: dict[str, Any] = {
         "contents": joined(contents),
-        "generationConfig": _generation(call.max_tokens, call.parameters.read()) | _thinking(call),
+        "generationConfig": _generation(call.max_tokens, call.parameters.known) | _thinking(call),
     }
     if conversation.system:
         request["systemInstruction"] = {"parts": write_list(map(_text_part, conversation.system))}
-    tools = call.tools.read()
+    tools = call.tools.parsed
     if tools is not None:
         declarations = write_list(map(_declaration, tools.functions))
         request["tools"] = [{"functionDeclarations": declarations}]
@@ -145,7 +145,7 @@ def _generation(max_tokens: int, parameters: KnownParameters) -> dict[str, Any]:
 
 
 def _thinking(call: ProviderCall) -> dict[str, Any]:
-    effort, model = call.parameters.read().reasoning_effort or "", call.model_name.rpartition("/")[2]
+    effort, model = call.parameters.known.reasoning_effort or "", call.model_name.rpartition("/")[2]
     if model.startswith(_MODELS_WITH_BUDGETS):
         return {"thinkingConfig": {"thinkingBudget": _BUDGETS[effort]}} if effort in _BUDGETS else {}
     if effort not in _LEVELS or model.startswith(_MODELS_WITHOUT_SIGNATURES):

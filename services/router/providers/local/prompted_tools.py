@@ -62,7 +62,7 @@ class Offer:
 
 def read_offer(tools: Tools) -> Offer | None:
     """Reads the offered functions; None if this turn must be answered in text."""
-    callable_functions = tools.read()
+    callable_functions = tools.parsed
     if callable_functions is None or callable_functions.mode is Mode.NONE:
         return None
     functions, forced = callable_functions.functions, callable_functions.forced

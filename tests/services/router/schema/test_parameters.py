@@ -9,14 +9,14 @@ from services.router.schema.parameters import KnownParameters, Parameters
 
 def test_nothing_said_is_nothing_wanted() -> None:
     parameters = Parameters()
-    assert parameters.read() == KnownParameters()
-    assert (parameters.read().stops, parameters.read().response_format.answer_schema) == ([], None)
+    assert parameters.known == KnownParameters()
+    assert (parameters.known.stops, parameters.known.response_format.answer_schema) == ([], None)
     assert (parameters.fields, parameters.response_format, parameters.wants_one_call) == ({}, None, False)
 
 
 @pytest.mark.parametrize(("stop", "stops"), [("a", ["a"]), (["a", "b"], ["a", "b"])])
 def test_one_stop_is_a_list_of_one(stop: str | list[str], stops: list[str]) -> None:
-    assert Parameters(msgspec.json.encode({"stop": stop})).read().stops == stops
+    assert Parameters(msgspec.json.encode({"stop": stop})).known.stops == stops
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_one_stop_is_a_list_of_one(stop: str | list[str], stops: list[str]) -> N
 )
 def test_what_cannot_be_read_is_the_clients_mistake(parameters: bytes) -> None:
     with pytest.raises(LegatoError) as refusal:
-        Parameters(parameters).read()
+        _ = Parameters(parameters).known
     assert refusal.value.reason == "REQUEST_INVALID"
 
 
 def test_parameters_are_parsed_once_and_unknown_ones_kept() -> None:
     parameters = Parameters(b'{"temperature":0.50,"ignore_eos":true}')
-    assert parameters.read() is parameters.read()
+    assert parameters.known is parameters.known
     assert parameters.fields is parameters.fields
     assert {name: bytes(value) for name, value in parameters.fields.items()} == {
         "temperature": b"0.50",

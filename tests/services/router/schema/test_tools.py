@@ -16,7 +16,7 @@ TOOLS = (
 
 
 def read_tools(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions | None:
-    return Tools(tools_json, tool_choice_json).read()
+    return Tools(tools_json, tool_choice_json).parsed
 
 
 def allowed(mode: str, *names: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_no_tools_are_none() -> None:
 
 def test_tools_are_parsed_once() -> None:
     tools = Tools(TOOLS, b'"required"')
-    assert tools.read() is tools.read()
+    assert tools.parsed is tools.parsed
 
 
 def test_allowed_tool_without_a_function_is_passed_over() -> None:
