@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
@@ -49,7 +49,7 @@ _errors = msgspec.json.Decoder(_Error)
 
 
 class ProviderAnswer(ABC):
-    """Base class of each provider's parser, which reports by `add_text`, `refuse`, `think`, `call` and `finish`."""
+    """Base class of each provider's parser, which reports by `add_texts`, `refuse`, `think`, `call` and `finish`."""
 
     # What an answer is called.
     format_name: ClassVar[str]
@@ -73,26 +73,23 @@ class ProviderAnswer(ABC):
 
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
-        try:
-            self._read_event(data)
-        except UNREADABLE:
-            raise self._unreadable() from None
+        self._read_by(self._read_event, data)
 
     def read_whole(self, body: bytes) -> None:
         """Reads an answer that was not streamed."""
+        self._read_by(self._read_whole, body)
+
+    def _read_by(self, read: Callable[[bytes], None], data: bytes) -> None:
         try:
-            self._read_whole(body)
+            read(data)
         except UNREADABLE:
-            raise self._unreadable() from None
+            raise UnreadableAnswer(f"sent something that is not {self.format_name}") from None
 
     @abstractmethod
     def _read_event(self, data: bytes) -> None: ...
 
     @abstractmethod
     def _read_whole(self, body: bytes) -> None: ...
-
-    def _unreadable(self) -> UnreadableAnswer:
-        return UnreadableAnswer(f"sent something that is not {self.format_name}")
 
     def _failure(self, error: Raw | bytes) -> ProviderError:
         """Classifies an error sent in place of an answer."""
@@ -118,18 +115,9 @@ class ProviderAnswer(ABC):
         self.pieces.append(Piece())
         self._characters = 0
 
-    def add_text(self, text: str) -> None:
-        characters = self._characters + len(text)
-        # Texts in a piece precede its tool calls and are of one kind.
-        piece = self.pieces[-1]
-        if characters > LARGEST_PIECE_CHARACTERS or piece.tool_calls or piece.refuses:
-            self._add_parts(text, refuses=False)
-            return
-        self._characters = characters
-        piece.contents.append(text)
-
-    def add_texts(self, texts: list[str]) -> None:
+    def add_texts(self, *texts: str) -> None:
         characters = self._characters + sum(map(len, texts))
+        # Texts in a piece precede its tool calls and are of one kind.
         piece = self.pieces[-1]
         if characters > LARGEST_PIECE_CHARACTERS or piece.tool_calls or piece.refuses:
             for text in texts:

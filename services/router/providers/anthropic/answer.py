@@ -130,14 +130,14 @@ class MessageAnswer(ProviderAnswer):
 
     def _begin_block(self, index: int, block: _Block) -> None:
         if block.text:
-            self.add_text(block.text)
+            self.add_texts(block.text)
         if block.type == "tool_use":
             self._begun[index] = read_text_of_object(block.input)
             self.call(ToolCallFragment(index, block.id, block.name, ""))
 
     def _add(self, index: int, delta: _Delta) -> None:
         if delta.text:
-            self.add_text(delta.text)
+            self.add_texts(delta.text)
         elif delta.thinking:
             self.think(delta.thinking)
         elif delta.partial_json and index in self._begun:

@@ -117,7 +117,7 @@ class ContentAnswer(ProviderAnswer):
 
     def _read_part(self, part: _Part) -> None:
         if part.text and not part.thought:
-            self.add_text(part.text)
+            self.add_texts(part.text)
         call = part.function_call
         if call is not None:
             # A call is sent whole; it is identified by its position, since its id is optional.

@@ -30,10 +30,6 @@ class EventReader:
 
     def feed(self, received: bytes) -> list[bytes]:
         """Returns the data of each event completed by the received bytes."""
-        is_one_line = received.find(b"\n") == len(received) - 2 and received.endswith(b"\n")
-        if is_one_line and received.startswith(_ONE_LINE) and not (self.begun or self.data or b"\r" in received):
-            # One event of one line, as most reads bring.
-            return [received[len(_ONE_LINE) : -2]]
         if b"\n" not in received and b"\r" not in received:
             self._hold(received)
             return []

@@ -123,7 +123,7 @@ class CompletionAnswer(ProviderAnswer):
     def read_texts(self, events: list[bytes], at: int, until: int) -> int:
         texts = read_texts(events, at, until)
         if texts:
-            self.add_texts(texts)
+            self.add_texts(*texts)
         return len(texts)
 
     def _read_event(self, data: bytes) -> None:
@@ -146,14 +146,7 @@ class CompletionAnswer(ProviderAnswer):
                 return
         message = choice.delta or choice.message
         if message is not None:
-            content = message.content
-            is_only_content = not (
-                message.refusal or message.reasoning_content or message.reasoning or message.tool_calls
-            )
-            if type(content) is str and content and is_only_content:
-                self.add_text(content)
-            else:
-                self._read(message)
+            self._read(message)
         if choice.finish_reason:
             self.finish(choice.finish_reason)
 
@@ -180,7 +173,7 @@ class CompletionAnswer(ProviderAnswer):
         calls = [_read_call(call) for call in message.tool_calls] if message.tool_calls else ()
         if message.content:
             if isinstance(message.content, str):
-                self.add_text(message.content)
+                self.add_texts(message.content)
             else:
                 self._read_parts(message.content)
         if message.refusal:
@@ -192,7 +185,7 @@ class CompletionAnswer(ProviderAnswer):
     def _read_parts(self, parts: list[_Part]) -> None:
         for part in parts:
             if part.text:
-                self.add_text(part.text)
+                self.add_texts(part.text)
         self.think("".join(thought.text or "" for part in parts for thought in part.thinking or ()))
 
     def _add_usage(self, completion: _Completion) -> None:
