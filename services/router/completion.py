@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from protos.router.v1.grounding_pb2 import PreviewGroundingResponse
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
@@ -212,24 +212,17 @@ class Completions:
             # Our fault, not the client's: the model takes no tools, and the routes do not say so.
             target = record.attempts.target
             self._log.warning("search.refused", model_name=target.model_name if target else None)
-            grounded = grounded.without_search()
-            rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
-            upstream = await self._open_anew(chat, grounded.prompt, allowance, record, rounds)
+            # It may have been the last attempt, so none of those before counts.
+            record.attempts.refits = record.attempts.count
+            rounds.prompt = grounded.prompt_without_search
+            upstream = await self._targets.open(
+                record.class_id, chat, rounds.prompt, allowance, record.attempts, rounds
+            )
         started = _started(record, upstream)
         relay.begin(started, upstream.prompt.tokens, allowance)
         with TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
-
-    async def _open_anew(
-        self, chat: ChatOpen, prompt: Prompt, allowance: TokenAllowance, record: _ChatRecord, rounds: Rounds
-    ) -> Upstream:
-        """Tries the models again with a fresh attempt count, since the refusal may have used the last attempt."""
-        again = replace(record.attempts, count=0, refits=0)
-        try:
-            return await self._targets.open(record.class_id, chat, prompt, allowance, again, rounds)
-        finally:
-            record.attempts = replace(again, count=record.attempts.count + again.count)
 
     def _models_of(self, class_id: str) -> list[Target]:
         return [model_state.target for model_state in self._model_states.by_class[class_id]]

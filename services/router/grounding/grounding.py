@@ -71,9 +71,9 @@ class Grounded:
     # None: the model cannot search.
     tool: SearchTool | None = None
 
-    def without_search(self) -> "Grounded":
-        tokens_without = self.prompt.tokens - tools_tokens()
-        return replace(self, prompt=replace(self.prompt, offered_tools=None, tokens=tokens_without))
+    @property
+    def prompt_without_search(self) -> Prompt:
+        return replace(self.prompt, offered_tools=None, tokens=self.prompt.tokens - tools_tokens())
 
 
 class Grounding:
