@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Preview = Callable[[ChatOpen], Awaitable[pb.PreviewGroundingResponse]]
 
 LONGEST_QUESTION = 32_000
+
+_Part = TypeVar("_Part")
 
 
 class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
@@ -63,9 +65,8 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
     async def AddAttachment(
         self, request_iterator: AsyncIterator[pb.AddAttachmentRequest], context: Context
     ) -> AsyncIterator[pb.AddAttachmentResponse]:
-        if self._intake is None:
-            raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
-        async with aclosing(self._intake.take(request_iterator)) as responses:
+        intake = _configured(self._intake, "Attachments", "LEGATO_ATTACHMENTS")
+        async with aclosing(intake.take(request_iterator)) as responses:
             async for response in responses:
                 if response.HasField("attachment"):
                     self._changed("attachment.added", response.attachment.account_id)
@@ -110,15 +111,13 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
 
     @property
     def _notes(self) -> "Notes":
-        if self._library is None or self._library.notes is None:
-            raise _not_configured("Memory", "LEGATO_MEMORY")
-        return self._library.notes
+        notes = None if self._library is None else self._library.notes
+        return _configured(notes, "Memory", "LEGATO_MEMORY")
 
     @property
     def _attachments(self) -> "Attachments":
-        if self._library is None or self._library.attachments is None:
-            raise _not_configured("Attachments", "LEGATO_ATTACHMENTS")
-        return self._library.attachments
+        attachments = None if self._library is None else self._library.attachments
+        return _configured(attachments, "Attachments", "LEGATO_ATTACHMENTS")
 
     def _changed(self, event: str, account_id: str) -> None:
         if self._library is not None:
@@ -126,8 +125,10 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
         self._log.info(event, account_id=account_id)
 
 
-def _not_configured(what: str, variable: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, f"{what} is not configured: the router needs {variable}=true.")
+def _configured(part: _Part | None, what: str, variable: str) -> _Part:
+    if part is None:
+        raise LegatoError(Reason.REQUEST_INVALID, f"{what} is not configured: the router needs {variable}=true.")
+    return part
 
 
 def _account_id(request: Any) -> str:

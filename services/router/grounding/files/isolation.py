@@ -102,19 +102,8 @@ def landlock_version() -> int:
 def readable_folders() -> list[str]:
     """Lists Python's and the system's libraries. Our own code is excluded: data may be stored beside it."""
     paths = sysconfig.get_paths()
-    standard = [paths[name] for name in ("stdlib", "platstdlib")]
-    return sorted(
-        {
-            *standard,
-            *library_folders(),
-            "/lib",
-            "/lib64",
-            "/usr/lib",
-            "/usr/lib64",
-            "/usr/local/lib",
-            "/etc/ld.so.cache",
-        }
-    )
+    system = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+    return sorted({paths["stdlib"], paths["platstdlib"], *library_folders(), *system})
 
 
 def library_folders() -> list[str]:

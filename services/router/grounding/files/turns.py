@@ -1,7 +1,6 @@
 """Decides whose document is read next: accounts take turns, and those that took much time lately come last."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,61 +36,49 @@ class Turns:
         # How long each account's time is remembered yet.
         self._taken = Buckets(clock)
         self._running: dict[str, _Turn] = {}
-        # In the order in which accounts began to wait.
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        # The account of each document, in the order in which they began to wait.
+        self._waiting: dict[object, str] = {}
+        self._changed = asyncio.Condition()
 
     @asynccontextmanager
     async def turn(self, account_id: str) -> AsyncIterator[None]:
         """Waits for the account's turn, which lasts as long as the context."""
-        called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(account_id, deque()).append(called)
-        self._call_next()
-        try:
-            await called
-        except asyncio.CancelledError:
-            if called.cancelled():
-                self._forget(account_id, called)
-            else:
-                self._end(account_id)
-            raise
+        document = object()
+        async with self._changed:
+            self._waiting[document] = account_id
+            try:
+                await self._changed.wait_for(lambda: self._choose() is document)
+                self._running[account_id] = _Turn(self._clock.elapsed_s(), self._is_heavy(account_id))
+            finally:
+                del self._waiting[document]
+                # There may be a reader left, or a turn that nothing takes.
+                self._changed.notify_all()
         try:
             yield
         finally:
             self._end(account_id)
+            async with self._changed:
+                self._changed.notify_all()
 
-    def _call_next(self) -> None:
-        while len(self._running) < self._at_once and (account_id := self._choose()) is not None:
-            called = self._waiting[account_id][0]
-            self._forget(account_id, called)
-            # The task of a cancelled one has not noticed yet.
-            if not called.cancelled():
-                self._running[account_id] = _Turn(self._clock.elapsed_s(), self._is_heavy(account_id))
-                called.set_result(None)
-
-    def _choose(self) -> str | None:
-        """Returns the account that has taken the least time; of several, the one that has waited longest."""
+    def _choose(self) -> object | None:
+        """Returns the document of the account that has taken the least time; of several, the one that has waited
+        longest. None if no reader is free for any."""
+        if len(self._running) >= self._at_once:
+            return None
         are_heavy_full = sum(turn.is_heavy for turn in self._running.values()) >= max(1, self._at_once - 1)
-        ready = [
-            account_id
-            for account_id in self._waiting
+        ready = {
+            document: account_id
+            for document, account_id in self._waiting.items()
             if account_id not in self._running and not (are_heavy_full and self._is_heavy(account_id))
-        ]
+        }
         now_ns = self._taken.now_ns()
-        return min(ready, key=lambda account_id: self._taken.ahead_ns(account_id, now_ns), default=None)
+        return min(ready, key=lambda document: self._taken.ahead_ns(ready[document], now_ns), default=None)
 
     def _is_heavy(self, account_id: str) -> bool:
         return self._taken.ahead_ns(account_id, self._taken.now_ns()) > FORGOTTEN_IN * MUCH_S * 1e9
-
-    def _forget(self, account_id: str, called: "asyncio.Future[None]") -> None:
-        waiting = self._waiting.get(account_id, ())
-        if called in waiting:
-            self._waiting[account_id].remove(called)
-            if not waiting:
-                del self._waiting[account_id]
 
     def _end(self, account_id: str) -> None:
         took_s = self._clock.elapsed_s() - self._running.pop(account_id).began_s
         now_ns = self._taken.now_ns()
         ahead_ns = self._taken.ahead_ns(account_id, now_ns) + round(FORGOTTEN_IN * took_s * 1e9)
         self._taken.set_ahead(account_id, min(ahead_ns, round(REMEMBERED_S * 1e9)), now_ns)
-        self._call_next()

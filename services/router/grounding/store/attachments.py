@@ -5,10 +5,17 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.chassis.sealing import Sealed
 from services.router.grounding.records import Attachment, DocumentKind
 from services.router.grounding.sealing import Sealer
-from services.router.grounding.store.tables import attachments, change_for_good, delete_for_good, passages, postings
+from services.router.grounding.store.tables import (
+    attachments,
+    change_for_good,
+    delete_for_good,
+    open_row,
+    passages,
+    postings,
+    seal_row,
+)
 
 # Stand in the place of the account while an attachment's passages are being added, or erased: nothing that reads by
 # account finds it then. Its time is that of the last portion. What is to be erased never comes back.
@@ -24,20 +31,8 @@ def begin_attachment(connection: sa.Connection, sealer: Sealer, attachment: Atta
     """Adds an attachment that has no passages yet. Returns False if the account has reached its limit."""
     if _count(connection, attachment.account_id) >= most:
         return False
-    name = sealer.seal(attachment.name, attachment.account_id, "name", attachment.attachment_id)
-    connection.execute(
-        attachments.insert().values(
-            attachment_id=attachment.attachment_id,
-            account_id=ADDING,
-            created_at_us=attachment.created_at_us,
-            kind=attachment.kind,
-            size_bytes=attachment.size_bytes,
-            pages=attachment.pages,
-            passages=attachment.passages,
-            key_version=name.key_version,
-            sealed_name=name.data,
-        )
-    )
+    row = seal_row(sealer, attachment, attachment.attachment_id, "name")
+    connection.execute(attachments.insert().values(row | {"account_id": ADDING}))
     return True
 
 
@@ -86,19 +81,8 @@ def list_attachments(connection: sa.Connection, sealer: Sealer, account_id: str)
         .where(attachments.c.account_id == account_id)
         .order_by(attachments.c.created_at_us, attachments.c.attachment_id)
     )
-    return [
-        Attachment(
-            row.attachment_id,
-            account_id,
-            row.created_at_us,
-            sealer.open(Sealed(row.key_version, row.sealed_name), account_id, "name", row.attachment_id) or "",
-            DocumentKind(row.kind),
-            row.size_bytes,
-            row.pages,
-            row.passages,
-        )
-        for row in connection.execute(query)
-    ]
+    rows = (open_row(sealer, row, row.attachment_id, "name") for row in connection.execute(query))
+    return [Attachment(**row | {"kind": DocumentKind(row["kind"])}) for row in rows]
 
 
 def begin_erasing(connection: sa.Connection, account_id: str, attachment_id: str, now_us: int) -> bool:

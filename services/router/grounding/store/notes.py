@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from services.chassis.sealing import Sealed
 from services.router.grounding.records import Note
 from services.router.grounding.sealing import Sealer
-from services.router.grounding.store.tables import delete_for_good, notes
+from services.router.grounding.store.tables import delete_for_good, notes, open_row, seal_row
 
 
 def add_note(connection: sa.Connection, sealer: Sealer, note: Note, most: int) -> bool:
@@ -15,7 +14,7 @@ def add_note(connection: sa.Connection, sealer: Sealer, note: Note, most: int) -
     kept = sa.select(sa.func.count()).select_from(notes).where(notes.c.account_id == note.account_id)
     if connection.execute(kept).scalar_one() >= most:
         return False
-    _insert(connection, sealer, note)
+    connection.execute(notes.insert().values(seal_row(sealer, note, note.note_id, "text")))
     return True
 
 
@@ -27,37 +26,14 @@ def update_note(connection: sa.Connection, sealer: Sealer, note: Note) -> Note |
         return None
     updated = replace(note, created_at_us=created_at_us)
     delete_for_good(connection, notes, *is_it)
-    _insert(connection, sealer, updated)
+    connection.execute(notes.insert().values(seal_row(sealer, updated, note.note_id, "text")))
     return updated
-
-
-def _insert(connection: sa.Connection, sealer: Sealer, note: Note) -> None:
-    sealed = sealer.seal(note.text, note.account_id, "note", note.note_id)
-    connection.execute(
-        notes.insert().values(
-            note_id=note.note_id,
-            account_id=note.account_id,
-            created_at_us=note.created_at_us,
-            tokens=note.tokens,
-            key_version=sealed.key_version,
-            sealed_text=sealed.data,
-        )
-    )
 
 
 def list_notes(connection: sa.Connection, sealer: Sealer, account_id: str) -> list[Note]:
     """Returns the notes, oldest first; one that cannot be decrypted has no text."""
     query = sa.select(notes).where(notes.c.account_id == account_id).order_by(notes.c.created_at_us, notes.c.note_id)
-    return [
-        Note(
-            row.note_id,
-            account_id,
-            row.created_at_us,
-            row.tokens,
-            sealer.open(Sealed(row.key_version, row.sealed_text), account_id, "note", row.note_id) or "",
-        )
-        for row in connection.execute(query)
-    ]
+    return [Note(**open_row(sealer, row, row.note_id, "text")) for row in connection.execute(query)]
 
 
 def remove_notes(connection: sa.Connection, account_id: str, note_id: str | None = None) -> int:

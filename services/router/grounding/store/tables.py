@@ -4,10 +4,15 @@ Encrypted columns and the words of the index need the key, which the database ne
 """
 
 import asyncio
+from dataclasses import asdict
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database
+from services.chassis.sealing import Sealed
+from services.router.grounding.records import Attachment, Note
+from services.router.grounding.sealing import Sealer
 
 metadata = sa.MetaData()
 
@@ -63,6 +68,8 @@ postings = sa.Table(
 )
 
 
+# What an encrypted field is bound to besides its account and row.
+KINDS: Final = {"text": "note", "name": "name"}
 # Each waits for concurrent readers.
 ATTEMPTS = 3
 
@@ -77,6 +84,20 @@ def change_for_good(connection: sa.Connection, change: sa.Delete | sa.Update) ->
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete = ON")
     return connection.execute(change).rowcount
+
+
+def seal_row(sealer: Sealer, record: Note | Attachment, row_id: str, field: str) -> dict[str, Any]:
+    """Returns the row of a record, by column; this field, a text, is encrypted."""
+    values = asdict(record)
+    sealed = sealer.seal(values.pop(field), record.account_id, KINDS[field], row_id)
+    return values | {"key_version": sealed.key_version, f"sealed_{field}": sealed.data}
+
+
+def open_row(sealer: Sealer, row: sa.Row[Any], row_id: str, field: str) -> dict[str, Any]:
+    """Returns the values of a record by the fields, from its row; what cannot be decrypted is empty."""
+    values = dict(row._mapping)
+    sealed = Sealed(values.pop("key_version"), values.pop(f"sealed_{field}"))
+    return values | {field: sealer.open(sealed, row.account_id, KINDS[field], row_id) or ""}
 
 
 async def empty_write_log(database: Database) -> None:
