@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from services.chassis.http_client.failures import Interrupted
@@ -21,23 +20,16 @@ _SAMPLE: Final = re.compile(
 _MODEL: Final = re.compile(r'(?:^|[,\s])model_name="(?P<name>(?:[^"\\]|\\.)*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class GaugeAddress:
-    """The address of one model's gauge."""
-
-    url: str
-    model_name: str
-    api_key: str = ""
-
-
 class QueueGauge:
-    def __init__(self, address: GaugeAddress) -> None:
-        origin, self._path = read_url(address.url)
-        self._model_name = address.model_name
+    """The gauge of one model."""
+
+    def __init__(self, url: str, model_name: str, api_key: str = "") -> None:
+        origin, self._path = read_url(url)
+        self._model_name = model_name
         self._connections = ConnectionPool(origin, ANSWER_WITHIN_S)
         headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "legato"}
-        if address.api_key:
-            headers["Authorization"] = f"Bearer {address.api_key}"
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
         self._head = RequestHead(origin, headers)
 
     async def read(self) -> float | None:

@@ -10,7 +10,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
-from services.router.providers.queue_gauge import GaugeAddress, QueueGauge
+from services.router.providers.queue_gauge import QueueGauge
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.queue_watch import QueueWatch
 from services.router.routing.routes import Routes, Target
@@ -106,7 +106,7 @@ class ModelStates:
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
         saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
         if target.queue_metrics_url:
-            gauge = QueueGauge(_gauge_address(route, target))
+            gauge = QueueGauge(target.queue_metrics_url, target.model_name, _gauge_key(route, target))
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
         return ModelState(
             target,
@@ -120,7 +120,7 @@ class ModelStates:
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
 
 
-def _gauge_address(route: ProviderRoute, target: Target) -> GaugeAddress:
-    """Builds the gauge's address; the API key is sent only to the server that it belongs to."""
+def _gauge_key(route: ProviderRoute, target: Target) -> str:
+    """Returns the API key if the gauge is of the server that it belongs to; no other is sent it."""
     is_same_server = bool(route.base_url) and read_url(route.base_url)[0] == read_url(target.queue_metrics_url)[0]
-    return GaugeAddress(target.queue_metrics_url, target.model_name, route.api_key if is_same_server else "")
+    return route.api_key if is_same_server else ""

@@ -1,6 +1,6 @@
 """Tries the models of a class in order until one begins to answer (fallback)."""
 
-from collections.abc import Awaitable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -107,7 +107,7 @@ class Attempts:
     count: int = 0
     target: Target | None = None
     http_status: int | None = None
-    # Attempts that repeated a model with a lower max_tokens.
+    # Those of them that do not count, such as one that repeated a model with a lower max_tokens.
     refits: int = 0
     first_asked_at_s: float | None = None
 
@@ -152,7 +152,7 @@ class Targets:
                 if upstream is not None:
                     return upstream
             for postponed in opening.postponed:
-                upstream = await opening.call_postponed(postponed)
+                upstream = await opening.make(postponed)
                 if upstream is not None:
                     return upstream
         raise opening.refusals.to_raise()
@@ -173,11 +173,11 @@ def _in_turn(model_states: Sequence[ModelState], key_id: str) -> Iterator[ModelS
     yield from failing
 
 
-class _Postponed(NamedTuple):
+class _PlannedCall(NamedTuple):
     model_state: ModelState
     max_tokens: int
     # The model refused a longer answer.
-    is_refit: bool
+    is_refit: bool = False
 
 
 @dataclass(slots=True, repr=False)
@@ -196,7 +196,7 @@ class _Opening:
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
-    postponed: list[_Postponed] = field(default_factory=list)
+    postponed: list[_PlannedCall] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
     # A lower max_tokens that may fit, after a model refused for length.
     refit_tokens: int | None = None
@@ -221,36 +221,26 @@ class _Opening:
             self.refusals.no_room = error
             forget_origin(error)
             return None
+        planned = _PlannedCall(model_state, fit.max_tokens)
         if fit.is_doubtful and self._has_larger_window_elsewhere(target):
-            self.postponed.append(_Postponed(model_state, fit.max_tokens, is_refit=False))
+            self.postponed.append(planned)
             return None
-        upstream = await self._try(model_state, fit.max_tokens)
-        if self.refit_tokens is None:
+        return await self.make(planned, may_postpone=True)
+
+    async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
+        """Makes a call, and once more with a lower max_tokens if the model refused for length."""
+        self.attempts.refits += planned.is_refit
+        upstream = await self._call_with_parameters(planned.model_state, planned.max_tokens)
+        if self.refit_tokens is None or planned.is_refit:
             return upstream
-        if self._has_larger_window_elsewhere(target):
-            self.postponed.append(_Postponed(model_state, self.refit_tokens, is_refit=True))
+        again = _PlannedCall(planned.model_state, self.refit_tokens, is_refit=True)
+        if may_postpone and self._has_larger_window_elsewhere(planned.model_state.target):
+            self.postponed.append(again)
             return None
-        return await self._try_again(model_state, self.refit_tokens)
-
-    async def call_postponed(self, postponed: _Postponed) -> Upstream | None:
-        if postponed.is_refit:
-            return await self._try_again(postponed.model_state, postponed.max_tokens)
-        upstream = await self._try(postponed.model_state, postponed.max_tokens)
-        if self.refit_tokens is None:
-            return upstream
-        return await self._try_again(postponed.model_state, self.refit_tokens)
-
-    async def _try_again(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
-        """Retries the model with a lower max_tokens after it refused for length."""
-        self.attempts.refits += 1
-        return await self._try(model_state, max_tokens)
+        return await self.make(again)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
-
-    def _try(self, model_state: ModelState, max_tokens: int) -> Awaitable[Upstream | None]:
-        with_parameters = bool(self.prompt.parameters.json)
-        return (self._call_with_parameters if with_parameters else self._call)(model_state, max_tokens)
 
     async def _call_with_parameters(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
         """Calls the model, and once more without the parameters that it does not take."""

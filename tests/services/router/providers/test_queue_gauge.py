@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.providers.queue_gauge import GaugeAddress, QueueGauge, count_waiting
+from services.router.providers.queue_gauge import QueueGauge, count_waiting
 from tests.support.servers.ports import free_port
 
 
@@ -28,6 +28,6 @@ def test_each_server_s_gauge_is_understood(text: str, waiting: float | None) -> 
 
 
 async def test_server_that_is_not_there_says_nothing() -> None:
-    gauge = QueueGauge(GaugeAddress(f"http://127.0.0.1:{free_port()}/metrics", "m"))
+    gauge = QueueGauge(f"http://127.0.0.1:{free_port()}/metrics", "m")
     assert await gauge.read() is None
     await gauge.aclose()

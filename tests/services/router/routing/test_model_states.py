@@ -18,7 +18,7 @@ from services.router.providers.base import (
     ProviderRoute,
     Timeouts,
 )
-from services.router.routing.model_states import ModelState, ModelStates, _gauge_address
+from services.router.routing.model_states import ModelState, ModelStates, _gauge_key
 from services.router.routing.routes import Routes, Target
 from services.rules.model_classes import CLASSES
 from tests.services.router.harness import target
@@ -71,7 +71,7 @@ async def test_queue_is_looked_at_where_the_routes_say_so(open_model_states: Ope
     ],
 )
 def test_provider_s_key_is_sent_to_its_own_server_alone(url: str, api_key: str) -> None:
-    assert _gauge_address(HOST, replace(target("main"), queue_metrics_url=url)).api_key == api_key
+    assert _gauge_key(HOST, replace(target("main"), queue_metrics_url=url)) == api_key
 
 
 class PlayedProvider:
