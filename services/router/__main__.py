@@ -12,7 +12,7 @@ from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import socket_path
 from services.router.metrics import show_chats, show_model_states
-from services.router.prompts.tokens import open_vocabulary
+from services.router.prompts import tokens
 from services.router.providers import open_provider
 from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
@@ -29,8 +29,8 @@ STOP_GRACE_S = 0.5
 async def main() -> None:
     settings, grounding_settings = load(RouterSettings), load(GroundingSettings)
     found = load_routes(settings.routes, timeouts=settings.timeouts)
-    # Before the first chat waits for it.
-    open_vocabulary()
+    # Loads the tokenizer before the first chat waits for it.
+    tokens.counter()
     async with serving("router", settings) as process:
         clock, log, registry, opened = process.clock, process.log, process.registry, process.opened
         socket = socket_path(settings.data, settings.local_model_socket)

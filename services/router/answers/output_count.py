@@ -25,21 +25,15 @@ class OutputCount:
 
     def add(self, content: str, deltas: list[ToolCallDelta], hidden: str) -> None:
         """Adds the output of one read."""
-        self.add_content(content)
-        self.add_hidden(hidden)
-        for delta in deltas:
-            self.add_delta(delta)
-
-    def add_content(self, content: str) -> None:
         if content:
             self.tokens += self.contents.add(content)
+        self.add_hidden(hidden)
+        for delta in deltas:
+            self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
 
     def add_hidden(self, hidden: str) -> None:
         if hidden:
             self.tokens += self._hidden.add(hidden)
-
-    def add_delta(self, delta: ToolCallDelta) -> None:
-        self.tokens += tokens.count(delta.name) + self.arguments_of(delta.index).add(delta.arguments)
 
     def arguments_of(self, index: int) -> RunningCount:
         return self._arguments.setdefault(index, RunningCount(tokens.counter()))

@@ -79,7 +79,8 @@ async def compose_prompt(
     if len(messages.parsed) == 1:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
     try:
-        prompt_tokens = await tokens.count_request(islice(messages.parsed, 1, None), values_json)
+        slices = tokens.request_slices(islice(messages.parsed, 1, None), values_json)
+        prompt_tokens = await tokens.count_slices(slices)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise unreadable() from None
     prompt_tokens += tokens.count_once(character.text)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
-from typing import Any
 
 import msgspec
 
@@ -24,8 +23,9 @@ CHARACTERS_PER_TEXT = 32
 
 
 @cache
-def open_vocabulary() -> Any:
-    """Loads the tokenizer, once, which takes some 70 MB: not every process that reads the routes counts tokens.
+def counter() -> Callable[[str], int]:
+    """Returns the function that counts a short text. Loads the tokenizer, once, which takes some 70 MB: not every
+    process that reads the routes counts tokens.
 
     Loads its extension module directly: its package would first load all its vocabularies into Python objects, which
     takes a second and as much memory again."""
@@ -35,49 +35,13 @@ def open_vocabulary() -> Any:
         raise ImportError("bpe-openai is not installed")
     bindings = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bindings)
-    vocabulary = bindings.tokenizer_for_encoding("o200k_base")
-    global _count_short  # noqa: PLW0603
-    _count_short = vocabulary.count
-    return vocabulary
+    count_short: Callable[[str], int] = bindings.tokenizer_for_encoding("o200k_base").count
+    return count_short
 
 
 def count(text: str) -> int:
     """Counts a text that is known to be short, such as a piece of an answer."""
-    return _count_short(text)
-
-
-def _load_and_count(text: str) -> int:
-    return int(open_vocabulary().count(text))
-
-
-# The tokenizer's own function once it is loaded: a wrapper would cost as much as counting a piece.
-_count_short: Callable[[str], int] = _load_and_count
-
-
-def counter() -> Callable[[str], int]:
-    """Returns the function that counts a short text."""
-    return _count_short
-
-
-class YieldingCount:
-    """Counts slices, and reports when to yield to the event loop:
-
-    for piece in slices_of(text):
-        if counted.add(piece):
-            await counted.pause()
-    """
-
-    __slots__ = ("_yielder", "pause", "tokens")
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self._yielder = Yielder(SLICE_CHARACTERS)
-        self.pause = self._yielder.pause
-
-    def add(self, piece: str) -> bool:
-        if piece:
-            self.tokens += _count_short(piece)
-        return self._yielder.is_due(len(piece) + CHARACTERS_PER_TEXT)
+    return counter()(text)
 
 
 def slices_of(text: str) -> Iterable[str]:
@@ -96,16 +60,19 @@ def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
         yield decoder.decode(given[begin:end], final=end >= len(given))
 
 
-async def count_request(messages: Iterable[Message], values_json: Iterable[bytes]) -> int:
-    """Counts all texts of messages, and JSON as it is written."""
-    counted = YieldingCount()
-    for piece in _request_texts(messages, values_json):
-        if counted.add(piece):
-            await counted.pause()
-    return counted.tokens
+async def count_slices(slices: Iterable[str]) -> int:
+    """Counts slices, however many there are, and lets other tasks run meanwhile."""
+    count_short, yielder, found_tokens = counter(), Yielder(SLICE_CHARACTERS), 0
+    for piece in slices:
+        if piece:
+            found_tokens += count_short(piece)
+        if yielder.is_due(len(piece) + CHARACTERS_PER_TEXT):
+            await yielder.pause()
+    return found_tokens
 
 
-def _request_texts(messages: Iterable[Message], values_json: Iterable[bytes]) -> Iterator[str]:
+def request_slices(messages: Iterable[Message], values_json: Iterable[bytes]) -> Iterator[str]:
+    """Yields all texts of messages, and JSON as it is written, in slices."""
     for value_json in values_json:
         yield from slices_of_json(value_json)
     for message in messages:

@@ -290,7 +290,7 @@ async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_the
 async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its characters is one byte, so it cannot have more tokens than its model was allowed."""
     counted: list[str] = []
-    monkeypatch.setattr(tokens, "_count_short", counted.append)
+    monkeypatch.setattr(tokens, "counter", lambda: counted.append)
     caller = Caller()
     relay = Relay(caller)
     relay.begin(Started(max_tokens=256), 1, TokenAllowance(caller, None), is_covered_whole=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 import pytest
@@ -17,14 +17,8 @@ def test_known_text_has_its_known_count() -> None:
     assert tokens.count("Hello, world!") == 4
 
 
-async def add_all(counted: tokens.YieldingCount, pieces: Iterable[str]) -> None:
-    for piece in pieces:
-        if counted.add(piece):
-            await counted.pause()
-
-
-async def turns_of_others(work: Awaitable[None]) -> int:
-    """Counts others' turns before the work was done."""
+async def count_with_others(slices: Iterable[str]) -> tuple[int, int]:
+    """Returns the count, and the turns that others had before it was known."""
     turns = 0
 
     async def take_turns() -> None:
@@ -34,30 +28,27 @@ async def turns_of_others(work: Awaitable[None]) -> int:
             await asyncio.sleep(0)
 
     other = asyncio.create_task(take_turns())
-    await work
+    counted = await tokens.count_slices(slices)
     other.cancel()
-    return turns
+    return counted, turns
 
 
 async def test_big_texts_are_counted_alike_and_let_others_run() -> None:
     text = "All happy families are alike. " * 20_000
-    counted = tokens.YieldingCount()
-    turns = await turns_of_others(add_all(counted, tokens.slices_of(text)))
+    counted, turns = await count_with_others(tokens.slices_of(text))
     cuts = len(text) // tokens.SLICE_CHARACTERS
-    assert abs(counted.tokens - tokens.count(text)) <= 2 * cuts
+    assert abs(counted - tokens.count(text)) <= 2 * cuts
     assert turns >= cuts
 
 
 async def test_many_small_texts_let_others_run_even_if_there_is_nothing_in_them() -> None:
-    counted = tokens.YieldingCount()
-    assert await turns_of_others(add_all(counted, [""] * 10_000)) >= 10
-    assert counted.tokens == 0
+    counted, turns = await count_with_others([""] * 10_000)
+    assert turns >= 10
+    assert counted == 0
 
 
 async def test_small_text_is_counted_at_once() -> None:
-    counted = tokens.YieldingCount()
-    assert await turns_of_others(add_all(counted, tokens.slices_of("Hello, world!"))) == 0
-    assert counted.tokens == 4
+    assert await count_with_others(tokens.slices_of("Hello, world!")) == (4, 0)
 
 
 # What may stand at a cut: characters of one to four bytes, escapes of every kind, halves of characters.
