@@ -18,7 +18,6 @@ from services.router.answers.usage_check import UsageCheck, longest_output_token
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
-from services.router.schema.tools import ToolCallFragment
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.
@@ -90,7 +89,8 @@ class Relay:
         # Each token is at least one byte.
         most_bytes = characters if text.isascii() else _MOST_BYTES_A_CHARACTER * characters
         if hidden or piece.tool_calls:
-            others = len(hidden) + self._calls.characters_held_back + sum(map(_characters_of, piece.tool_calls))
+            others = len(hidden) + self._calls.characters_held_back
+            others += sum(len(call.name or "") + len(call.arguments or "") for call in piece.tool_calls)
             characters += others
             most_bytes += _MOST_BYTES_A_CHARACTER * others
         count = self._count
@@ -280,13 +280,6 @@ def canonical_reason(told: str | None, *, has_calls: bool) -> str:
     if has_calls:
         return "tool_calls"
     return "content_filter" if told == "content_filter" else "stop"
-
-
-def _characters_of(fragment: ToolCallFragment) -> int:
-    """Returns the characters that a fragment adds; for arguments sent as an object, more than are counted at once."""
-    arguments = fragment.arguments or ""
-    length = len(arguments) if isinstance(arguments, str) else tokens.SLICE_CHARACTERS + 1
-    return length + len(fragment.name or "")
 
 
 def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:

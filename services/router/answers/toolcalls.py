@@ -9,8 +9,6 @@ one has no arguments yet.
 import secrets
 from dataclasses import dataclass, field
 
-import msgspec
-
 from protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.schema.tools import ToolCallFragment
 
@@ -75,7 +73,7 @@ class ToolCalls:
 
     def add_fragment(self, fragment: ToolCallFragment) -> ToolCallDelta | None:
         """Returns the delta to send, if the fragment adds anything."""
-        arguments = _as_text(fragment.arguments)
+        arguments = fragment.arguments or ""
         if not (arguments or fragment.name or fragment.call_id):
             return None
         call = self._find(fragment)
@@ -172,9 +170,3 @@ def _begins_another(call: _Call, fragment: ToolCallFragment) -> bool:
 def _in_order(deltas: list[ToolCallDelta]) -> list[ToolCallDelta]:
     """Sorts the deltas by call, stably."""
     return sorted(deltas, key=lambda delta: delta.index)
-
-
-def _as_text(arguments: str | dict[str, msgspec.Raw] | None) -> str:
-    if arguments is None or isinstance(arguments, str):
-        return arguments or ""
-    return msgspec.json.encode(arguments).decode()

@@ -6,7 +6,7 @@ many tokens as the model was allowed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -52,18 +52,15 @@ class UsageCheck:
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
         """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
-        prompt_tokens, completion_tokens, cached_tokens = (
-            usage.prompt_tokens,
-            usage.completion_tokens,
-            usage.cached_tokens,
-        )
-        if prompt_tokens is not None and prompt_tokens > self._most_prompt_tokens():
+        believed = replace(usage)
+        most_prompt_tokens = min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)
+        if (usage.prompt_tokens or 0) > most_prompt_tokens:
             self.on_violation(Violation.PROMPT_TOKENS)
-            prompt_tokens = cached_tokens = None
-        if not self.believes_output(completion_tokens or 0, output_tokens):
+            believed.prompt_tokens = believed.cached_tokens = None
+        if not self.believes_output(usage.completion_tokens or 0, output_tokens):
             self.on_violation(Violation.COMPLETION_TOKENS)
-            completion_tokens = None
-        return ProviderUsage(prompt_tokens, completion_tokens, cached_tokens)
+            believed.completion_tokens = None
+        return believed
 
     def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
         if told_tokens > min(self.context_tokens, longest_output_tokens(self.max_tokens)):
@@ -71,6 +68,3 @@ class UsageCheck:
         # The elapsed time is read last, since hardly any answer needs it.
         free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS
         return told_tokens <= free_tokens or told_tokens <= free_tokens + MOST_TOKENS_A_SECOND * self.age_s()
-
-    def _most_prompt_tokens(self) -> int:
-        return min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)

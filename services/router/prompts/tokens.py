@@ -54,10 +54,8 @@ def slices_of(text: str) -> Iterable[str]:
 def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
     """Returns slices of JSON as it is written, decoded one by one: as one text it could be four times as long."""
     given = memoryview(given_json)
-    decoder = _Utf8Decoder("replace")
-    for begin in range(0, len(given), SLICE_CHARACTERS):
-        end = begin + SLICE_CHARACTERS
-        yield decoder.decode(given[begin:end], final=end >= len(given))
+    slices = (bytes(given[at : at + SLICE_CHARACTERS]) for at in range(0, len(given), SLICE_CHARACTERS))
+    return codecs.iterdecode(slices, "utf-8", "replace")
 
 
 async def count_slices(slices: Iterable[str]) -> int:
@@ -119,7 +117,6 @@ def count_once(text: str) -> int:
 SLICE_BYTES = 16 * 1024
 
 _QUOTE = ord('"')
-_Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 _string = msgspec.json.Decoder(str)
 # Matches up to a position where a string may be split: neither inside a UTF-8 sequence nor between the escapes of a
 # surrogate pair. Never longer than a slice.

@@ -146,8 +146,6 @@ class ProviderAnswer(ABC):
     def call(self, fragment: ToolCallFragment) -> None:
         self._refuse_too_many(fragment)
         arguments = fragment.arguments
-        if isinstance(arguments, dict):
-            arguments = msgspec.json.encode(arguments).decode()
         if arguments is None or len(arguments) <= LARGEST_PIECE_CHARACTERS:
             self._piece_for(arguments or "").tool_calls.append(fragment)
             return

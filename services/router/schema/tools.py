@@ -51,8 +51,7 @@ class ToolCallFragment(Struct, gc=False):
     index: int | None = None
     call_id: str | None = None
     name: str | None = None
-    # Some providers send the arguments as an object, which is then complete.
-    arguments: str | dict[str, Raw] | None = None
+    arguments: str | None = None
 
     def __repr__(self) -> str:
         # Content is never printed.

@@ -116,7 +116,7 @@ async def test_model_calls_the_function_it_must_call(stream: bool, provider: Loc
     [piece] = await ask(provider, call)
     [fragment] = piece.tool_calls
     assert fragment.name == "get_weather"
-    assert msgspec.json.decode(msgspec.json.encode(fragment.arguments))["city"] in ("Paris", "Rome")
+    assert msgspec.json.decode(fragment.arguments or "")["city"] in ("Paris", "Rome")
     assert not piece.contents
 
 

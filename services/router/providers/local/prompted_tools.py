@@ -79,7 +79,7 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
         return None
     if answer.name is None:
         return answer.reply
-    return ToolCallFragment(name=answer.name, arguments=answer.arguments)
+    return ToolCallFragment(name=answer.name, arguments=msgspec.json.encode(answer.arguments).decode())
 
 
 def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:

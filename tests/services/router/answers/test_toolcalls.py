@@ -117,12 +117,6 @@ def test_id_in_another_form_is_given_the_prefix() -> None:
     assert put_together([fragment(0, "toolu_1", "weather", PARIS)])[0]["id"] == "call_toolu_1"
 
 
-def test_arguments_as_an_object_become_a_text() -> None:
-    arguments = msgspec.json.decode(PARIS, type=dict[str, msgspec.Raw])
-    [call] = put_together([fragment(0, "call_a", "weather", arguments)])
-    assert msgspec.json.decode(call["arguments"]) == {"city": "Paris"}
-
-
 def test_call_that_is_never_named_is_noticed() -> None:
     calls = ToolCalls()
     assert calls.add_fragment(fragment(0, "call_a", None, PARIS)) is None
