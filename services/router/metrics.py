@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 from services.chassis.telemetry.metrics import Registry, counters_of, gauges, histograms_of
 from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
-from services.router.routing.call_span import OPERATION
 from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
+from services.router.routing.upstream import OPERATION
 
 # OpenTelemetry's names: the router is the client and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")

@@ -1,14 +1,15 @@
 """Takes in a document: receives it on the disk, waits for the account's turn, reads and indexes it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Final
 
 from protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
-from services.chassis.load.fair_budget import BudgetShare
+from services.chassis.load.fair_budget import BudgetShare, FairBudget
 from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
@@ -16,13 +17,16 @@ from services.router.grounding.attachments import Attachments
 from services.router.grounding.files.extraction import Extraction
 from services.router.grounding.files.sealed_file import SealedFile
 from services.router.grounding.files.turns import Turns
-from services.router.grounding.files.upload_limits import UploadLimits
 from services.router.grounding.records import Attachment
 from services.router.grounding.settings import GroundingSettings
 
 # A document arrives at least this fast, beyond the time that any may take.
 LEAST_BYTES_PER_S: Final = 8 * 1024
 GRACE_S: Final = 20.0
+# From the first byte of a document until it can be searched: those that are received, wait, are read or indexed.
+BY_ACCOUNT_MOST: Final = 4
+IN_ALL_MOST: Final = 64
+RETRY_AFTER_S: Final = 10.0
 
 Requests = AsyncIterator[pb.AddAttachmentRequest]
 
@@ -46,6 +50,36 @@ class Progress:
         while (response := await self._told.get()) is not None:
             yield response
             self._told.task_done()
+
+
+class UploadLimits:
+    """Limits the documents that are being added at once: by account, in all, and by the space they take."""
+
+    def __init__(self, bytes_most: int) -> None:
+        self._places = FairBudget("A place for another document", IN_ALL_MOST)
+        self._space = FairBudget("Space for another document", bytes_most)
+        self._running: Counter[str] = Counter()
+
+    @contextmanager
+    def admit(self, account_id: str, announced_bytes: int) -> Iterator[BudgetShare]:
+        """Takes a place and space for a document, both given back at the end of the context. The space grows with what
+        is received beyond what was announced."""
+        running = self._running[account_id]
+        if running >= BY_ACCOUNT_MOST:
+            raise LegatoError(
+                Reason.TOO_MANY_AT_ONCE,
+                f"The account is adding {running} documents already. Please retry when one of them is ready.",
+                param="document",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        with self._places.hold(account_id, 1), self._space.hold(account_id, announced_bytes) as space:
+            self._running[account_id] += 1
+            try:
+                yield space
+            finally:
+                self._running[account_id] -= 1
+                if not self._running[account_id]:
+                    del self._running[account_id]
 
 
 class Intake:

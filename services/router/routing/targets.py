@@ -16,11 +16,10 @@ from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
-from services.router.routing.call_span import begin_span, end_span
 from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.routes import Target
-from services.router.routing.upstream import Upstream, begin
+from services.router.routing.upstream import Upstream, begin, begin_span, end_span
 from services.router.schema.parameters import RARELY_TAKEN, Parameters
 from services.rules.model_classes import CLASSES
 

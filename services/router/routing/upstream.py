@@ -1,12 +1,13 @@
-"""One call to a model, from the request until its answer has been read."""
+"""One call to a model, from the request until its answer has been read, with its span in the trace of the chat."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Final
 
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
-from services.chassis.telemetry.tracing import Span
+from services.chassis.telemetry.tracing import Span, current_span
 from services.router.answers.usage_check import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import (
@@ -18,10 +19,12 @@ from services.router.providers.base import (
     ProviderError,
     ServerRefused,
 )
-from services.router.routing.call_span import end_span
 from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
+from services.router.routing.routes import Target
 from services.router.routing.saturation import ModelUse
+
+OPERATION: Final = "chat"
 
 
 @dataclass(slots=True)
@@ -99,3 +102,36 @@ async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) 
             return await anext(pieces)
     except TimeoutError:
         raise ProviderError("did not answer in time") from None
+
+
+def begin_span(target: Target, attempt: int, max_tokens: int) -> Span | None:
+    """Starts the span of one call; returns None if the chat is not traced."""
+    chat = current_span()
+    if chat is None:
+        return None
+    span = chat.child(f"{OPERATION} {target.model_name}", is_client=True)
+    span.attributes = {
+        "gen_ai.operation.name": OPERATION,
+        "gen_ai.provider.name": target.provider,
+        "gen_ai.request.model": target.model_name,
+        "gen_ai.request.max_tokens": max_tokens,
+        "legato.attempt": attempt,
+    }
+    return span
+
+
+def end_span(span: Span | None, error: BaseException | None = None, finished: Finished | None = None) -> None:
+    if span is None:
+        return
+    if isinstance(error, ProviderError):
+        # The provider's HTTP status if it sent one.
+        span.attributes["error.type"] = str(error.http_status or error.failure.value)
+    elif isinstance(error, asyncio.CancelledError):
+        span.attributes["error.type"] = "cancelled"
+    elif error is not None:
+        span.attributes["error.type"] = type(error).__name__
+    if finished is not None:
+        span.attributes["gen_ai.response.finish_reasons"] = [finished.finish_reason]
+        span.attributes["gen_ai.usage.input_tokens"] = finished.usage.prompt_tokens
+        span.attributes["gen_ai.usage.output_tokens"] = finished.usage.completion_tokens
+    span.end()

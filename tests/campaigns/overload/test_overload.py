@@ -8,7 +8,7 @@ import pytest
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
-from services.router.grounding.files.upload_limits import BY_ACCOUNT_MOST
+from services.router.grounding.intake import BY_ACCOUNT_MOST
 from services.router.routing import queue_watch
 from tests.campaigns.overload.campaign import PLACES, Overloaded
 from tests.campaigns.overload.clients import Tally

@@ -16,8 +16,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
 from services.router.grounding.attachments import Attachments
-from services.router.grounding.files.upload_limits import BY_ACCOUNT_MOST
-from services.router.grounding.intake import Intake, Progress
+from services.router.grounding.intake import BY_ACCOUNT_MOST, Intake, Progress
 from services.router.grounding.settings import GroundingSettings
 from tests.cli.grounding_harness import ACCOUNT, grounding_harness
 from tests.support.fakes import FakeClock

@@ -11,7 +11,7 @@ from protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
 from services.router.providers.base import Failure, ProviderError
-from services.router.routing.call_span import begin_span, end_span
+from services.router.routing.upstream import begin_span, end_span
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
 from tests.support.tracing import RecordedSpan, recording_tracer
