@@ -1,9 +1,8 @@
 """Describes messages as commands print them: times, amounts of money, enums, tokens, limits and classes."""
 
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from cli.values import LIMITS
 from services.chassis.money import format_usd
 
 if TYPE_CHECKING:
@@ -13,22 +12,44 @@ if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2 import Account, Key
     from protos.type.v1.usage_pb2 import Usage
 
+# The fields of what is printed under another name.
+FIELDS: Final = {
+    "class": "class_id",
+    "created_at": "create_time",
+    "disabled_at": "disable_time",
+    "ended": "end_time",
+    "expires_at": "expire_time",
+    "last_seen_hour": "last_seen_time",
+    "last_used_hour": "last_use_time",
+    "model": "model_name",
+    "next_attempt_at": "next_attempt_time",
+    "reserved": "reserve_time",
+    "revoked_at": "revoke_time",
+    "start": "start_time",
+    "started_at": "start_time",
+    "suspended_at": "suspend_time",
+}
 
-def time_of(message: "Message", field: str) -> str | None:
-    """Returns a time as RFC 3339; None where it is not set."""
-    return rfc3339(getattr(message, field)) if message.HasField(field) else None
+
+def described(message: "Message", *names: str) -> dict[str, Any]:
+    """Describes some fields by the names under which they are printed; None is what is not set, or an empty text."""
+    return {name: value_of(message, FIELDS.get(name, name)) for name in names}
+
+
+def value_of(message: "Message", name: str) -> Any:
+    """Describes one field: a time as RFC 3339, the value of an enum as a word, unless a later version has it."""
+    field, value = message.DESCRIPTOR.fields_by_name[name], getattr(message, name)
+    if value == "" or (field.has_presence and not message.HasField(name)):
+        return None
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number
+        prefix = named[0].name.removesuffix("UNSPECIFIED")
+        return named[value].name.removeprefix(prefix).lower() if value and value in named else None
+    return value if field.message_type is None else rfc3339(value)
 
 
 def rfc3339(timestamp: "Timestamp") -> str:
     return timestamp.ToDatetime(tzinfo=UTC).isoformat().replace("+00:00", "Z")
-
-
-def word_of(kind: Any, value: int) -> str | None:
-    """Returns an enum's value as a word; None where it is not set, or one that a later version has."""
-    if value not in kind.values() or value == 0:
-        return None
-    word: str = kind.Name(value).removeprefix(kind.Name(0).removesuffix("UNSPECIFIED")).lower()
-    return word
 
 
 def money(**amounts_nanos: int | None) -> dict[str, Any]:
@@ -41,11 +62,6 @@ def money(**amounts_nanos: int | None) -> dict[str, Any]:
 
 def tokens_of(usage: "Usage | None") -> dict[str, int | None]:
     return {name: usage and getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-
-
-def own_limits(owner: "Account | Key") -> dict[str, int | None]:
-    """Returns the limits; None if a default applies."""
-    return {name: getattr(owner, name) if owner.HasField(name) else None for name in LIMITS}  # type: ignore[arg-type]
 
 
 def allowed_classes(owner: "Account | Key") -> list[str] | None:

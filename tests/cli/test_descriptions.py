@@ -1,23 +1,24 @@
 from datetime import UTC, datetime
 
-from cli.descriptions import allowed_classes, money, own_limits, time_of, tokens_of, word_of
+from cli.descriptions import allowed_classes, described, money, tokens_of, value_of
+from cli.values import LIMITS
 from protos.auth.v1.auth_pb2 import Key, KeyState
-from protos.metering.v1.metering_pb2 import CreditKind
+from protos.metering.v1.metering_pb2 import CreditEntry, CreditKind
 from protos.type.v1.usage_pb2 import Usage
 
 
 def test_time_that_is_not_set_is_none() -> None:
     key = Key()
-    assert time_of(key, "expire_time") is None
+    assert described(key, "expires_at") == {"expires_at": None}
     key.expire_time.FromDatetime(datetime(2026, 11, 15, 8, tzinfo=UTC))
-    assert time_of(key, "expire_time") == "2026-11-15T08:00:00Z"
+    assert described(key, "expires_at") == {"expires_at": "2026-11-15T08:00:00Z"}
 
 
 def test_enum_is_a_word_and_what_a_later_version_sends_is_none() -> None:
-    assert word_of(KeyState, KeyState.KEY_STATE_REVOKED) == "revoked"
-    assert word_of(CreditKind, CreditKind.CREDIT_KIND_CHARGES) == "charges"
-    assert word_of(KeyState, KeyState.KEY_STATE_UNSPECIFIED) is None
-    assert word_of(KeyState, 99) is None
+    assert value_of(Key(state=KeyState.KEY_STATE_REVOKED), "state") == "revoked"
+    assert value_of(CreditEntry(kind=CreditKind.CREDIT_KIND_CHARGES), "kind") == "charges"
+    assert value_of(Key(), "state") is None
+    assert value_of(Key(state=99), "state") is None  # type: ignore[arg-type]
 
 
 def test_amount_is_in_dollars_and_in_nano_dollars() -> None:
@@ -32,7 +33,7 @@ def test_tokens_of_an_entry_without_usage_are_none_and_not_zero() -> None:
 
 def test_limits_and_classes_that_are_not_set_are_none() -> None:
     key = Key(requests_per_minute=0)
-    assert own_limits(key) == {"requests_per_minute": 0, "tokens_per_minute": None, "concurrent_requests": None}
+    assert described(key, *LIMITS) == {"requests_per_minute": 0, "tokens_per_minute": None, "concurrent_requests": None}
     assert allowed_classes(key) is None
     key.allowed_classes.class_ids.append("mezzo")
     assert allowed_classes(key) == ["mezzo"]

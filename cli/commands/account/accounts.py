@@ -8,7 +8,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
-from cli.descriptions import allowed_classes, money, own_limits, rfc3339, time_of
+from cli.descriptions import allowed_classes, described, money
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
 from protos.auth.v1 import auth_pb2 as pb
 from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
@@ -160,16 +160,14 @@ def balances_of(services: ServiceStubs, account_ids: Sequence[str]) -> dict[str,
 def describe(account: pb.Account, balance: Balance | None) -> dict[str, Any]:
     """Describes an account; None is an unknown balance."""
     return {
-        "account_id": account.account_id,
-        "name": account.name,
+        **described(account, "account_id", "name"),
         "class": account.preferred_class or DEFAULT_CLASS,
         "classes": allowed_classes(account),
         "auto_class": account.auto_class or account.preferred_class or DEFAULT_CLASS,
         **money(balance=balance and balance.balance_nanos),
         "held_nanos": balance and balance.held_nanos,
         "owed_nanos": balance and balance.owed_nanos,
-        **own_limits(account),
+        **described(account, *LIMITS),
         "grounding": [name for name in GROUNDINGS if getattr(account, name)],
-        "suspended_at": time_of(account, "suspend_time"),
-        "created_at": rfc3339(account.create_time),
+        **described(account, "suspended_at", "created_at"),
     }

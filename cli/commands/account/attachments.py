@@ -12,7 +12,7 @@ import grpc
 from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.descriptions import rfc3339, word_of
+from cli.descriptions import described
 from cli.output import Bar
 from cli.values import account_argument
 from protos.router.v1 import grounding_pb2 as pb
@@ -94,12 +94,5 @@ def _pieces(account_id: str, file: Path) -> Iterator[pb.AddAttachmentRequest]:
 
 
 def _describe(attachment: pb.Attachment) -> dict[str, Any]:
-    return {
-        "attachment_id": attachment.attachment_id,
-        "name": attachment.name or None,
-        "kind": word_of(pb.DocumentKind, attachment.kind) or "unspecified",
-        "size_bytes": attachment.size_bytes,
-        "pages": attachment.pages,
-        "passages": attachment.passages,
-        "created_at": rfc3339(attachment.create_time),
-    }
+    shown = described(attachment, *COLUMNS)
+    return {**shown, "kind": shown["kind"] or "unspecified"}

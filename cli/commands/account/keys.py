@@ -7,7 +7,7 @@ import click
 
 from cli.command import Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
-from cli.descriptions import allowed_classes, own_limits, rfc3339, time_of, word_of
+from cli.descriptions import allowed_classes, described, value_of
 from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
 from protos.auth.v1 import auth_pb2 as pb
 
@@ -98,8 +98,7 @@ def peppers(invocation: Invocation) -> None:
     """Count the active keys by the version of the pepper they need. An unused version may be removed."""
     counts = call_service(invocation.services.keys.CountKeysByPepper, pb.CountKeysByPepperRequest()).counts
     columns = ["pepper_version", "keys", "last_used_hour"]
-    values = [(count.pepper_version, count.keys, time_of(count, "last_use_time")) for count in counts]
-    invocation.show_list([dict(zip(columns, row, strict=True)) for row in values], columns)
+    invocation.show_list([described(count, *columns) for count in counts], columns)
 
 
 def create_key(
@@ -131,17 +130,13 @@ def describe(key: pb.Key) -> dict[str, Any]:
     # No scopes means all of them: the list names what the key may do.
     scopes = [name for name, scope in SCOPES.items() if scope in key.scopes or not key.scopes]
     return {
-        "key_id": key.key_id,
-        "account_id": key.account_id,
+        **described(key, "key_id", "account_id"),
         "name": key.name,
         "scopes": scopes,
         # None: whatever the account may use.
         "classes": allowed_classes(key),
-        "expires_at": time_of(key, "expire_time"),
-        "state": word_of(pb.KeyState, key.state) or "unknown",
-        "created_at": rfc3339(key.create_time),
-        "revoked_at": time_of(key, "revoke_time"),
-        "last_used_hour": time_of(key, "last_use_time"),
-        **own_limits(key),
-        "pepper_version": key.pepper_version,
+        **described(key, "expires_at"),
+        "state": value_of(key, "state") or "unknown",
+        **described(key, "created_at", "revoked_at", "last_used_hour"),
+        **described(key, *LIMITS, "pepper_version"),
     }

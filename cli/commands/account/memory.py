@@ -9,7 +9,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
-from cli.descriptions import rfc3339
+from cli.descriptions import described
 from cli.values import account_argument
 from protos.router.v1 import grounding_pb2 as pb
 
@@ -75,4 +75,4 @@ def _read_stdin() -> str:
 
 
 def _describe(note: pb.Note) -> dict[str, Any]:
-    return {"note_id": note.note_id, "text": note.text or None, "created_at": rfc3339(note.create_time)}
+    return described(note, *COLUMNS)

@@ -7,12 +7,13 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account.limits import LIMIT
 from cli.connection import call_service
-from cli.descriptions import money, rfc3339, time_of, word_of
+from cli.descriptions import described, money
 from cli.values import account_argument
 from protos.auth.v1 import notices_pb2 as pb
 from protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest
 
 COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "attempts", "failure", "delivery_id"]
+DELIVERY = ["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"]
 WEBHOOK_COLUMNS = ["webhook_id", "url", "created_at"]
 
 notices = command_group("notices")
@@ -130,33 +131,18 @@ def remove(invocation: Invocation, account_id: str, webhook_id: str) -> None:
 
 def describe(notice: pb.Notice) -> list[dict[str, Any]]:
     """Returns a row for each delivery, and one for a notice without any."""
-    own = {
-        "notice_id": notice.notice_id,
-        "created_at": rfc3339(notice.create_time),
-        "kind": notice.kind,
-        "key_id": notice.key_id or None,
-        "summary": notice.summary,
-    }
-    deliveries: list[pb.NoticeDelivery | None] = [*notice.deliveries] or [None]
-    return [{**own, **describe_delivery(delivery)} for delivery in deliveries]
+    own = described(notice, "notice_id", "created_at", "kind", "key_id", "summary")
+    deliveries = [describe_delivery(delivery) for delivery in notice.deliveries]
+    return [{**own, **delivery} for delivery in deliveries or [dict.fromkeys(DELIVERY)]]
 
 
-def describe_delivery(delivery: pb.NoticeDelivery | None) -> dict[str, Any]:
-    if delivery is None:
-        return dict.fromkeys(["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"])
-    return {
-        "delivery_id": delivery.delivery_id,
-        "channel": delivery.channel,
-        "recipient": delivery.recipient or None,
-        "state": word_of(pb.DeliveryState, delivery.state) or "unknown",
-        "attempts": delivery.attempts,
-        "failure": delivery.failure or None,
-        "next_attempt_at": time_of(delivery, "next_attempt_time"),
-    }
+def describe_delivery(delivery: pb.NoticeDelivery) -> dict[str, Any]:
+    shown = described(delivery, *DELIVERY)
+    return {**shown, "state": shown["state"] or "unknown"}
 
 
 def describe_webhook(webhook: pb.Webhook) -> dict[str, Any]:
-    return {"webhook_id": webhook.webhook_id, "url": webhook.url, "created_at": rfc3339(webhook.create_time)}
+    return described(webhook, *WEBHOOK_COLUMNS)
 
 
 def describe_threshold(low: LowBalance) -> dict[str, Any]:

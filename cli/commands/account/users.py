@@ -8,7 +8,7 @@ import click
 
 from cli.command import Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
-from cli.descriptions import rfc3339, time_of, word_of
+from cli.descriptions import described, rfc3339, value_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
 from protos.auth.v1 import users_pb2 as pb
@@ -115,28 +115,11 @@ def _running_console(data: Path) -> str:
 
 
 def describe_event(event: pb.AuditEvent) -> dict[str, Any]:
-    return {
-        "event_no": event.event_no,
-        "time": rfc3339(event.time),
-        "action": event.action,
-        "user_id": event.user_id or None,
-        "account_id": event.account_id or None,
-        "object_id": event.object_id or None,
-        "session_id": event.session_id or None,
-        "network": event.network or None,
-        "refused": event.outcome == pb.AuditOutcome.AUDIT_OUTCOME_REFUSED,
-    }
+    shown = described(event, *EVENT_COLUMNS, "session_id", "network")
+    return {**shown, "refused": event.outcome == pb.AuditOutcome.AUDIT_OUTCOME_REFUSED}
 
 
 def describe(user: pb.User, memberships: list[pb.Membership]) -> dict[str, Any]:
-    return {
-        "user_id": user.user_id,
-        "name": user.name,
-        "email": user.email or None,
-        "accounts": [f"{held.account_id} ({word_of(AccountRole, held.role) or 'unknown'})" for held in memberships],
-        "is_operator": user.is_operator,
-        "passkeys": user.passkeys,
-        "created_at": rfc3339(user.create_time),
-        "last_seen_hour": time_of(user, "last_seen_time"),
-        "disabled_at": time_of(user, "disable_time"),
-    }
+    accounts = [f"{held.account_id} ({value_of(held, 'role') or 'unknown'})" for held in memberships]
+    rest = described(user, "is_operator", "passkeys", "created_at", "last_seen_hour", "disabled_at")
+    return {**described(user, "user_id", "name", "email"), "accounts": accounts, **rest}

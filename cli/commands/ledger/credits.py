@@ -11,7 +11,7 @@ from cli.commands.account import bookings
 from cli.commands.account.accounts import balance_of, get_account
 from cli.commands.ledger.statements import describe_ledger_entry, list_entries, period_options
 from cli.connection import call_service
-from cli.descriptions import money, rfc3339, word_of
+from cli.descriptions import described, money, rfc3339
 from cli.output import show_json, show_table
 from cli.values import USD, account_argument
 from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
@@ -111,10 +111,10 @@ def describe_entry(entry: CreditEntry) -> dict[str, Any]:
     time = rfc3339(entry.time)
     return {
         "time": time[: len("2026-11-15")] if is_day else time,
-        "kind": word_of(CreditKind, entry.kind),
+        **described(entry, "kind"),
         **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
         "id": entry.booking_id or None,
-        "reason": entry.reason or None,
+        **described(entry, "reason"),
     }
 
 

@@ -8,15 +8,15 @@ import click
 
 from cli.commands.ledger.usage import Moment
 from cli.connection import ServiceStubs, every_page
-from cli.descriptions import money, rfc3339, time_of, tokens_of, word_of
+from cli.descriptions import described, money, tokens_of
 from protos.metering.v1 import statements_pb2 as pb
-from protos.metering.v1.metering_pb2 import Basis, End, RequestState
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 PAGE_SIZE = 1_000
 # Longer than metering takes to restart: a long export goes on afterwards.
 PATIENCE_S = 10.0
+PRICES = ("input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million")
 
 
 def period_options(command: CommandT) -> CommandT:
@@ -48,19 +48,13 @@ def list_receipts(
 
 def describe_ledger_entry(entry: pb.LedgerEntry) -> dict[str, Any]:
     return {
-        "entry_id": entry.entry_id,
-        "time": rfc3339(entry.time),
-        "kind": word_of(pb.LedgerEntryKind, entry.kind),
+        **described(entry, "entry_id", "time", "kind"),
         **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
         "id": entry.reference_id,
-        "class": entry.class_id or None,
-        "key_id": entry.key_id or None,
+        **described(entry, "class", "key_id"),
         **tokens_of(entry.usage if entry.HasField("usage") else None),
         "price_version": entry.price_version or None,
-        "basis": word_of(Basis, entry.basis),
-        "end": word_of(End, entry.end),
-        "loss_nanos": entry.loss_nanos,
-        "reason": entry.reason or None,
+        **described(entry, "basis", "end", "loss_nanos", "reason"),
     }
 
 
@@ -68,21 +62,13 @@ def describe_receipt(receipt: pb.RequestReceipt) -> dict[str, Any]:
     price = receipt.price if receipt.HasField("price") else None
     return {
         "id": receipt.request_id,
-        "state": word_of(RequestState, receipt.state),
-        "reserved": time_of(receipt, "reserve_time"),
-        "ended": time_of(receipt, "end_time"),
-        "class": receipt.class_id,
-        "key_id": receipt.key_id,
+        **described(receipt, "state", "reserved", "ended", "class", "key_id"),
         **tokens_of(receipt.usage),
         **money(cost=receipt.cost_nanos, charged=receipt.charged_nanos),
-        "loss_nanos": receipt.loss_nanos,
-        "held_nanos": receipt.held_nanos,
+        **described(receipt, "loss_nanos", "held_nanos"),
         "price_version": price and price.version,
-        "input_nanos_per_million": price and price.input_nanos_per_million,
-        "cached_input_nanos_per_million": price and price.cached_input_nanos_per_million,
-        "output_nanos_per_million": price and price.output_nanos_per_million,
-        "basis": word_of(Basis, receipt.basis),
-        "end": word_of(End, receipt.end),
+        **(described(price, *PRICES) if price else dict.fromkeys(PRICES)),
+        **described(receipt, "basis", "end"),
     }
 
 

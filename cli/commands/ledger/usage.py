@@ -9,7 +9,7 @@ import click
 from cli.command import Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
-from cli.descriptions import rfc3339, tokens_of
+from cli.descriptions import described, tokens_of
 from cli.output import show_table, stream_csv, stream_json
 from cli.values import OneOrMoreOf
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
@@ -132,11 +132,5 @@ def round_up(moment: datetime) -> datetime:
 
 
 def describe(row: UsageRow) -> dict[str, Any]:
-    return {
-        "start": rfc3339(row.start_time),
-        "class": row.class_id or None,
-        "key_id": row.key_id or None,
-        "requests": row.requests,
-        **tokens_of(row.usage),
-        "cost_nanos": row.cost_nanos,
-    }
+    shown = described(row, "start", "class", "key_id", "requests")
+    return {**shown, **tokens_of(row.usage), "cost_nanos": row.cost_nanos}

@@ -6,7 +6,7 @@ import click
 
 from cli.command import Invocation, command_group
 from cli.connection import call_service
-from cli.descriptions import rfc3339
+from cli.descriptions import described
 from protos.auth.v1 import auth_pb2 as pb
 
 DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
@@ -49,9 +49,7 @@ def status(invocation: Invocation) -> None:
 
 
 def describe(current: pb.Maintenance) -> dict[str, Any]:
-    return {
-        "maintenance": "on" if current.is_on else "off",
-        "message": current.message if current.is_on else None,
-        "retry_after_s": current.retry_after_s if current.is_on else None,
-        "started_at": rfc3339(current.start_time) if current.is_on else None,
-    }
+    names = ("message", "retry_after_s", "started_at")
+    if not current.is_on:
+        return {"maintenance": "off", **dict.fromkeys(names)}
+    return {"maintenance": "on", **described(current, *names)}

@@ -8,8 +8,8 @@ import click
 
 from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
-from cli.descriptions import word_of
-from protos.router.v1.router_pb2 import BreakerState, ListTargetsRequest, ReloadRoutesRequest, Target
+from cli.descriptions import described, value_of
+from protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest, Target
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 
@@ -77,13 +77,9 @@ def describe(router: str, target: Target) -> dict[str, Any]:
     latency_ms = round(1000 * target.median_latency_s, 1) if target.HasField("median_latency_s") else None
     return {
         "router": router,
-        "class": target.class_id,
-        "provider": target.provider,
-        "model": target.model_name,
-        "breaker": (word_of(BreakerState, target.breaker_state) or "unknown").replace("_", "-"),
-        "attempts": target.attempts,
-        "failures": target.failures,
+        **described(target, "class", "provider", "model"),
+        "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
+        **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,
-        "running": target.running,
-        "limit": target.limit if target.HasField("limit") else None,
+        **described(target, "running", "limit"),
     }
