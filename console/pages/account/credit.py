@@ -80,8 +80,7 @@ class Day:
         rows, balance_nanos = [], self.sums.balance_nanos
         of_payments_nanos = sum(entry.loss_nanos for entry in self.bookings)
         if self.sums.charged_nanos or self.sums.requests or self.sums.loss_nanos != of_payments_nanos:
-            n = self.sums.requests
-            words = f"{n:,} {'request' if n == 1 else 'requests'}"
+            words = f"{self.sums.requests:,} {'request' if self.sums.requests == 1 else 'requests'}"
             rows.append((words, -self.sums.charged_nanos, balance_nanos, True))
             balance_nanos += self.sums.charged_nanos
         for entry in self.bookings:
@@ -96,11 +95,14 @@ class Statement:
     # The newest first.
     days: list[Day]
     opening_nanos: int
-    closing_nanos: int
-    charged_nanos: int
-    credited_nanos: int
-    loss_nanos: int
-    requests: int
+
+    @property
+    def closing_nanos(self) -> int:
+        return self.days[0].sums.balance_nanos if self.days else self.opening_nanos
+
+    @property
+    def loss_nanos(self) -> int:
+        return sum(day.sums.loss_nanos for day in self.days)
 
     @property
     def payments(self) -> list[pb.LedgerEntry]:
@@ -170,15 +172,7 @@ async def _read_statement(visit: Visit, month: Month) -> Statement | None:
     for sums in reversed(listed.days):
         when = zone.date_of(sums.start_time)
         days.append(Day(when, sums, bookings.get(when, [])))
-    return Statement(
-        days,
-        listed.opening_balance_nanos,
-        listed.days[-1].balance_nanos if listed.days else listed.opening_balance_nanos,
-        sum(day.charged_nanos for day in listed.days),
-        sum(day.credited_nanos for day in listed.days),
-        sum(day.loss_nanos for day in listed.days),
-        sum(day.requests for day in listed.days),
-    )
+    return Statement(days, listed.opening_balance_nanos)
 
 
 def _listing(visit: Visit, days: Days, page_size: int, page_token: str) -> pb.ListLedgerEntriesRequest:
