@@ -2,13 +2,13 @@
 is visible."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from prometheus_client.samples import Sample
 from starlette.responses import JSONResponse, Response
 
 from console.display.words import in_words, plural
@@ -161,27 +161,17 @@ def _load(state: ProcessState) -> str:
 
 
 def _models(states: list[ProcessState]) -> list[tuple[str, str]]:
-    found = {_model_of(sample) for state in states for sample in state.find("legato_breaker_state")}
-    return sorted(found)
-
-
-def _model_of(sample: Sample) -> tuple[str, str]:
-    return sample.labels.get("gen_ai_provider_name", ""), sample.labels.get("gen_ai_request_model", "")
+    found = (sample.labels for state in states for sample in state.find("legato_breaker_state"))
+    return sorted({(labels["gen_ai_provider_name"], labels["gen_ai_request_model"]) for labels in found})
 
 
 def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple[str, Figure]]:
     key = f"model {model[0]} {model[1]}"
     yield f"{key} state", Figure(*BREAKERS.get(_worst_breaker(states, model), ("Not known", "warn")))
-    running, limits, attempts, failures = 0.0, 0.0, 0.0, 0.0
-    for state in states:
-        for name, value in _figures_of(state, model):
-            if name == "running":
-                running += value
-            elif name == "limit":
-                limits += value
-            else:
-                attempts += value
-                failures += value if name == "failed" else 0
+    labels = _labels(model)
+    running, limits = (_sum_of_most(states, f"legato_upstream_{name}", labels) for name in ("running", "limit"))
+    attempts = _sum(states, "legato_upstream_attempts_total", **labels) or 0.0
+    failures = _sum(states, "legato_upstream_attempts_total", outcome="failed", **labels) or 0.0
     yield (
         f"{key} running",
         Figure(
@@ -194,33 +184,27 @@ def _model(states: list[ProcessState], model: tuple[str, str]) -> Iterator[tuple
     yield f"{key} failures", Figure(f"{_count(failures)} ({share})" if attempts else NONE)
 
 
-def _figures_of(state: ProcessState, model: tuple[str, str]) -> Iterator[tuple[str, float]]:
-    for name, metric in (("running", "legato_upstream_running"), ("limit", "legato_upstream_limit")):
-        values = [sample.value for sample in state.find(metric) if _model_of(sample) == model]
-        # A million stands for no limit.
-        if values and max(values) < NO_LIMIT:
-            yield name, max(values)
-    for sample in state.find("legato_upstream_attempts_total"):
-        if _model_of(sample) == model:
-            yield sample.labels.get("outcome", ""), sample.value
+def _labels(model: tuple[str, str]) -> dict[str, str]:
+    return {"gen_ai_provider_name": model[0], "gen_ai_request_model": model[1]}
+
+
+def _sum_of_most(states: list[ProcessState], name: str, labels: dict[str, str]) -> float:
+    """Adds up the largest value of each process; a million stands for no limit."""
+    most = (max((sample.value for sample in state.find(name, **labels)), default=0.0) for state in states)
+    return sum(value for value in most if value < NO_LIMIT)
 
 
 def _worst_breaker(states: list[ProcessState], model: tuple[str, str]) -> float:
-    values = [
-        sample.value for state in states for sample in state.find("legato_breaker_state") if _model_of(sample) == model
-    ]
-    return max(values, default=-1.0)
+    found = (sample.value for state in states for sample in state.find("legato_breaker_state", **_labels(model)))
+    return max(found, default=-1.0)
 
 
 def _reasons(edges: list[ProcessState]) -> list[str]:
     """Returns the most frequent reasons of refusals."""
-    counts: dict[str, float] = {}
-    for edge in edges:
-        for sample in edge.find("legato_refusals_total"):
-            reason = sample.labels.get("reason", "")
-            counts[reason] = counts.get(reason, 0) + sample.value
-    frequent = sorted((reason for reason, count in counts.items() if count), key=lambda reason: -counts[reason])
-    return sorted(frequent[:REASONS_SHOWN])
+    counts = Counter[str]()
+    for sample in (sample for edge in edges for sample in edge.find("legato_refusals_total")):
+        counts[sample.labels["reason"]] += int(sample.value)
+    return sorted(reason for reason, count in counts.most_common(REASONS_SHOWN) if count)
 
 
 def _findings(states: list[ProcessState], models: list[tuple[str, str]], now: datetime) -> Iterator[Finding]:
