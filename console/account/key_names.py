@@ -11,7 +11,6 @@ from typing import Final
 from console.services import if_available
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
-from services.chassis.errors import LegatoError, Reason
 
 # A longer list is none to choose from, and makes the page heavy; an address can have any key.
 OPTIONS_MOST: Final = 50
@@ -29,6 +28,8 @@ class KeyNames:
     has_more: bool = False
     # Auth does not answer: keys have no names.
     is_missing: bool = False
+    # There are more of the reader's own than a report can be of.
+    is_partial: bool = False
 
     def name(self, key_id: str) -> str:
         found = self.by_id.get(key_id)
@@ -46,33 +47,20 @@ class KeyNames:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnKeys:
-    """The keys that the reader created."""
-
-    names: KeyNames
-    # There are more than a report can be of.
-    is_partial: bool
-
-    @property
-    def key_ids(self) -> list[str]:
-        return list(self.names.by_id)
-
-
-@dataclass(frozen=True, slots=True)
 class ReportKeys:
     """The keys that a report is of, as an address chooses them."""
 
     # "" for all, "mine", or the id of one.
     chosen: str
-    # If they are the reader's own.
-    own: OwnKeys | None
+    # Those that the reader created, if it is them.
+    own: KeyNames | None
 
     @property
     def key_ids(self) -> list[str]:
         """Returns the keys that metering is asked for; none: all of them."""
         if self.own is not None:
             # A key that does not exist: a user without keys sees nothing.
-            return self.own.key_ids or ["none"]
+            return list(self.own.by_id) or ["none"]
         return [self.chosen] if self.chosen else []
 
 
@@ -81,7 +69,7 @@ async def read_report_keys(visit: Visit) -> ReportKeys:
     given = visit.query.get("keys", "")
     # Members come for what they use themselves; owners and viewers for the account.
     chosen = given if _KEY_ID.fullmatch(given) else "mine" if visit.who.has_own_keys_only else "all"
-    return ReportKeys("" if chosen == "all" else chosen, await read_own_keys(visit) if chosen == "mine" else None)
+    return ReportKeys("" if chosen == "all" else chosen, await _read_own_keys(visit) if chosen == "mine" else None)
 
 
 async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
@@ -102,15 +90,15 @@ async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
     return KeyNames(by_id, offered, bool(listed.next_page_token))
 
 
-async def read_own_keys(visit: Visit) -> OwnKeys:
+async def _read_own_keys(visit: Visit) -> KeyNames:
     request = auth_pb2.ListKeysRequest(
         account_id=visit.account_id, page_size=OWN_MOST, with_playground=True, newest_first=True, only_own=True
     )
     listed = await if_available(visit.auth.key_admin.ListKeys(request))
     if listed is None:
-        return OwnKeys(KeyNames(is_missing=True), is_partial=True)
+        return KeyNames(is_missing=True, is_partial=True)
     by_id = {each.key_id: each for each in listed.keys}
-    return OwnKeys(KeyNames(by_id, tuple(by_id)[:OPTIONS_MOST], has_more=True), bool(listed.next_page_token))
+    return KeyNames(by_id, tuple(by_id)[:OPTIONS_MOST], has_more=True, is_partial=bool(listed.next_page_token))
 
 
 async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -> KeyNames:
@@ -120,15 +108,3 @@ async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -
     for start in range(0, len(missing), NAMED_AT_ONCE):
         by_id |= (await read_key_names(visit, missing[start : start + NAMED_AT_ONCE])).by_id
     return replace(names, by_id=by_id)
-
-
-async def read_key_name(visit: Visit, key_id: str) -> KeyNames:
-    """Reads the name of one key."""
-    request = auth_pb2.GetKeyRequest(account_id=visit.account_id, key_id=key_id)
-    try:
-        found = await visit.auth.key_admin.GetKey(request)
-    except LegatoError as error:
-        if error.reason not in (Reason.UNAVAILABLE, Reason.NOT_FOUND, Reason.REQUEST_INVALID):
-            raise
-        return KeyNames(is_missing=True)
-    return KeyNames({key_id: found.key})

@@ -3,37 +3,23 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
 from console.display.charts import CostChart, cost_chart
 from console.display.words import day, day_range
-from console.web.periods import stamp_of
+from console.web.periods import Period, period_in, stamp_of
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import statements_pb2
 
-PERIOD_DAYS: Final = 30
 RECENT_DAYS: Final = 7
 LONGEST_ESTIMATE_DAYS: Final = 365
 
 
 # By class.
 Prices = dict[str, pb.Price]
-
-
-@dataclass(frozen=True, slots=True)
-class KeyUsage:
-    requests: int = 0
-    cost_nanos: int = 0
-
-
-def last_days(visit: Visit) -> list[date]:
-    """Returns the days of the period, in the reader's zone, ending with today."""
-    today = visit.zone.today(visit.now)
-    return [today - timedelta(days=ago) for ago in reversed(range(PERIOD_DAYS))]
 
 
 async def balance(visit: Visit) -> pb.Balance | None:
@@ -53,43 +39,51 @@ async def read_prices(visit: Visit) -> Prices:
 
 
 async def costs_by_class(visit: Visit) -> CostChart | None:
-    rows = await _rows(visit)
-    if rows is None:
-        return None
-    costs: defaultdict[str, dict[date, int]] = defaultdict(dict)
-    for row in rows:
-        when = visit.zone.date_of(row.start_time)
-        costs[row.class_id][when] = costs[row.class_id].get(when, 0) + row.cost_nanos
-    return cost_chart(last_days(visit), costs)
+    """Draws the last 30 days; None if metering does not answer."""
+    period = period_in({}, visit.zone, visit.now)
+    request = usage_request(visit, period, group_by_class=True)
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else chart_of(listed.rows, period, lambda row: row.class_id)
 
 
-async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, KeyUsage] | None:
-    """Returns requests and cost of the period by key, of those that have any; None if metering does not answer."""
-    rows = await _rows(visit, key_ids) if key_ids else []
-    if rows is None:
-        return None
-    totals: dict[str, KeyUsage] = {}
-    for row in rows:
-        before = totals.get(row.key_id, KeyUsage())
-        totals[row.key_id] = KeyUsage(before.requests + row.requests, before.cost_nanos + row.cost_nanos)
-    return totals
+async def usage_by_key(visit: Visit, key_ids: Sequence[str]) -> dict[str, pb.UsageRow] | None:
+    """Returns the last 30 days by key, of those that have any usage; None if metering does not answer."""
+    if not key_ids:
+        return {}
+    period = period_in({}, visit.zone, visit.now)
+    request = usage_request(visit, period, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
+    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
+    return None if listed is None else {row.key_id: row for row in listed.rows}
 
 
-async def _rows(visit: Visit, key_ids: Sequence[str] = ()) -> list[pb.UsageRow] | None:
-    """Reads the period by day and class; or as a whole, of these keys."""
-    days, zone = last_days(visit), visit.zone
-    request = pb.ListUsageRequest(
+def usage_request(
+    visit: Visit,
+    period: Period,
+    key_ids: Sequence[str] = (),
+    *,
+    group_by_key: bool = False,
+    group_by_class: bool = False,
+    bucket: "pb.UsageBucket.ValueType | None" = None,
+) -> pb.ListUsageRequest:
+    """Asks for the rows of a period, of these keys or of all: one for each column that is drawn, or each `bucket`."""
+    return pb.ListUsageRequest(
         account_id=visit.account_id,
-        start_time=stamp_of(zone.midnight(days[0])),
-        end_time=stamp_of(zone.midnight(days[-1] + timedelta(days=1))),
-        time_zone=zone.name,
-        bucket=pb.USAGE_BUCKET_PERIOD if key_ids else pb.USAGE_BUCKET_DAY,
-        group_by_key=bool(key_ids),
-        group_by_class=not key_ids,
+        start_time=stamp_of(period.start),
+        end_time=stamp_of(period.end),
+        bucket=bucket or (pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY),
+        group_by_class=group_by_class,
+        group_by_key=group_by_key,
+        time_zone=period.zone.name,
         key_ids=key_ids,
     )
-    listed = await visit.optional(visit.metering.metering.ListUsage(request), "usage")
-    return None if listed is None else list(listed.rows)
+
+
+def chart_of(rows: Iterable[pb.UsageRow], period: Period, name_of: Callable[[pb.UsageRow], str]) -> CostChart:
+    """Draws what each name costs."""
+    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        costs[name_of(row)][period.column_of(row.start_time)] += row.cost_nanos
+    return cost_chart(period.columns, costs, [period.title_of(column) for column in period.columns])
 
 
 def lasts_until(free_nanos: int, day_totals: list[int], now: datetime) -> str:

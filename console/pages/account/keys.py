@@ -22,6 +22,7 @@ from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
+from protos.metering.v1.metering_pb2 import UsageRow
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.errors import LegatoError
 
@@ -157,7 +158,7 @@ async def show_one(visit: Visit, refusal: Refusal | None = None) -> Response:
         "key.html",
         refusal=refusal,
         found=found,
-        usage=None if costs is None else costs.get(key_id, usage.KeyUsage()),
+        usage=None if costs is None else costs.get(key_id, UsageRow()),
         costs=costs,
         limits=[limit_in_effect(name, found, account) for name in LIMITS],
         offered=classes_of_account(account),

@@ -7,14 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.key_names import (
-    KeyNames,
-    ReportKeys,
-    add_key_names,
-    read_key_name,
-    read_key_names,
-    read_report_keys,
-)
+from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
 from console.display.receipts import BASES, arithmetic_of, end_of
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, if_available
@@ -74,7 +67,7 @@ async def show_one(visit: Visit) -> Response:
     return visit.render(
         "receipt.html",
         receipt=receipt,
-        names=await read_key_name(visit, receipt.key_id),
+        names=await read_key_names(visit, [receipt.key_id]),
         end=end_of(receipt),
         basis=BASES.get(receipt.basis, ""),
         arithmetic=arithmetic_of(receipt),

@@ -7,12 +7,12 @@ from starlette.responses import Response
 
 from console.account import spend_limits
 from console.account.key_ids import key_id_of
-from console.account.key_names import KeyNames, read_key_name, read_key_names
+from console.account.key_names import KeyNames, read_key_names
 from console.account.spend_limits import WHOLE_ACCOUNT, SpendForm, limited_meters
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from services.chassis.errors import LegatoError, Reason
+from protos.auth.v1.auth_pb2 import GetKeyRequest
 
 # A longer list makes the page heavy; each key has its own page.
 KEYS_SHOWN: Final = 100
@@ -43,15 +43,14 @@ async def set_limits(visit: Visit) -> Response:
 
 async def show_key(visit: Visit, refusal: Refusal | None = None) -> Response:
     key_id, account_id = key_id_of(visit), visit.account_id
-    spends, names = await asyncio.gather(
-        spend_limits.read_spends(visit, account_id, [key_id]), read_key_name(visit, key_id)
+    spends, found = await asyncio.gather(
+        spend_limits.read_spends(visit, account_id, [key_id]),
+        visit.auth.key_admin.GetKey(GetKeyRequest(account_id=account_id, key_id=key_id)),
     )
-    if key_id not in names.by_id:
-        raise LegatoError(Reason.NOT_FOUND, "There is no such key.")
     return visit.render(
         "key_spend_limits.html",
         refusal=refusal,
-        key=names.by_id[key_id],
+        key=found.key,
         form=SpendForm.of(visit, spends, key_id, refusal),
         of_account=limited_meters((spends or {}).get(WHOLE_ACCOUNT)),
     )

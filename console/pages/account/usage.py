@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from typing import Final
 
 from starlette.responses import Response
 
 from console.account.key_names import KeyNames, ReportKeys, add_key_names, read_key_names, read_report_keys
-from console.display.charts import MOST_SERIES, REST, CostChart, Series, cost_chart
+from console.account.usage import chart_of, usage_request
+from console.display.charts import MOST_SERIES, REST, CostChart, Series
 from console.display.words import time_of
 from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
@@ -106,35 +107,24 @@ async def _choice_in(visit: Visit) -> UsageChoice:
 
 
 async def _read_report(visit: Visit, choice: UsageChoice) -> tuple[Report, KeyNames]:
-    key_ids = choice.keys.key_ids
     if choice.by != "class":
         return await _read_report_of_keys(visit, choice)
-    rows, names = await asyncio.gather(
-        _list_usage(visit, _request(visit, choice, key_ids, group_by_class=True)),
-        _names(visit, choice, []),
-    )
-    return _report_by_class(rows, choice.period), names
-
-
-def _report_by_class(rows: list[pb.UsageRow], period: Period) -> Report:
-    groups: defaultdict[str, Sums] = defaultdict(Sums)
-    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
-    for row in rows:
-        groups[row.class_id].add(row)
-        costs[row.class_id][period.column_of(row.start_time)] += row.cost_nanos
-    titles = [period.title_of(column) for column in period.columns]
-    return _report(rows, _most_expensive_first(groups), cost_chart(period.columns, costs, titles), period)
+    period = choice.period
+    request = usage_request(visit, period, choice.keys.key_ids, group_by_class=True)
+    rows, names = await asyncio.gather(_list_usage(visit, request), _names(visit, choice, []))
+    groups = _groups(rows, lambda row: row.class_id)
+    return _report(rows, groups, chart_of(rows, period, lambda row: row.class_id), period), names
 
 
 async def _read_report_of_keys(visit: Visit, choice: UsageChoice) -> tuple[Report, KeyNames]:
     """Reads the sums of the most expensive keys, of all keys by time, and, for the chart, of the first keys by time: of
     very many keys, rows for each would be too many."""
-    is_by_member, key_ids = choice.by == "member", choice.keys.key_ids
+    is_by_member, key_ids, period = choice.by == "member", choice.keys.key_ids, choice.period
     keys_most = MEMBER_KEYS_MOST if is_by_member else ROWS_MOST
-    whole = _request(visit, choice, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
+    whole = usage_request(visit, period, key_ids, group_by_key=True, bucket=pb.USAGE_BUCKET_PERIOD)
     whole.top_keys = 0 if key_ids else keys_most
     found, rows = await asyncio.gather(
-        visit.metering.metering.ListUsage(whole), _list_usage(visit, _request(visit, choice, key_ids))
+        visit.metering.metering.ListUsage(whole), _list_usage(visit, usage_request(visit, period, key_ids))
     )
     ranked = sorted((row for row in found.rows if row.key_id), key=lambda row: (-row.cost_nanos, row.key_id))
     shown, rest = ranked[:keys_most], ranked[keys_most:]
@@ -144,15 +134,12 @@ async def _read_report_of_keys(visit: Visit, choice: UsageChoice) -> tuple[Repor
     names = await _names(visit, choice, [row.key_id for row in shown])
     title_of = _titles(shown, names, is_by_member=is_by_member)
     drawn = _drawn_keys(shown, other_keys, title_of, is_by_member=is_by_member)
-    series_rows = await _list_usage(visit, _request(visit, choice, drawn, group_by_key=True)) if drawn else []
-    groups: defaultdict[str, Sums] = defaultdict(Sums)
-    for row in shown:
-        groups[title_of[row.key_id]].add(row)
-    listed = _most_expensive_first(groups)
+    series_rows = await _list_usage(visit, usage_request(visit, period, drawn, group_by_key=True)) if drawn else []
+    listed = _groups(shown, lambda row: title_of[row.key_id])
     if other_keys:
         listed.append((f"{other_keys:,} other keys", others))
-    chart = _chart_of_keys(rows, series_rows, title_of, choice.period, listed[0][0] if len(listed) == 1 else "")
-    return _report(rows, listed, chart, choice.period, other_keys), names
+    chart = _chart_of_keys(rows, series_rows, title_of, period, listed[0][0] if len(listed) == 1 else "")
+    return _report(rows, listed, chart, period, other_keys), names
 
 
 def _drawn_keys(
@@ -186,21 +173,16 @@ def _chart_of_keys(
     only_group: str,
 ) -> CostChart:
     """Draws what some keys cost, and, as one part, what is left of the whole, which may be that of the only group."""
-    costs: defaultdict[str, defaultdict[date, int]] = defaultdict(lambda: defaultdict(int))
     left: defaultdict[date, int] = defaultdict(int)
     for row in rows:
         left[period.column_of(row.start_time)] += row.cost_nanos
     for row in series_rows:
-        column = period.column_of(row.start_time)
-        costs[title_of[row.key_id]][column] += row.cost_nanos
-        left[column] -= row.cost_nanos
-    columns = period.columns
-    chart = cost_chart(columns, costs, [period.title_of(column) for column in columns])
+        left[period.column_of(row.start_time)] -= row.cost_nanos
+    chart = chart_of(series_rows, period, lambda row: title_of[row.key_id])
     if not any(left.values()):
         return chart
-    name = REST if costs else only_group or "All keys"
-    rest = Series(name, tuple(left[column] for column in columns))
-    return CostChart(chart.days, (*chart.series, rest), chart.titles)
+    rest = Series(REST if series_rows else only_group or "All keys", tuple(left[column] for column in period.columns))
+    return replace(chart, series=(*chart.series, rest))
 
 
 def _report(
@@ -215,35 +197,17 @@ def _report(
     return Report(total, groups, [each for each in newest_first if each[1].requests], chart, other_keys)
 
 
-def _most_expensive_first(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
+def _groups(rows: Iterable[pb.UsageRow], name_of: Callable[[pb.UsageRow], str]) -> list[tuple[str, Sums]]:
+    """Adds rows up by name, the most expensive first."""
+    groups: defaultdict[str, Sums] = defaultdict(Sums)
+    for row in rows:
+        groups[name_of(row)].add(row)
     return sorted(groups.items(), key=lambda item: (-item[1].cost_nanos, item[0]))
 
 
 async def _names(visit: Visit, choice: UsageChoice, key_ids: list[str]) -> KeyNames:
     own = choice.keys.own
-    return own.names if own is not None else await read_key_names(visit, [choice.keys.chosen, *key_ids])
-
-
-def _request(
-    visit: Visit,
-    choice: UsageChoice,
-    key_ids: list[str],
-    *,
-    group_by_key: bool = False,
-    group_by_class: bool = False,
-    bucket: "pb.UsageBucket.ValueType | None" = None,
-) -> pb.ListUsageRequest:
-    period = choice.period
-    return pb.ListUsageRequest(
-        account_id=visit.account_id,
-        start_time=stamp_of(period.start),
-        end_time=stamp_of(period.end),
-        bucket=bucket or (pb.USAGE_BUCKET_HOUR if period.unit == "hour" else pb.USAGE_BUCKET_DAY),
-        group_by_class=group_by_class,
-        group_by_key=group_by_key,
-        time_zone=period.zone.name,
-        key_ids=key_ids,
-    )
+    return own if own is not None else await read_key_names(visit, [choice.keys.chosen, *key_ids])
 
 
 async def _list_usage(
@@ -258,7 +222,7 @@ async def _file_rows(visit: Visit, choice: UsageChoice) -> AsyncIterator[Row]:
     shortest = timedelta(hours=1) if period.unit == "hour" else timedelta(days=1)
     while start < period.end:
         until = min(period.end, _later(period, start, span))
-        request = _request(visit, choice, choice.keys.key_ids, group_by_key=True, group_by_class=True)
+        request = usage_request(visit, period, choice.keys.key_ids, group_by_key=True, group_by_class=True)
         request.start_time.CopyFrom(stamp_of(start))
         request.end_time.CopyFrom(stamp_of(until))
         try:
