@@ -41,7 +41,10 @@ class StoreState(Enum):
 def require_complete(data: Path, database_url: str, *, peppers_given: bool, begin_anew: Collection[str] = ()) -> None:
     """Raises if a part is missing while others are in use. `begin_anew` names parts that may be created anew."""
     had = _recorded(data)
-    stores = {name: _store(data, database_url, name) for name in STORES}
+    stores = {
+        name: _query(data, database_url, name, f"SELECT 1 FROM {table} LIMIT 1")[0]  # noqa: S608
+        for name, table in STORES.items()
+    }
     missing = {
         name: _missing_store(data, database_url, name)
         for name, store in stores.items()
@@ -58,10 +61,8 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
 
 def next_pepper_version(data: Path, database_url: str) -> int:
     """Returns the first unused version: a new pepper must not pass for the one that is lost."""
-    query = "SELECT max(pepper_version) FROM api_keys"
-    with contextlib.suppress(_Unreadable):
-        return int(_query(data, database_url, "auth", query) or 0) + 1
-    return 1
+    _, last = _query(data, database_url, "auth", "SELECT max(pepper_version) FROM api_keys")
+    return int(last or 0) + 1
 
 
 def record_parts(data: Path, database_url: str) -> None:
@@ -108,38 +109,28 @@ def _message(data: Path, missing: Mapping[str, str]) -> str:
     )
 
 
-def _store(data: Path, database_url: str, name: str) -> StoreState:
-    try:
-        is_used = _query(data, database_url, name, f"SELECT 1 FROM {STORES[name]} LIMIT 1")  # noqa: S608
-        return StoreState.USED if is_used else StoreState.EMPTY
-    except _Unreadable as error:
-        return error.store
+def _query(data: Path, database_url: str, name: str, query: str) -> tuple[StoreState, Any]:
+    """Returns the state of a store, and the first value that a query finds in it, or None."""
+    found = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
+    if isinstance(found, StoreState):
+        return found, None
+    return (StoreState.USED, found[0]) if found else (StoreState.EMPTY, None)
 
 
-class _Unreadable(Exception):
-    def __init__(self, store: StoreState) -> None:
-        super().__init__(store.value)
-        self.store = store
-
-
-def _query(data: Path, database_url: str, name: str, query: str) -> Any:
-    """Returns the first value, or None."""
-    row = _ask_postgresql(database_url, name, query) if database_url else _ask_sqlite(_file(data, name), query)
-    return row[0] if row else None
-
-
-def _ask_sqlite(path: Path, query: str) -> Any:
+def _ask_sqlite(path: Path, query: str) -> StoreState | tuple[Any, ...] | None:
+    """Returns the first row, or None; the state of a store that has no such table, or cannot be read."""
     if not path.exists():
-        raise _Unreadable(StoreState.ABSENT)
+        return StoreState.ABSENT
     try:
         with contextlib.closing(sqlite3.connect(path, timeout=10)) as connection:
             if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
                 # The file is empty.
-                raise _Unreadable(StoreState.ABSENT)
-            return connection.execute(query).fetchone()
+                return StoreState.ABSENT
+            row: tuple[Any, ...] | None = connection.execute(query).fetchone()
+            return row
     except sqlite3.OperationalError as error:
         # Its tables are not created yet; or it is locked, or on a disk that cannot be read.
-        raise _Unreadable(StoreState.EMPTY if "no such table" in str(error) else StoreState.UNKNOWN) from None
+        return StoreState.EMPTY if "no such table" in str(error) else StoreState.UNKNOWN
     except sqlite3.DatabaseError as error:
         raise Incomplete(damaged(path, str(error))) from None
 
@@ -151,7 +142,7 @@ def damaged(path: Path, reason: str) -> str:
     )
 
 
-def _ask_postgresql(url: str, schema: str, query: str) -> Any:
+def _ask_postgresql(url: str, schema: str, query: str) -> StoreState | tuple[Any, ...] | None:
     import psycopg
 
     try:
@@ -159,9 +150,9 @@ def _ask_postgresql(url: str, schema: str, query: str) -> Any:
             # The query is built from constants only.
             return connection.execute(query.encode()).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        raise _Unreadable(StoreState.ABSENT) from None
+        return StoreState.ABSENT
     except psycopg.Error:
-        raise _Unreadable(StoreState.UNKNOWN) from None
+        return StoreState.UNKNOWN
 
 
 def _file(data: Path, name: str) -> Path:
