@@ -8,7 +8,6 @@ import ipaddress
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
@@ -29,14 +28,6 @@ _EARLIER = timedelta(minutes=5)
 
 class NoAuthority(Exception):
     """The folder has no authority."""
-
-
-@dataclass(frozen=True)
-class Issued:
-    name: str
-    hosts: list[str]
-    expires_at: datetime
-    certificate: Path
 
 
 def check_name(name: str) -> str:
@@ -99,11 +90,8 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
     return path
 
 
-def list_issued(folder: Path) -> list[Issued]:
-    return [_read(path) for path in sorted(folder.glob("*.pem"))]
-
-
-def _read(path: Path) -> Issued:
+def read_certificate(path: Path) -> tuple[str, list[str], datetime]:
+    """Returns the identity, the hosts, and the time at which the certificate expires."""
     certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -112,7 +100,7 @@ def _read(path: Path) -> Issued:
     except (x509.ExtensionNotFound, ValueError):
         # The authority itself has no identity.
         name, hosts = "", []
-    return Issued(name, hosts, certificate.not_valid_after_utc, path)
+    return name, hosts, certificate.not_valid_after_utc
 
 
 def _builder(

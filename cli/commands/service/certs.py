@@ -73,20 +73,15 @@ def issue(
 @_folder_option
 def show(invocation: Invocation, folder: Path | None) -> None:
     """List the certificates and when they expire."""
-    from cli.authority import list_issued
+    from cli.authority import read_certificate
 
-    now = datetime.now(UTC)
-    things = [
-        {
-            "file": issued.certificate.name,
-            "identity": issued.name,
-            "hosts": issued.hosts,
-            "expires": issued.expires_at.isoformat(timespec="seconds"),
-            "days_left": (issued.expires_at - now).days,
-        }
-        for issued in list_issued(_folder(invocation, folder))
-    ]
-    invocation.show_list(things, ["file", "identity", "hosts", "expires", "days_left"])
+    columns, things = ["file", "identity", "hosts", "expires", "days_left"], []
+    for path in sorted(_folder(invocation, folder).glob("*.pem")):
+        name, hosts, expires_at = read_certificate(path)
+        days_left = (expires_at - datetime.now(UTC)).days
+        shown = (path.name, name, hosts, expires_at.isoformat(timespec="seconds"), days_left)
+        things.append(dict(zip(columns, shown, strict=True)))
+    invocation.show_list(things, columns)
 
 
 def _folder(invocation: Invocation, given: Path | None) -> Path:
