@@ -1,5 +1,6 @@
 """Connects commands to the running services: synchronous gRPC over private sockets."""
 
+import asyncio
 import os
 import socket
 import sys
@@ -28,7 +29,7 @@ from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
-from services.chassis.rpc.replicas import parse_endpoints
+from services.chassis.rpc.replicas import parse_endpoints, resolve
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -199,8 +200,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         return _every_address(given) if given else _processes_of(ROUTER, data)
 
     def find_router() -> str:
-        routers = find_routers()
-        return next((router for router in routers[:-1] if _answers(_address_of(router, data))), routers[-1])
+        return _first_that_answers(find_routers(), data)
 
     def open_secured(address: str, service: str) -> grpc.Channel:
         try:
@@ -215,15 +215,14 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         if service.startswith(f"{ROUTER}-"):
             return _open_if_there(service, data)
         given = settings.address(service)
-        elsewhere = _first_that_answers([endpoint.address for endpoint in parse_endpoints(given)] or [""])
-        if elsewhere and not elsewhere.startswith("unix:"):
-            if not _answers(elsewhere):
-                raise NotRunning(f"{service} is not running at {given}")
-            return open_secured(elsewhere, service)
-        here = elsewhere or _first_that_answers([_address_of(name, data) for name in _processes_of(service, data)])
-        path = Path(here.removeprefix("unix:"))
-        _require_socket(path, data)
-        return open_sync_channel(f"unix:{path}")
+        places = [endpoint.address for endpoint in parse_endpoints(given)] or _processes_of(service, data)
+        address = _address_of(_first_that_answers(places, data), data)
+        if address.startswith("unix:"):
+            _require_socket(Path(address.removeprefix("unix:")), data)
+            return open_sync_channel(address)
+        if not _answers(address):
+            raise NotRunning(f"{service} is not running at {given}")
+        return open_secured(address, service)
 
     return ServiceStubs(open_channel_to, find_routers, find_router)
 
@@ -261,24 +260,19 @@ def _require_socket(path: Path, data: Path) -> None:
         time.sleep(0.05)
 
 
-def _first_that_answers(addresses: list[str]) -> str:
-    """Returns the last if none answers: its caller reports why."""
-    return next((address for address in addresses[:-1] if _answers(address)), addresses[-1])
+def _first_that_answers(places: list[str], data: Path) -> str:
+    """Returns the last of processes or addresses if none answers: its caller reports why."""
+    return next((place for place in places[:-1] if _answers(_address_of(place, data))), places[-1])
 
 
 def _every_address(addresses: str) -> list[str]:
     """Resolves host names to all their addresses."""
     found: list[str] = []
     for address, _ in parse_endpoints(addresses):
-        host, _, port = address.rpartition(":")
-        if address.startswith("unix:"):
-            found.append(address)
-            continue
         try:
-            infos = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        except (OSError, ValueError):
+            found += sorted(asyncio.run(resolve(address)))
+        except OSError:
             raise NotRunning(f"router is not running at {address}") from None
-        found += [f"[{info[4][0]}]:{port}" if ":" in str(info[4][0]) else f"{info[4][0]}:{port}" for info in infos]
     return list(dict.fromkeys(found))
 
 

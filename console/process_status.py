@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import math
 import re
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from prometheus_client.samples import Sample
 from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.fetch import WholeResponse, fetch_once
 from services.chassis.http_client.origin import Origin
+from services.chassis.rpc.replicas import resolve
 
 UNIX: Final = "unix:"
 # A page waits no longer for a process that does not answer.
@@ -111,16 +111,11 @@ def quantile(states: Sequence[ProcessState], name: str, share: float) -> float |
 
 async def _resolve(given: ProcessAddress) -> list[ProcessAddress]:
     """Returns each address of a host name; the name itself if there is none."""
-    if given.address.startswith(UNIX):
-        return [given]
-    host, _, port = given.address.rpartition(":")
     try:
         async with asyncio.timeout(READ_WITHIN_S):
-            found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            return [given._replace(address=each) for each in sorted(await resolve(given.address))]
     except (OSError, TimeoutError):
         return [given]
-    hosts = sorted({str(address[0]) for *_kind, address in found})
-    return [given._replace(address=f"[{each}]:{port}" if ":" in each else f"{each}:{port}") for each in hosts]
 
 
 async def _read(given: ProcessAddress) -> ProcessState:
