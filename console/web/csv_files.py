@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
@@ -15,7 +15,8 @@ CHUNK_BYTES: Final = 32 * 1024
 # Programs for tables take a text that begins so for a formula.
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
-Row = Sequence[Any]
+# By column.
+Row = dict[str, Any]
 
 
 class FileCutOff(Exception):
@@ -27,15 +28,15 @@ def text_cell(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def csv_response(visit: Visit, name: str, columns: Row, rows: AsyncIterator[Row]) -> Response:
+def csv_response(visit: Visit, name: str, columns: Iterable[str], rows: AsyncIterator[Row]) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(_lines(visit, columns, rows), 200, headers, "text/csv; charset=utf-8")
 
 
-async def _lines(visit: Visit, columns: Row, rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
+async def _lines(visit: Visit, columns: Iterable[str], rows: AsyncIterator[Row]) -> AsyncIterator[bytes]:
     buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    writer.writerow(columns)
+    writer = csv.DictWriter(buffer, list(columns))
+    writer.writeheader()
     try:
         async for row in rows:
             writer.writerow(row)

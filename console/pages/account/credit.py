@@ -32,10 +32,6 @@ KINDS: Final = {
     pb.LEDGER_ENTRY_KIND_LATE_CHARGE: "Late charge",
     pb.LEDGER_ENTRY_KIND_LOSS: "Borne by the service",
 }
-COLUMNS: Final = (
-    "entry_id", "time", "kind", "amount_usd", "amount_nanos", "balance_usd", "balance_nanos", "id", "class", "key_id",
-    "key_name", "prompt_tokens", "cached_tokens", "completion_tokens", "price_version", "loss_nanos", "reason",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +152,7 @@ async def show_entries(visit: Visit) -> Response:
 
 async def download(visit: Visit) -> Response:
     rows = _file_rows(visit, days_in(visit.query))
-    return csv_response(visit, "legato-statement.csv", COLUMNS, rows)
+    return csv_response(visit, "legato-statement.csv", _file_row(pb.LedgerEntry(), KeyNames()), rows)
 
 
 async def _read_statement(visit: Visit, month: Month) -> Statement | None:
@@ -200,22 +196,22 @@ async def _file_rows(visit: Visit, days: Days) -> AsyncIterator[Row]:
 
 def _file_row(entry: pb.LedgerEntry, names: KeyNames) -> Row:
     usage_of = entry.usage if entry.HasField("usage") else None
-    return (
-        entry.entry_id,
-        time_of(entry.time).isoformat(),
-        pb.LedgerEntryKind.Name(entry.kind).removeprefix("LEDGER_ENTRY_KIND_").lower(),
-        format_usd(entry.amount_nanos),
-        entry.amount_nanos,
-        format_usd(entry.balance_nanos),
-        entry.balance_nanos,
-        text_cell(entry.reference_id),
-        entry.class_id,
-        entry.key_id,
-        text_cell(names.name(entry.key_id)),
-        usage_of.prompt_tokens if usage_of else "",
-        usage_of.cached_tokens if usage_of else "",
-        usage_of.completion_tokens if usage_of else "",
-        entry.price_version or "",
-        entry.loss_nanos,
-        text_cell(entry.reason),
-    )
+    return {
+        "entry_id": entry.entry_id,
+        "time": time_of(entry.time).isoformat(),
+        "kind": pb.LedgerEntryKind.Name(entry.kind).removeprefix("LEDGER_ENTRY_KIND_").lower(),
+        "amount_usd": format_usd(entry.amount_nanos),
+        "amount_nanos": entry.amount_nanos,
+        "balance_usd": format_usd(entry.balance_nanos),
+        "balance_nanos": entry.balance_nanos,
+        "id": text_cell(entry.reference_id),
+        "class": entry.class_id,
+        "key_id": entry.key_id,
+        "key_name": text_cell(names.name(entry.key_id)),
+        "prompt_tokens": usage_of.prompt_tokens if usage_of else "",
+        "cached_tokens": usage_of.cached_tokens if usage_of else "",
+        "completion_tokens": usage_of.completion_tokens if usage_of else "",
+        "price_version": entry.price_version or "",
+        "loss_nanos": entry.loss_nanos,
+        "reason": text_cell(entry.reason),
+    }

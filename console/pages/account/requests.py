@@ -22,11 +22,6 @@ from services.rules.model_classes import CLASSES
 PAGE_SIZE: Final = 25
 FILE_PAGE_SIZE: Final = 1_000
 REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
-COLUMNS: Final = (
-    "request_id", "state", "reserved", "ended", "class", "key_id", "key_name", "prompt_tokens", "cached_tokens",
-    "completion_tokens", "cost_usd", "charged_usd", "charged_nanos", "loss_nanos", "price_version",
-    "input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million", "basis", "end",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,9 @@ async def show_one(visit: Visit) -> Response:
 
 async def download(visit: Visit) -> Response:
     choice = await _choice_in(visit)
-    return csv_response(visit, "legato-requests.csv", COLUMNS, _file_rows(visit, choice))
+    return csv_response(
+        visit, "legato-requests.csv", _file_row(pb.RequestReceipt(), KeyNames()), _file_rows(visit, choice)
+    )
 
 
 def _look_up(visit: Visit, wanted: str) -> Response:
@@ -140,28 +137,28 @@ async def _file_rows(visit: Visit, choice: RequestChoice) -> AsyncIterator[Row]:
 
 def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
     usage, price = receipt.usage, receipt.price
-    return (
-        receipt.request_id,
-        RequestState.Name(receipt.state).removeprefix("REQUEST_STATE_").lower(),
-        time_of(receipt.reserve_time).isoformat() if receipt.HasField("reserve_time") else "",
-        time_of(receipt.end_time).isoformat() if receipt.HasField("end_time") else "",
-        receipt.class_id,
-        receipt.key_id,
-        text_cell(names.name(receipt.key_id)),
-        usage.prompt_tokens,
-        usage.cached_tokens,
-        usage.completion_tokens,
-        format_usd(receipt.cost_nanos),
-        format_usd(receipt.charged_nanos),
-        receipt.charged_nanos,
-        receipt.loss_nanos,
-        price.version or "",
-        price.input_nanos_per_million,
-        price.cached_input_nanos_per_million,
-        price.output_nanos_per_million,
-        Basis.Name(receipt.basis).removeprefix("BASIS_").lower() if receipt.basis else "",
-        End.Name(receipt.end).removeprefix("END_").lower() if receipt.end else "",
-    )
+    return {
+        "request_id": receipt.request_id,
+        "state": RequestState.Name(receipt.state).removeprefix("REQUEST_STATE_").lower(),
+        "reserved": time_of(receipt.reserve_time).isoformat() if receipt.HasField("reserve_time") else "",
+        "ended": time_of(receipt.end_time).isoformat() if receipt.HasField("end_time") else "",
+        "class": receipt.class_id,
+        "key_id": receipt.key_id,
+        "key_name": text_cell(names.name(receipt.key_id)),
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cost_usd": format_usd(receipt.cost_nanos),
+        "charged_usd": format_usd(receipt.charged_nanos),
+        "charged_nanos": receipt.charged_nanos,
+        "loss_nanos": receipt.loss_nanos,
+        "price_version": price.version or "",
+        "input_nanos_per_million": price.input_nanos_per_million,
+        "cached_input_nanos_per_million": price.cached_input_nanos_per_million,
+        "output_nanos_per_million": price.output_nanos_per_million,
+        "basis": Basis.Name(receipt.basis).removeprefix("BASIS_").lower() if receipt.basis else "",
+        "end": End.Name(receipt.end).removeprefix("END_").lower() if receipt.end else "",
+    }
 
 
 def _unknown(visit: Visit, given: str) -> Response:

@@ -29,10 +29,6 @@ MEMBER_KEYS_MOST: Final = 100
 # Tells keys of the same name apart.
 ID_END: Final = 4
 FILE_SPAN: Final = timedelta(days=31)
-COLUMNS: Final = (
-    "start", "time_zone", "class", "key_id", "key_name", "created_by", "requests", "prompt_tokens", "cached_tokens",
-    "completion_tokens", "cost_usd", "cost_nanos",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -95,7 +91,7 @@ async def show(visit: Visit) -> Response:
 async def download(visit: Visit) -> Response:
     choice = await _choice_in(visit)
     name = f"legato-usage-{choice.period.first}-{choice.period.last}.csv"
-    return csv_response(visit, name, COLUMNS, _file_rows(visit, choice))
+    return csv_response(visit, name, _file_row(pb.UsageRow(), choice.period, KeyNames()), _file_rows(visit, choice))
 
 
 async def _choice_in(visit: Visit) -> UsageChoice:
@@ -249,17 +245,17 @@ def _later(period: Period, start: datetime, span: timedelta) -> datetime:
 def _file_row(row: pb.UsageRow, period: Period, names: KeyNames) -> Row:
     local = time_of(row.start_time).astimezone(period.zone.info)
     usage = row.usage
-    return (
-        local.isoformat(),
-        period.zone.name or "UTC",
-        row.class_id,
-        row.key_id,
-        text_cell(names.name(row.key_id)),
-        text_cell(names.maker(row.key_id)),
-        row.requests,
-        usage.prompt_tokens,
-        usage.cached_tokens,
-        usage.completion_tokens,
-        format_usd(row.cost_nanos),
-        row.cost_nanos,
-    )
+    return {
+        "start": local.isoformat(),
+        "time_zone": period.zone.name or "UTC",
+        "class": row.class_id,
+        "key_id": row.key_id,
+        "key_name": text_cell(names.name(row.key_id)),
+        "created_by": text_cell(names.maker(row.key_id)),
+        "requests": row.requests,
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cost_usd": format_usd(row.cost_nanos),
+        "cost_nanos": row.cost_nanos,
+    }
