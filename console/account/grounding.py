@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from starlette.responses import Response
 
@@ -28,17 +28,10 @@ class GroundingSources:
     config: pb.GroundingConfig
     account: auth_pb2.Account
 
-    @property
-    def memory(self) -> SourceState:
-        return _state(self.config.HasField("memory"), self.account.memory)
-
-    @property
-    def attachments(self) -> SourceState:
-        return _state(self.config.HasField("attachments"), self.account.attachments)
-
-    @property
-    def search(self) -> SourceState:
-        return _state(self.config.HasField("search"), self.account.search)
+    def state_of(self, source: Literal["memory", "attachments", "search"]) -> SourceState:
+        if not self.config.HasField(source):
+            return SourceState.NOT_CONFIGURED
+        return SourceState.ON if getattr(self.account, source) else SourceState.OFF
 
 
 async def read_unless_away(
@@ -53,21 +46,10 @@ async def read_unless_away(
         return visit.render(template, 503, sources=None, away=error.message)
 
 
-def _state(is_configured: bool, is_on: bool) -> SourceState:
-    if not is_configured:
-        return SourceState.NOT_CONFIGURED
-    return SourceState.ON if is_on else SourceState.OFF
-
-
 async def read_sources(visit: Visit) -> GroundingSources:
-    config, account = await asyncio.gather(_read_config(visit), visit.read_account())
-    return GroundingSources(config, account)
-
-
-async def _read_config(visit: Visit) -> pb.GroundingConfig:
-    request = pb.GetGroundingConfigRequest()
-    response = await visit.router.grounding.GetGroundingConfig(request)
-    return response.config
+    reading = visit.router.grounding.GetGroundingConfig(pb.GetGroundingConfigRequest())
+    response, account = await asyncio.gather(reading, visit.read_account())
+    return GroundingSources(response.config, account)
 
 
 async def if_configured(answer: Awaitable[AnswerT]) -> AnswerT | None:

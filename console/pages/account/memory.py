@@ -79,7 +79,7 @@ async def forget_all(visit: Visit) -> Response:
 
 def _fit(notes: Sequence[pb.Note], sources: GroundingSources) -> bool:
     """Returns whether every chat gets all notes, as far as their counts tell."""
-    if sources.memory is SourceState.NOT_CONFIGURED:
+    if sources.state_of("memory") is SourceState.NOT_CONFIGURED:
         return True
     return sum(note.tokens for note in notes) <= sources.config.memory.prompt_tokens_most
 
