@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,34 +97,25 @@ def _for_people(value: Any) -> Any:
     return ", ".join(str(item) for item in value) if isinstance(value, list) else value
 
 
-def command(name: str | None = None, **attributes: Any) -> Callable[[Callable[..., Any]], click.Command]:
-    """Makes a function a command, which gets its `Invocation` as the first argument, and has the shared options."""
+class Command(click.Command):
+    """A command whose function gets its `Invocation` as the first argument, and which has the shared options."""
 
-    def make(function: Callable[..., Any]) -> click.Command:
-        @functools.wraps(function)
-        def with_invocation(**given: Any) -> Any:
-            _require_text(given.values())
-            return function(Invocation(click.get_current_context()), **given)
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.params += shared_options()
 
-        made: click.Command = click.command(name, cls=click.Command, **attributes)(with_invocation)
-        made.params += shared_options()
-        return made
+    def invoke(self, ctx: click.Context) -> Any:
+        _require_text(ctx.params.values())
+        return self.callback and ctx.invoke(self.callback, Invocation(ctx), **ctx.params)
 
-    return make
+
+command = functools.partial(click.command, cls=Command)
 
 
 class CommandGroup(click.Group):
     """A command of several commands, which are added by `group.command()`."""
 
-    def command(  # type: ignore[override]
-        self, *args: Any, **kwargs: Any
-    ) -> Callable[[Callable[..., Any]], click.Command]:
-        def add(function: Callable[..., Any]) -> click.Command:
-            made = command(*args, **kwargs)(function)
-            self.add_command(made)
-            return made
-
-        return add
+    command_class = Command
 
 
 def command_group(name: str, help_text: str = "") -> CommandGroup:
