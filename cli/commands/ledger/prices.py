@@ -38,9 +38,7 @@ def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
             "state": state,
             "since": rfc3339(version.start_time),
             "class": priced.class_id,
-            "input_usd": format_usd(priced.price.input_nanos_per_million),
-            "cached_input_usd": format_usd(priced.price.cached_input_nanos_per_million),
-            "output_usd": format_usd(priced.price.output_nanos_per_million),
+            **{f"{kind}_usd": format_usd(getattr(priced.price, f"{kind}_nanos_per_million")) for kind in KINDS},
         }
         for version, state in with_states(listed.versions, listed.current_version)
         if all_versions or state != "past"
