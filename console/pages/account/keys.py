@@ -17,13 +17,12 @@ from console.display import words
 from console.display.snippets import snippets
 from console.display.words import in_words, time_of
 from console.services import if_available
-from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
+from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
 from protos.auth.v1 import auth_pb2
 from protos.metering.v1.metering_pb2 import UsageRow
-from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.errors import LegatoError
 
 PAGE_SIZE: Final = 50
@@ -78,28 +77,6 @@ def _page_path(choice: KeysChoice, page_token: str) -> str:
     return with_query("/keys", {**choice.query, "page": page_token}) if page_token else ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """The form of a new key. Without scopes and classes, the key has all of them."""
-
-    name: str
-    scopes: list["auth_pb2.Scope.ValueType"]
-    expires_after_days: int | None
-    limits: dict[str, int]
-    allowed: ClassAllowance | None
-
-    @classmethod
-    def read(cls, form: Form, offered: list[str]) -> "NewKey":
-        name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
-        with Rules(form) as rules:
-            limits, allowed = limits_in(rules), classes_in(rules, offered)
-            rules.require(len(name) <= LONGEST_NAME, "name", "At most 100 characters.")
-            rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", "Choose what the key may do.")
-            rules.require(expires in EXPIRIES, "expires", "Choose when the key expires.")
-        has_all = set(scopes) == SCOPES.keys()
-        return cls(name, [] if has_all else [SCOPES[scope] for scope in scopes], _days(expires), limits, allowed)
-
-
 async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
     form, offered = visit.form, classes_of_account(await visit.read_account())
     given: dict[str, Any] = {"name": "", "scopes": list(SCOPES), "expires": "90", "limits": {}, "classes": offered}
@@ -116,15 +93,22 @@ async def show_new(visit: Visit, refusal: Refusal | None = None) -> Response:
 
 @shows_again(show_new, "name")
 async def create(visit: Visit) -> Response:
-    new = NewKey.read(visit.form, classes_of_account(await visit.read_account()))
+    form, offered = visit.form, classes_of_account(await visit.read_account())
+    name, scopes, expires = form.get("name"), form.all("scope"), form.get("expires")
+    with Rules(form) as rules:
+        limits, allowed = limits_in(rules), classes_in(rules, offered)
+        rules.require(len(name) <= LONGEST_NAME, "name", "At most 100 characters.")
+        rules.require(bool(scopes) and set(scopes) <= SCOPES.keys(), "scope", "Choose what the key may do.")
+        rules.require(expires in EXPIRIES, "expires", "Choose when the key expires.")
     request = auth_pb2.CreateKeyRequest(
         account_id=visit.account_id,
-        name=new.name,
-        scopes=new.scopes,
-        expires_after_days=new.expires_after_days,
-        form_id=visit.form.get("form_id"),
-        allowed_classes=new.allowed,
-        **{name: limit for name, limit in new.limits.items() if limit},
+        name=name,
+        # Without scopes and classes, the key has all of them.
+        scopes=[] if set(scopes) == SCOPES.keys() else [SCOPES[scope] for scope in scopes],
+        expires_after_days=_days(expires),
+        form_id=form.get("form_id"),
+        allowed_classes=allowed,
+        **{name: limit for name, limit in limits.items() if limit},
     )
     return await _show_made(visit, await visit.auth.key_admin.CreateKey(request))
 
