@@ -33,24 +33,17 @@ class LastAudit:
         return now - self.ended > timedelta(seconds=3 * self.interval_s)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRun:
-    """An audit that was asked for."""
-
-    violations: list[str]
-    count: int
-    seconds: float
-    is_unknown: bool = False
-
-
-async def show(visit: Visit, audit_run: AuditRun | None = None) -> Response:
+async def show(visit: Visit, found: metering_pb2.AuditResponse | None = None, took_s: float | None = None) -> Response:
+    """Shows the last audit; and of one that was asked for what it found, or, if that is None, that it goes on."""
     metering = [each for each in visit.console.processes if each.name.startswith("metering")]
     return visit.render(
         "operator_ledger.html",
-        503 if audit_run is not None and audit_run.is_unknown else 200,
+        503 if took_s is not None and found is None else 200,
         last=last_audit(await read_processes(metering)),
         is_told=bool(metering),
-        run=audit_run,
+        found=found,
+        took_s=took_s,
+        violations_shown=VIOLATIONS_SHOWN,
     )
 
 
@@ -60,10 +53,7 @@ async def run(visit: Visit) -> Response:
     began_s = visit.console.clock.elapsed_s()
     audit = visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
     found = await if_available(audit)
-    if found is None:
-        return await show(visit, AuditRun([], 0, 0, is_unknown=True))
-    seconds = visit.console.clock.elapsed_s() - began_s
-    return await show(visit, AuditRun(found.violations[:VIOLATIONS_SHOWN], len(found.violations), seconds))
+    return await show(visit, found, visit.console.clock.elapsed_s() - began_s)
 
 
 def last_audit(states: list[ProcessState]) -> LastAudit | None:
