@@ -3,7 +3,6 @@
 import gzip
 import secrets
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,13 +74,10 @@ def _environment(assets: Assets) -> Environment:
     return environment
 
 
-# Tables repeat few figures so often as zero.
-@lru_cache(maxsize=2048)
 def _money(nanos: int, places: int | None = None) -> Markup:
     return _data(nanos, words.usd(nanos, places))
 
 
-@lru_cache(maxsize=256)
 def _credit(nanos: int) -> Markup:
     return _data(nanos, words.credit(nanos))
 

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -23,7 +22,7 @@ class Zone:
     words: str
 
     def date_of(self, stamp: Timestamp) -> date:
-        return _date_at(self.info, stamp.seconds)
+        return datetime.fromtimestamp(stamp.seconds, self.info).date()
 
     def today(self, now: datetime) -> date:
         return now.astimezone(self.info).date()
@@ -31,12 +30,6 @@ class Zone:
     def midnight(self, day: date) -> datetime:
         """Returns the moment at which a day begins, in UTC."""
         return datetime.combine(day, time(), self.info).astimezone(UTC)
-
-
-# Of a report, many rows begin at the same time.
-@lru_cache(maxsize=10_000)
-def _date_at(info: tzinfo, seconds: int) -> date:
-    return datetime.fromtimestamp(seconds, info).date()
 
 
 UTC_ZONE: Final = Zone(UTC, "", "Days are UTC.")
