@@ -72,11 +72,9 @@ class _FileForm:
         self._parser: MultipartParser = MultipartParser(
             self._boundary,
             {
-                "on_header_begin": self._on_header_begin,
                 "on_header_field": self._on_header_field,
                 "on_header_value": self._on_header_value,
                 "on_header_end": self._on_header_end,
-                "on_part_begin": self._on_part_begin,
                 "on_part_data": self._on_part_data,
                 "on_part_end": self._on_part_end,
                 "on_end": self._on_end,
@@ -111,9 +109,6 @@ class _FileForm:
         del self._content[:most]
         return piece
 
-    def _on_header_begin(self) -> None:
-        self._field = self._value = b""
-
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._field += data[start:end]
 
@@ -123,9 +118,7 @@ class _FileForm:
     def _on_header_end(self) -> None:
         if self._field.lower() == b"content-disposition":
             self._options = self._parse_options(self._value)[1]
-
-    def _on_part_begin(self) -> None:
-        self._options = {}
+        self._field = self._value = b""
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._find_file() and not self._has_data:
@@ -138,6 +131,7 @@ class _FileForm:
     def _on_part_end(self) -> None:
         if self._find_file():
             self.is_file_over, self._is_in_file = True, False
+        self._options = {}
 
     def _find_file(self) -> bool:
         """Returns whether this part is the file, which is the first that has a file's name."""
