@@ -53,16 +53,10 @@ class ConsoleServerSettings(ProcessSettings, frozen=True, kw_only=True):
         check_all(self._check_origins, partial(Addresses, self.trusted_proxies), self._check_status_addresses)
 
     def _check_origins(self) -> None:
-        if not self.origins:
+        parts = [urlsplit(origin) for origin in self.origins]
+        are_origins = all(each.scheme in ("http", "https") and each.hostname for each in parts)
+        if not parts or not are_origins or self.origins != tuple(f"{each.scheme}://{each.netloc}" for each in parts):
             raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
-        for origin in self.origins:
-            parts = urlsplit(origin)
-            if (
-                parts.scheme not in ("http", "https")
-                or not parts.hostname
-                or origin != f"{parts.scheme}://{parts.netloc}"
-            ):
-                raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
 
     def _check_status_addresses(self) -> None:
         try:

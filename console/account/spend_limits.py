@@ -15,9 +15,7 @@ from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 WHOLE_ACCOUNT: Final = ""
 # From here on a meter warns.
 NEARLY_PERCENT: Final = 80
-PERIODS: Final = {"day": "A day", "month": "A month", "total": "In all"}
-_FIELDS: Final = {"day": "Dollars a day", "month": "Dollars a month", "total": "Dollars in all"}
-_WITHIN: Final = {"day": "a day", "month": "a month", "total": "in all"}
+PERIODS: Final = {"day": "a day", "month": "a month", "total": "in all"}
 _RENEWALS: Final = {
     "day": "Starts anew at midnight, in UTC",
     "month": "Starts anew on the first of the month, in UTC",
@@ -38,7 +36,7 @@ class SpendMeter:
 
     @property
     def title(self) -> str:
-        return PERIODS[self.period]
+        return PERIODS[self.period].capitalize()
 
     @property
     def renewal(self) -> str:
@@ -46,12 +44,12 @@ class SpendMeter:
 
     @property
     def field_label(self) -> str:
-        return _FIELDS[self.period]
+        return f"Dollars {PERIODS[self.period]}"
 
     @property
     def within(self) -> str:
         """Says the limit, for a key that cannot have more."""
-        return f"{usd(self.limit_nanos or 0)} {_WITHIN[self.period]}"
+        return f"{usd(self.limit_nanos or 0)} {PERIODS[self.period]}"
 
     @property
     def field_value(self) -> str:
