@@ -3,7 +3,8 @@
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -103,49 +104,40 @@ class ServiceCalls:
         return replicas
 
 
-class Stub(Generic[StubT]):
+def _stub(make: Callable[[grpc.aio.Channel], StubT]) -> cached_property[StubT]:
     """An attribute of a client: the stub of one gRPC service, made when it is first used."""
-
-    def __init__(self, make: Callable[[grpc.aio.Channel], StubT]) -> None:
-        self._make: Callable[[Any], StubT] = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, client: ServiceCalls, owner: type) -> StubT:
-        made = client.__dict__[self._name] = self._make(client)
-        return made
+    return cached_property(cast(Callable[[Any], StubT], make))
 
 
 class AuthCalls(ServiceCalls):
-    sign_in = Stub(SignInServiceStub)
-    users = Stub(UserServiceStub)
-    methods = Stub(SignInMethodServiceStub)
-    credentials = Stub(CredentialServiceStub)
-    notices = Stub(NoticeServiceStub)
-    accounts = Stub(AccountServiceStub)
-    account_admin = Stub(AccountAdminServiceStub)
-    key_admin = Stub(KeyAdminServiceStub)
-    user_admin = Stub(UserAdminServiceStub)
-    audit = Stub(AuditServiceStub)
+    sign_in = _stub(SignInServiceStub)
+    users = _stub(UserServiceStub)
+    methods = _stub(SignInMethodServiceStub)
+    credentials = _stub(CredentialServiceStub)
+    notices = _stub(NoticeServiceStub)
+    accounts = _stub(AccountServiceStub)
+    account_admin = _stub(AccountAdminServiceStub)
+    key_admin = _stub(KeyAdminServiceStub)
+    user_admin = _stub(UserAdminServiceStub)
+    audit = _stub(AuditServiceStub)
 
 
 class MeteringCalls(ServiceCalls):
-    metering = Stub(MeteringServiceStub)
-    statements = Stub(StatementServiceStub)
-    spend_limits = Stub(SpendLimitServiceStub)
-    notice_thresholds = Stub(NoticeThresholdServiceStub)
-    credit_admin = Stub(CreditAdminServiceStub)
+    metering = _stub(MeteringServiceStub)
+    statements = _stub(StatementServiceStub)
+    spend_limits = _stub(SpendLimitServiceStub)
+    notice_thresholds = _stub(NoticeThresholdServiceStub)
+    credit_admin = _stub(CreditAdminServiceStub)
 
 
 class RouterCalls(ServiceCalls):
-    router = Stub(RouterServiceStub)
-    route_admin = Stub(RouteAdminServiceStub)
-    grounding = Stub(GroundingAdminServiceStub)
+    router = _stub(RouterServiceStub)
+    route_admin = _stub(RouteAdminServiceStub)
+    grounding = _stub(GroundingAdminServiceStub)
 
 
 class PaymentsCalls(ServiceCalls):
-    payments = Stub(PaymentServiceStub)
+    payments = _stub(PaymentServiceStub)
 
 
 def token_metadata(access_token: bytes) -> TokenMetadata:

@@ -38,10 +38,6 @@ BASES: Final = {
     metering_pb2.BASIS_JOURNAL: "From the edge's journal, written before each piece was delivered",
     metering_pb2.BASIS_CHECKPOINT: "From the last report of the running answer",
 }
-STATES: Final = {
-    metering_pb2.REQUEST_STATE_RUNNING: ("Running", ""),
-    metering_pb2.REQUEST_STATE_VOID: ("Not charged", ""),
-}
 
 
 @dataclass(frozen=True, slots=True)
