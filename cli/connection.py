@@ -43,6 +43,9 @@ METERING = "metering"
 THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
+# Of lists that may be long. Metering restarts within the timeout: a long export goes on afterwards.
+EXPORT_TIMEOUT_S = 10.0
+EXPORT_PAGE_SIZE = 1_000
 # Default time for which calls to an unavailable service are retried.
 RETRY_FOR_S = 1.0
 PAUSE_S = 0.3

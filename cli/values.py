@@ -1,6 +1,7 @@
-"""Parses the values of options: limits, classes, amounts of money, lists of names."""
+"""Parses the values of options: limits, classes, amounts of money, times, lists of names."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:
     from protos.auth.v1.auth_pb2 import UpdateAccountRequest, UpdateKeyRequest
+    from protos.metering.v1.statements_pb2 import ListLedgerEntriesRequest, ListRequestsRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -88,3 +90,44 @@ class OneOrMoreOf(click.ParamType[list[str]]):
         if not all(name in self.choices for name in names):
             self.fail(f"choose from {', '.join(self.choices)}.", param, ctx)
         return names
+
+
+# All usage lies between these, and both are far from the limits of datetime.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class Moment(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            if len(value) == len("2026-11-15"):
+                moment = datetime.combine(date.fromisoformat(value), time(), UTC)
+            else:
+                moment = datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            self.fail("give a date, 2026-11-15, or a time with its zone, 2026-11-15T08:00:00Z.", param, ctx)
+        return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
+
+
+def period_options(command: CommandT) -> CommandT:
+    add_start = click.option("--from", "start", type=Moment(), help="Start of the period.  [default: the first]")
+    add_end = click.option("--to", "end", type=Moment(), help="End of the period, exclusive.  [default: the last]")
+    return add_start(add_end(command))
+
+
+def put_period(
+    request: "ListLedgerEntriesRequest | ListRequestsRequest", start: datetime | None, end: datetime | None
+) -> None:
+    """Puts what was given by --from and --to into a request."""
+    if start is not None and end is not None and start >= end:
+        raise click.UsageError("--from must be before --to.")
+    if start is not None:
+        request.start_time.FromDatetime(start)
+    if end is not None:
+        request.end_time.FromDatetime(end)

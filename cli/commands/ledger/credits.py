@@ -1,6 +1,6 @@
 """`legato credits`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -9,17 +9,15 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account import bookings
 from cli.commands.account.accounts import balance_of, get_account
-from cli.commands.ledger.statements import describe_ledger_entry, list_entries, period_options
-from cli.connection import call_service
-from cli.descriptions import described, money, rfc3339
+from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, ServiceStubs, call_service, every_page
+from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_json, show_table
-from cli.values import USD, account_argument
+from cli.values import USD, account_argument, period_options, put_period
 from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
-from protos.metering.v1.statements_pb2 import LedgerEntry
+from protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
-PAGE_SIZE = 1_000
 COLUMNS = ["time", "kind", "amount_usd", "balance_usd", "id", "reason"]
 
 credits = command_group("credits")
@@ -89,7 +87,7 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
     get_account(invocation.services, account_id)
     entries: list[CreditEntry] = []
     while True:
-        size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(entries))
+        size = EXPORT_PAGE_SIZE if limit is None else min(EXPORT_PAGE_SIZE, limit - len(entries))
         request = ListCreditsRequest(account_id=account_id, page_size=size, page_token=page_token)
         page = call_service(invocation.services.credits.ListCredits, request)
         entries += page.entries
@@ -104,6 +102,28 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
     if page_token:
         again = bookings.command_line("credits", "list", account_id, "--limit", str(limit), "--page", page_token)
         click.echo(f"More entries: {again}", err=True)
+
+
+def list_entries(
+    services: ServiceStubs, account_id: str, start: datetime | None, end: datetime | None
+) -> Iterator[LedgerEntry]:
+    """Yields the entries of a period, the oldest first."""
+    request = ListLedgerEntriesRequest(account_id=account_id, page_size=EXPORT_PAGE_SIZE)
+    put_period(request, start, end)
+    for page in every_page(services.statements.ListLedgerEntries, request, timeout_s=EXPORT_TIMEOUT_S):
+        yield from page.entries
+
+
+def describe_ledger_entry(entry: LedgerEntry) -> dict[str, Any]:
+    return {
+        **described(entry, "entry_id", "time", "kind"),
+        **money(amount=entry.amount_nanos, balance=entry.balance_nanos),
+        "id": entry.reference_id,
+        **described(entry, "class", "key_id"),
+        **tokens_of(entry.usage if entry.HasField("usage") else None),
+        "price_version": entry.price_version or None,
+        **described(entry, "basis", "end", "loss_nanos", "reason"),
+    }
 
 
 def describe_entry(entry: CreditEntry) -> dict[str, Any]:

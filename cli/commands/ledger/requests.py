@@ -1,21 +1,25 @@
 """`legato requests`."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
 import click
 
 from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
-from cli.commands.ledger.statements import describe_receipt, list_receipts, period_options
-from cli.connection import CallRefused, call_service
-from cli.values import account_argument
+from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
+from cli.descriptions import described, money, tokens_of
+from cli.values import account_argument, period_options, put_period
 from protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceipt
 from services.chassis.errors import Reason
 
 TABLE_COLUMNS = [
     "id", "state", "ended", "class", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_usd", "end",
 ]  # fmt: skip
+
+PRICES = ("input_nanos_per_million", "cached_input_nanos_per_million", "output_nanos_per_million")
 
 requests = command_group(
     "requests", "Show the receipts of an account's requests: tokens, price and charge, never content."
@@ -54,3 +58,28 @@ def show(invocation: Invocation, account_id: str, request_id: str) -> None:
     if not receipts:
         raise CallRefused("There is no such request.", Reason.NOT_FOUND)
     invocation.show(describe_receipt(receipts[0]))
+
+
+def list_receipts(
+    services: ServiceStubs, account_id: str, start: datetime | None, end: datetime | None
+) -> Iterator[RequestReceipt]:
+    """Yields the receipts of a period, those that run first, and then the newest first."""
+    request = ListRequestsRequest(account_id=account_id, page_size=EXPORT_PAGE_SIZE)
+    put_period(request, start, end)
+    for page in every_page(services.statements.ListRequests, request, timeout_s=EXPORT_TIMEOUT_S):
+        yield from page.running
+        yield from page.requests
+
+
+def describe_receipt(receipt: RequestReceipt) -> dict[str, Any]:
+    price = receipt.price if receipt.HasField("price") else None
+    return {
+        "id": receipt.request_id,
+        **described(receipt, "state", "reserved", "ended", "class", "key_id"),
+        **tokens_of(receipt.usage),
+        **money(cost=receipt.cost_nanos, charged=receipt.charged_nanos),
+        **described(receipt, "loss_nanos", "held_nanos"),
+        "price_version": price and price.version,
+        **(described(price, *PRICES) if price else dict.fromkeys(PRICES)),
+        **described(receipt, "basis", "end"),
+    }

@@ -1,7 +1,7 @@
 """`legato usage`."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import click
@@ -11,39 +11,18 @@ from cli.commands.account.accounts import get_account
 from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described, tokens_of
 from cli.output import show_table, stream_csv, stream_json
-from cli.values import OneOrMoreOf
+from cli.values import Moment, OneOrMoreOf
 from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
-# All usage lies between these, and both are far from the limits of datetime.
-EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
 CSV_COLUMNS = [
     "start", "class", "key_id", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd",
     "cost_nanos",
 ]  # fmt: skip
 HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
-
-
-class Moment(click.ParamType[datetime]):
-    name = "time"
-
-    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            if len(value) == len("2026-11-15"):
-                moment = datetime.combine(date.fromisoformat(value), time(), UTC)
-            else:
-                moment = datetime.fromisoformat(value)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            self.fail("give a date, 2026-11-15, or a time with its zone, 2026-11-15T08:00:00Z.", param, ctx)
-        return min(max(moment, EARLIEST), LATEST).astimezone(UTC)
 
 
 @command()
