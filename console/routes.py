@@ -33,6 +33,7 @@ from console.pages.operator import users as operator_users
 from console.pages.user import credentials, invitation, security, sign_in, sso
 from console.web import step_up
 from console.web.refusals import Handler
+from console.web.shown_once import ShownOnce
 from services.chassis.errors import LegatoError, Reason
 
 
@@ -53,13 +54,16 @@ class PageRoute:
     has_upload: bool = False
     # Called by another service, which signs what it sends: no browser, no form and no session.
     is_webhook: bool = False
-    # A GET shows what a form made, and leads away from there if that was shown before: see web/shown_once.py.
-    shows_once: bool = False
 
     @property
     def needs_operator(self) -> bool:
         """Returns whether the page exists for operators alone."""
         return self.path.startswith("/operator")
+
+    @property
+    def shows_once(self) -> bool:
+        """Returns whether it shows what a form made, and leads away from there if that was shown before."""
+        return isinstance(getattr(self.handler, "__self__", None), ShownOnce)
 
 
 def _page(path: str, *, get: Handler | None = None, post: Handler | None = None, **needs: bool) -> Iterator[PageRoute]:
@@ -70,7 +74,7 @@ def _page(path: str, *, get: Handler | None = None, post: Handler | None = None,
 
 PAGES: Final[Sequence[PageRoute]] = (
     *_page("/", get=overview.show),
-    *_page("/first-key", get=overview.FIRST_KEY.page, post=overview.create_key, shows_once=True),
+    *_page("/first-key", get=overview.FIRST_KEY.page, post=overview.create_key),
     *_page("/sign-in", get=sign_in.show, post=sign_in.with_link, needs_sign_in=False),
     *_page("/sign-in/recovery-code", post=sign_in.with_recovery_code, needs_sign_in=False),
     *_page("/sign-in/passkey/start", post=sign_in.start_passkey, needs_sign_in=False, is_json=True),
@@ -90,7 +94,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/keys/new", get=keys.show_new),
     *_page("/keys/identify", get=keys.show_identify, post=keys.identify),
     *_page("/keys/{key_id}", get=keys.show_one),
-    *_page("/keys/{key_id}/made", get=keys.MADE.page, shows_once=True),
+    *_page("/keys/{key_id}/made", get=keys.MADE.page),
     *_page("/keys/{key_id}/name", post=keys.rename),
     *_page("/keys/{key_id}/limits", post=keys.set_limits),
     *_page("/keys/{key_id}/classes", post=keys.set_classes),
@@ -135,9 +139,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/security/authenticator", get=credentials.show_totp, post=credentials.set_totp),
     *_page("/security/identities", post=sso.link),
     *_page("/security/identities/remove", post=credentials.remove_identity),
-    *_page(
-        "/security/recovery-codes", get=security.RECOVERY_CODES.page, post=security.make_recovery_codes, shows_once=True
-    ),
+    *_page("/security/recovery-codes", get=security.RECOVERY_CODES.page, post=security.make_recovery_codes),
     *_page("/security/sessions/end", post=security.end_sessions),
     *_page("/security/name", post=security.rename_user),
     *_page("/security/audit-log", get=security.show_events),
@@ -147,7 +149,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/allowed-classes", post=account_settings.set_allowed_classes),
     *_page("/settings/grounding", post=account_settings.set_grounding),
     *_page("/settings/members/invite", post=members.invite),
-    *_page("/settings/members/invited", get=members.INVITED.page, shows_once=True),
+    *_page("/settings/members/invited", get=members.INVITED.page),
     *_page("/settings/members/cancel-invitation", post=members.cancel_invitation),
     *_page("/settings/members/role", post=members.change_role),
     *_page("/settings/members/{user_id}/remove", get=members.show_removal),
@@ -157,7 +159,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/notices/low-balance", post=notices.set_low_balance),
     *_page("/settings/notices/mail", post=notices.set_mail),
     *_page("/settings/notices/own-mail", post=notices.set_own_mail),
-    *_page("/settings/notices/webhooks", get=notices.WEBHOOK.page, post=notices.add_webhook, shows_once=True),
+    *_page("/settings/notices/webhooks", get=notices.WEBHOOK.page, post=notices.add_webhook),
     *_page("/settings/notices/webhooks/remove", post=notices.remove_webhook),
     *_page("/settings/notices/test", post=notices.send_test),
     *_page("/settings/notices/resend", post=notices.resend),
@@ -181,12 +183,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/operator/keys/{key_id}/revoke", post=operator_keys.revoke),
     *_page("/operator/users", get=operator_users.show, post=operator_users.create),
     *_page("/operator/users/{user_id}", get=operator_users.show_one),
-    *_page(
-        "/operator/users/{user_id}/sign-in-link",
-        get=operator_users.LINK.page,
-        post=operator_users.create_link,
-        shows_once=True,
-    ),
+    *_page("/operator/users/{user_id}/sign-in-link", get=operator_users.LINK.page, post=operator_users.create_link),
     *_page("/operator/users/{user_id}/disable", post=operator_users.disable),
     *_page("/operator/users/{user_id}/enable", post=operator_users.enable),
     *_page("/operator/users/{user_id}/operator", post=operator_users.set_operator),
