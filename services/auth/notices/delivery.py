@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from services.auth.notices.webhook_client import CONNECTIONS_MOST, WebhookClient, WebhookFailure
+from services.auth.notices.webhook_client import CONNECTIONS_MOST, DeliveryFailed, WebhookClient
 from services.auth.notices.words import SUBJECTS, advise
 from services.auth.parts import Domain, Parts
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
@@ -35,10 +35,6 @@ PAUSES_US: Final = tuple(minutes * MINUTE_US for minutes in (0.25, 1, 5, 15, 60,
 # Pauses are up to this part longer, so that receivers do not get everything at once when they are back.
 JITTER: Final = 0.2
 FAILURE_LENGTH_MOST: Final = 200
-
-
-class DeliveryFailed(Exception):
-    """The text is for the account's owners."""
 
 
 class NoticeDelivery(Domain):
@@ -99,43 +95,25 @@ class NoticeDelivery(Domain):
         self._look_again.set()
 
     async def _deliver(self, delivery: Delivery, notice: OwnerNotice) -> None:
-        state, failure, next_us = DeliveryState.DELIVERED, "", 0
-        try:
-            await self._attempt(delivery, notice)
-        except (DeliveryFailed, WebhookFailure) as error:
-            state, failure = DeliveryState.PENDING, str(error)[:FAILURE_LENGTH_MOST]
-            pause_us = self._pause_us(delivery.attempts)
-            if pause_us is None:
-                state = DeliveryState.FAILED
-                self._log.warning("notice.given_up", name=delivery.channel.value)
-            else:
-                next_us = self.now_us() + pause_us
-        self.attempts[delivery.channel, not failure] += 1
-        note = partial(
-            note_outcome,
-            delivery_id=delivery.delivery_id,
-            state=state,
-            failure=failure,
-            next_attempt_at_us=next_us,
-        )
-        await self._database.write(note)
-
-    async def _attempt(self, delivery: Delivery, notice: OwnerNotice) -> None:
-        send = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to
+        send, failure = self._post if delivery.channel is Channel.WEBHOOK else self._mail_to, ""
         try:
             await send(delivery, notice)
-        except (DeliveryFailed, WebhookFailure, LegatoError):
+        except DeliveryFailed as error:
+            failure = str(error)[:FAILURE_LENGTH_MOST]
+        except LegatoError:
             raise
         except Exception as error:
             # It counts as an attempt: otherwise it would be due again and again, for ever.
             self._log.failure("notice.failed", error, name=delivery.channel.value)
-            raise DeliveryFailed(f"it could not be sent ({type(error).__name__})") from None
-
-    def _pause_us(self, attempts_before: int) -> int | None:
-        """Returns how long to wait after an attempt; None: it was the last."""
-        if attempts_before >= len(PAUSES_US):
-            return None
-        return round(PAUSES_US[attempts_before] * (1 + JITTER * self._random()))
+            failure = f"it could not be sent ({type(error).__name__})"
+        self.attempts[delivery.channel, not failure] += 1
+        state, next_us = DeliveryState.FAILED if failure else DeliveryState.DELIVERED, 0
+        if failure and delivery.attempts < len(PAUSES_US):
+            pause_us = round(PAUSES_US[delivery.attempts] * (1 + JITTER * self._random()))
+            state, next_us = DeliveryState.PENDING, self.now_us() + pause_us
+        elif failure:
+            self._log.warning("notice.given_up", name=delivery.channel.value)
+        await self._database.write(lambda found: note_outcome(found, delivery.delivery_id, state, failure, next_us))
 
     async def _post(self, delivery: Delivery, notice: OwnerNotice) -> None:
         webhook = await self._database.read(partial(stored.find_webhook, webhook_id=delivery.recipient_id))

@@ -15,9 +15,8 @@ DAYS: Final = (1, 7)
 AT_ONCE_MOST: Final = 200
 
 
-def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us: int) -> int:
-    """Records the notices that are due; returns how many there were."""
-    count = 0
+def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us: int) -> None:
+    """Records the notices that are due."""
     for days in DAYS:
         found = expiring_keys(connection, now_us, now_us + days * DAY_US, days, AT_ONCE_MOST)
         for key in found:
@@ -28,8 +27,6 @@ def note_expiring_keys(connection: Connection, recorder: NoticeRecorder, now_us:
                 make_notice(notice_id, key.account_id, Kind.KEY_EXPIRES_SOON, key.key_id, key.name, data, now_us),
             )
         note_expiry(connection, [key.key_id for key in found], days)
-        count += len(found)
-    return count
 
 
 def _rfc3339(moment: datetime) -> str:

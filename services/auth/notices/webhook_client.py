@@ -18,7 +18,7 @@ SIGNATURE_HEADER: Final = "legato-signature"
 USER_AGENT: Final = "legato-notices/1"
 
 
-class WebhookFailure(Exception):
+class DeliveryFailed(Exception):
     """The text is for the account's owners: it has nothing of the response but its status."""
 
 
@@ -73,7 +73,7 @@ class WebhookClient:
         )
 
     async def send(self, url: str, secret: str, notice_id: str, body: bytes, now_s: int) -> None:
-        """Sends; raises WebhookFailure unless the receiver answers with 2xx in time."""
+        """Sends; raises DeliveryFailed unless the receiver answers with 2xx in time."""
         headers = {
             "content-type": "application/json",
             "user-agent": USER_AGENT,
@@ -83,11 +83,11 @@ class WebhookClient:
         try:
             status, _ = await self._http.request(url, headers, body)
         except RequestFailed as error:
-            raise WebhookFailure(str(error)) from None
+            raise DeliveryFailed(str(error)) from None
         if 300 <= status < 400:
-            raise WebhookFailure(f"HTTP {status}: redirects are not followed")
+            raise DeliveryFailed(f"HTTP {status}: redirects are not followed")
         if not 200 <= status < 300:
-            raise WebhookFailure(f"HTTP {status}")
+            raise DeliveryFailed(f"HTTP {status}")
 
     def close(self) -> None:
         self._http.close()

@@ -87,13 +87,12 @@ def count_by_state(connection: sa.Connection) -> dict[DeliveryState, int]:
     return {state: counts.get(state, 0) for state in (DeliveryState.PENDING, DeliveryState.FAILED)}
 
 
-def forget_before(connection: sa.Connection, created_before_us: int, most: int) -> int:
-    """Removes the oldest notices; returns how many."""
+def forget_before(connection: sa.Connection, created_before_us: int, most: int) -> None:
+    """Removes the oldest notices."""
     query = sa.select(notices.c.notice_id).where(notices.c.created_at_us < created_before_us)
     old_ids = list(connection.execute(query.order_by(notices.c.created_at_us).limit(most)).scalars())
     connection.execute(notice_deliveries.delete().where(notice_deliveries.c.notice_id.in_(old_ids)))
     connection.execute(notices.delete().where(notices.c.notice_id.in_(old_ids)))
-    return len(old_ids)
 
 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:

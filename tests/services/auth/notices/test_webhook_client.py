@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from services.auth.notices.webhook_client import WebhookClient, WebhookFailure, checked_url, sign
+from services.auth.notices.webhook_client import DeliveryFailed, WebhookClient, checked_url, sign
 from services.chassis.errors import LegatoError
 from tests.services.auth.notices.receiver import Behaviour, Receiver
 
@@ -19,7 +19,7 @@ def receiver(receiver: Receiver) -> Receiver:
 
 
 async def failure(client: WebhookClient, url: str, secret: str = SECRET) -> str:
-    with pytest.raises(WebhookFailure) as failed:
+    with pytest.raises(DeliveryFailed) as failed:
         await client.send(url, secret, "ntc_a", BODY, 1_700_000_000)
     return str(failed.value)
 
