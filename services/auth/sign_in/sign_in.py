@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from services.auth import checks
 from services.auth.parts import Domain, Parts
 from services.auth.records.audit import Outcome
-from services.auth.records.users import ChallengeKind, Client, Invitation, SignInMethod, User
+from services.auth.records.users import Client, Invitation, SignInMethod, User
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.store import Connection, rate_limits
 from services.auth.store import codes as stored_codes
@@ -124,7 +124,17 @@ class SignIn(Domain):
         if passkey is not None:
             await self._passkeys.load()
             return self._passkey_proof(*passkey)
-        return self._recovery_proof(recovery_code) if recovery_code else self._link_proof(link_code)
+        kind, code = (codes.RECOVERY, recovery_code) if recovery_code else (codes.LINK, link_code)
+        digests = self._peppers.digests_of_code(kind, codes.plain(code))
+
+        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
+            if recovery_code:
+                user_id, method = stored_codes.use_recovery_code(connection, digests), SignInMethod.RECOVERY_CODE
+            else:
+                user_id, method = stored_codes.use_link(connection, digests, self.now_us()), SignInMethod.LINK
+            return (user_id, method) if user_id else None
+
+        return prove
 
     async def get_invitation(self, code: str, client: Client) -> tuple[Invitation, str, str]:
         """Returns an invitation, with the names of its account and of who invites. Consumes nothing."""
@@ -260,33 +270,6 @@ class SignIn(Domain):
     def limit_name(self, kind: str, limited: str) -> str:
         return self._peppers.digest_code(kind, limited).hex()
 
-    def _link_proof(self, code: str) -> Proof:
-        digests = self._peppers.digests_of_code(codes.LINK, codes.plain(code))
-
-        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
-            now_us = self.now_us()
-            owner = stored_codes.find_link(connection, digests, now_us)
-            if owner is None:
-                user_id = _use_mailed_link(connection, digests, now_us)
-            else:
-                stored_users.find_user(connection, owner, locks=True)
-                user_id = stored_codes.use_link(connection, digests, now_us)
-            return (user_id, SignInMethod.LINK) if user_id else None
-
-        return prove
-
-    def _recovery_proof(self, code: str) -> Proof:
-        digests = self._peppers.digests_of_code(codes.RECOVERY, codes.plain(code))
-
-        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
-            owner = stored_codes.find_recovery_code(connection, digests)
-            if owner is not None:
-                stored_users.find_user(connection, owner, locks=True)
-            user_id = stored_codes.use_recovery_code(connection, digests) if owner else None
-            return (user_id, SignInMethod.RECOVERY_CODE) if user_id else None
-
-        return prove
-
     def _passkey_proof(self, challenge_id: str, credential_json: str) -> Proof:
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
             try:
@@ -296,17 +279,6 @@ class SignIn(Domain):
             return passkey.user_id, SignInMethod.PASSKEY
 
         return prove
-
-
-def _use_mailed_link(connection: Connection, digests: Sequence[bytes], now_us: int) -> str | None:
-    """Returns the user of a link that was mailed and still works, for the first who asks."""
-    for digest in digests:
-        known = stored_codes.find_challenge(connection, digest.hex(), now_us, ChallengeKind.MAILED_LINK)
-        if known is not None and known.user_id is not None:
-            stored_users.find_user(connection, known.user_id, locks=True)
-            used = stored_codes.use_challenge(connection, digest.hex(), now_us, ChallengeKind.MAILED_LINK)
-            return used.user_id if used else None
-    return None
 
 
 def _too_many(wait_ns: int) -> LegatoError:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from services.auth.records.users import Challenge, ChallengeKind, Invitation
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
+from services.auth.store.users import find_user
 from services.chassis.database.records import add, find, find_all, take
 
 Conditions = Sequence[sa.ColumnElement[bool]]
@@ -21,15 +22,12 @@ def put_link(connection: sa.Connection, user_id: str, digest: bytes, expires_at_
     connection.execute(sign_in_links.insert().values(user_id=user_id, digest=digest, expires_at_us=expires_at_us))
 
 
-def find_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
-    """Returns the user of a link that still works; lock that user before it is used."""
-    return connection.scalar(sa.select(sign_in_links.c.user_id).where(*_is_valid(sign_in_links, digests, now_us)))
-
-
 def use_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> str | None:
-    """Returns the user of a link that still works, for the first who asks."""
-    used = sign_in_links.delete().where(*_is_valid(sign_in_links, digests, now_us))
-    return connection.scalar(used.returning(sign_in_links.c.user_id))
+    """Returns the user of a link that still works, one that was mailed or not, for the first who asks."""
+    mailed = challenges.c.challenge_id.in_([digest.hex() for digest in digests])
+    is_mailed = mailed, challenges.c.expires_at_us > now_us, challenges.c.kind == ChallengeKind.MAILED_LINK
+    given = _use(connection, sign_in_links, _is_valid(sign_in_links, digests, now_us))
+    return given or _use(connection, challenges, is_mailed)
 
 
 def remove_link(connection: sa.Connection, user_id: str) -> None:
@@ -43,15 +41,17 @@ def put_recovery_codes(connection: sa.Connection, user_id: str, digests: Sequenc
     connection.execute(recovery_codes.insert(), rows)
 
 
-def find_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
-    """Returns the user of a code; lock that user before it is used."""
-    return connection.scalar(sa.select(recovery_codes.c.user_id).where(recovery_codes.c.digest.in_(digests)))
-
-
 def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
     """Returns the user of a code, for the first who asks."""
-    used = recovery_codes.delete().where(recovery_codes.c.digest.in_(digests))
-    return connection.scalar(used.returning(recovery_codes.c.user_id))
+    return _use(connection, recovery_codes, [recovery_codes.c.digest.in_(digests)])
+
+
+def _use(connection: sa.Connection, table: sa.Table, is_it: Conditions) -> str | None:
+    """Returns the user of what proves who they are. The user is locked before, as by all that changes theirs."""
+    user_id = connection.scalar(sa.select(table.c.user_id).where(*is_it))
+    if user_id is None or find_user(connection, user_id, locks=True) is None:
+        return None
+    return connection.scalar(table.delete().where(*is_it).returning(table.c.user_id))
 
 
 def add_invitation(connection: sa.Connection, invitation: Invitation, digest: bytes) -> None:
