@@ -2,9 +2,9 @@
 
 import asyncio
 
+from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from services.auth.audit.retention import AuditRetention
 from services.auth.metrics import show_auth
-from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.peppers import parse_peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.auth.settings import AuthSettings
@@ -28,7 +28,8 @@ async def main() -> None:
         await metering.start()
         process.opened.push_async_callback(metering.close)
         peppers = parse_peppers(settings.key_peppers)
-        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=MeteringOutbox(metering))
+        outbox = OutboxServiceStub(metering.channel)
+        auth = AuthService(database, peppers, clock, log, console=settings.console, outbox=outbox)
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
         retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)

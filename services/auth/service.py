@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from services.auth.accounts.accounts import Accounts
 from services.auth.accounts.members import Members
@@ -14,7 +15,6 @@ from services.auth.keys.verifier import Verifier
 from services.auth.keys.watch import Watches
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.loop import NoticeLoop
-from services.auth.notices.metering_outbox import MeteringOutbox
 from services.auth.notices.networks import KeyNetworks
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.service import Notices
@@ -54,6 +54,9 @@ from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
+if TYPE_CHECKING:
+    from protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -86,7 +89,7 @@ class AuthService:
         log: Log,
         sleep: Sleep = asyncio.sleep,
         console: ConsoleOptions = ConsoleOptions(),  # noqa: B008
-        outbox: MeteringOutbox | None = None,
+        outbox: "OutboxServiceAsyncStub | None" = None,
     ) -> None:
         """Takes metering's notices over from `outbox`."""
 

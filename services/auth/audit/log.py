@@ -5,7 +5,6 @@ so is the number of the last event that was pruned. With the database alone, no 
 unnoticed, other than the newest by putting back an older copy: the number of events tells.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -43,18 +42,18 @@ class AuditLog:
         occurred_at_us: int | None = None,
     ) -> None:
         """Appends an event, last in the transaction of what it tells. `by` is who did it, if they had signed in before;
-        None: the command line, or `user_id` by signing in, or elsewhere. Unless it says when, it occurred now."""
+        None: the command line, or `user_id` by signing in, or elsewhere. The network is the session's unless it is
+        given. Unless it says when, it occurred now."""
         if by is not None:
-            session = by if isinstance(by, UserSession) else session_by_id(connection, by.session_id)
             user_id, session_id = by.user_id, by.session_id
+        if session_id and not network:
+            session = by if isinstance(by, UserSession) else session_by_id(connection, session_id)
             network = session.network if session else ""
-        now_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
-
-        def event_after(last_no: int) -> AuditEvent:
-            return AuditEvent(last_no + 1, now_us, action, user_id, account_id, object_id, session_id, network, outcome)
-
+        at_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
+        last_no, previous = stored.read_head(connection, locks=True)
+        event = AuditEvent(last_no + 1, at_us, action, user_id, account_id, object_id, session_id, network, outcome)
         version = self._peppers.newest
-        stored.append_event(connection, event_after, self._code_under(version), version)
+        stored.add_event(connection, event, version, previous, self._code_of(version, previous, event))
 
     def prune_until(self, connection: Connection, event_no: int) -> None:
         """Has the log start after an event. Those before are deleted afterwards, in portions."""
@@ -75,7 +74,7 @@ class AuditLog:
             else:
                 # Of the pruned ones, some may not be deleted yet.
                 follows = event.event_no <= start.pruned_no + 1
-            is_whole = self._peppers.has(version) and self._code_under(version)(previous, event) == code
+            is_whole = self._peppers.has(version) and self._code_of(version, previous, event) == code
             if not (follows and is_whole):
                 broken.append(event.event_no)
             events, last_no, last_code = events + 1, event.event_no, code
@@ -94,8 +93,5 @@ class AuditLog:
     def _start_code(self, version: int, pruned_no: int) -> bytes:
         return self._peppers.authenticate(version, "start of the audit log", str(pruned_no).encode())
 
-    def _code_under(self, version: int) -> Callable[[bytes, AuditEvent], bytes]:
-        def code_of(previous: bytes, event: AuditEvent) -> bytes:
-            return self._peppers.authenticate(version, "audit log", previous + msgspec.json.encode(event))
-
-        return code_of
+    def _code_of(self, version: int, previous: bytes, event: AuditEvent) -> bytes:
+        return self._peppers.authenticate(version, "audit log", previous + msgspec.json.encode(event))

@@ -5,11 +5,11 @@ It takes over changes for the audit log on the same way."""
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.expiry import note_expiring_keys
-from services.auth.notices.metering_outbox import MeteringOutbox, take_over
+from services.auth.notices.metering_outbox import take_over
 from services.auth.notices.networks import FORGOTTEN_AFTER_US
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.parts import Domain, Parts
@@ -21,6 +21,9 @@ from services.auth.store.audit import forget_changes
 from services.auth.store.key_networks import forget_networks
 from services.chassis.errors import LegatoError, Reason
 
+if TYPE_CHECKING:
+    from protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+
 KEPT_US: Final = 90 * DAY_US
 FORGOTTEN_AT_ONCE: Final = 500
 SLOW_EVERY_US: Final = 10 * MINUTE_US
@@ -28,9 +31,9 @@ SLOW_EVERY_US: Final = 10 * MINUTE_US
 
 class NoticeLoop(Domain):
     def __init__(
-        self, parts: Parts, recorder: NoticeRecorder, delivery: NoticeDelivery, outbox: MeteringOutbox | None
+        self, parts: Parts, recorder: NoticeRecorder, delivery: NoticeDelivery, outbox: "OutboxServiceAsyncStub | None"
     ) -> None:
-        """Takes no notices over without an `outbox`."""
+        """Takes notices over from any replica of metering: all have the same database. Without an `outbox`, none."""
         super().__init__(parts)
         self._recorder = recorder
         self._delivery = delivery

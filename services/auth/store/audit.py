@@ -1,6 +1,6 @@
 """Stores the audit log: a chain in which each event has the code of the one before it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -13,19 +13,20 @@ from services.chassis.database.records import add, find_all, to_record
 _BATCH: Final = 1_000
 
 
-def append_event(
-    connection: sa.Connection,
-    event_after: Callable[[int], AuditEvent],
-    code_of: Callable[[bytes, AuditEvent], bytes],
-    pepper_version: int,
-) -> AuditEvent:
-    """Appends an event. Call it last in a transaction: it locks the end of the chain until the commit."""
-    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code).with_for_update()).one()
-    event = event_after(head.event_no)
-    code = code_of(head.code, event)
-    add(connection, audit_events, event, pepper_version=pepper_version, previous_code=head.code, code=code)
+def read_head(connection: sa.Connection, *, locks: bool = False) -> tuple[int, bytes]:
+    """Returns the number and the code of the last event. If it `locks`, others that append wait until the commit: do so
+    after every other lock."""
+    query = sa.select(audit_head.c.event_no, audit_head.c.code)
+    event_no, code = connection.execute(query.with_for_update() if locks else query).one()
+    return event_no, code
+
+
+def add_event(
+    connection: sa.Connection, event: AuditEvent, pepper_version: int, previous_code: bytes, code: bytes
+) -> None:
+    """Adds an event to the end of the chain, which is locked."""
+    add(connection, audit_events, event, pepper_version=pepper_version, previous_code=previous_code, code=code)
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
-    return event
 
 
 def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
@@ -38,11 +39,6 @@ def note_change(connection: sa.Connection, change_id: str, now_us: int) -> bool:
 def forget_changes(connection: sa.Connection, recorded_before_us: int) -> None:
     """Forgets changes that are not offered again."""
     connection.execute(recorded_changes.delete().where(recorded_changes.c.recorded_at_us < recorded_before_us))
-
-
-def lock_head(connection: sa.Connection) -> None:
-    """Makes transactions that append an event wait from here on. Call it after every other lock."""
-    connection.execute(sa.select(audit_head.c.row_no).with_for_update())
 
 
 def find_last_before(connection: sa.Connection, time_us: int) -> int:
@@ -113,8 +109,3 @@ def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, byt
     query = sa.select(audit_events).order_by(audit_events.c.event_no)
     for row in connection.execute(query, execution_options={"yield_per": _BATCH}):
         yield to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code
-
-
-def read_head(connection: sa.Connection) -> tuple[int, bytes]:
-    head = connection.execute(sa.select(audit_head.c.event_no, audit_head.c.code)).one()
-    return head.event_no, head.code

@@ -35,7 +35,7 @@ class Users(Domain):
                 lock_account(connection, checks.id_of("account", account_id))
             # Two that create the same user at once look one after the other. A unique index would be too strict: an
             # invited user may have the address of another, as neither is verified.
-            stored_audit.lock_head(connection)
+            stored_audit.read_head(connection, locks=True)
             if user.email and stored.has_email(connection, user.email):
                 raise checks.refusal("email", "There is a user with this email address already.")
             stored.add_user(connection, user)

@@ -10,11 +10,12 @@ class Outbox:
         self.pending = pb.ListPendingResponse(notices=notices, changes=changes)
         self.loses_acknowledgements = False
 
-    async def list_pending(self) -> pb.ListPendingResponse:
+    async def ListPending(self, request: pb.ListPendingRequest, timeout: float) -> pb.ListPendingResponse:
         return self.pending
 
-    async def acknowledge(self, pending: pb.ListPendingResponse) -> None:
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, timeout: float) -> None:
         if self.loses_acknowledgements:
             raise ConnectionError
-        assert pending == self.pending
+        assert request.notice_ids == [notice.notice_id for notice in self.pending.notices]
+        assert request.change_ids == [change.change_id for change in self.pending.changes]
         self.pending = pb.ListPendingResponse()
