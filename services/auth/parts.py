@@ -1,7 +1,8 @@
-"""The base of auth's domains: the parts that they work with, and methods that are transactions."""
+"""The base of auth's domains and servicers: the parts that they work with, and methods that are transactions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -66,11 +67,12 @@ Call = Callable[Concatenate[DomainT, P], Coroutine[Any, Any, ResultT]]
 
 
 def writes(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]:
-    """Makes a method of a domain one transaction, which callers await without a connection."""
+    """Makes a method one transaction, which callers await without a connection; it has the access of their call."""
 
     @wraps(method)
     async def call(self: DomainT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await self._database.write(lambda connection: method(self, connection, *args, **kwargs))
+        run = copy_context().run
+        return await self._database.write(lambda connection: run(method, self, connection, *args, **kwargs))
 
     return call
 
@@ -80,6 +82,7 @@ def reads(method: Transaction[DomainT, P, ResultT]) -> Call[DomainT, P, ResultT]
 
     @wraps(method)
     async def call(self: DomainT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await self._database.read(lambda connection: method(self, connection, *args, **kwargs))
+        run = copy_context().run
+        return await self._database.read(lambda connection: run(method, self, connection, *args, **kwargs))
 
     return call

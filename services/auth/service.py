@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from services.auth.accounts.accounts import Accounts
-from services.auth.accounts.members import Members
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.keys.keys import Keys
 from services.auth.keys.last_uses import LastUses
@@ -17,25 +15,25 @@ from services.auth.notices.delivery import NoticeDelivery
 from services.auth.notices.loop import NoticeLoop
 from services.auth.notices.networks import KeyNetworks
 from services.auth.notices.recording import NoticeRecorder
-from services.auth.notices.service import Notices
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.origins import parse_origins
 from services.auth.parts import Parts, Sleep
 from services.auth.peppers import Peppers
 from services.auth.records.accounts import NO_LIMITS, KeyLimits
 from services.auth.records.keys import Changes
-from services.auth.servicers.accounts import AccountAdminServicer, AccountServicer
+from services.auth.servicers.accounts import AccountAdminServicer
 from services.auth.servicers.audit import AuditServicer
 from services.auth.servicers.auth import AuthServicer
 from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
 from services.auth.servicers.keys import KeyAdminServicer
 from services.auth.servicers.maintenance import MaintenanceAdminServicer
+from services.auth.servicers.members import AccountServicer
 from services.auth.servicers.notices import NoticeServicer
+from services.auth.servicers.own_user import UserServicer
 from services.auth.servicers.sign_in import SignInServicer
-from services.auth.servicers.users import UserAdminServicer, UserServicer
+from services.auth.servicers.users import UserAdminServicer
 from services.auth.sign_in.oidc import OidcClient, OidcIssuer
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
-from services.auth.sign_in.own_user import OwnUser
 from services.auth.sign_in.passkeys import Passkeys
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
@@ -46,7 +44,6 @@ from services.auth.store.tables import metadata
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions
 from services.auth.users.smtp import MailSender
-from services.auth.users.users import Users
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import AccessCheck
@@ -105,7 +102,6 @@ class AuthService:
         self.parts = parts = Parts(database, peppers, clock, log, sleep)
         self.verifier = Verifier(parts)
         self.last_uses = LastUses(parts)
-        self.users = users = Users(parts)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
         self.sessions = sessions = Sessions(parts, signer)
         self.playground = PlaygroundTokens(parts)
@@ -124,17 +120,17 @@ class AuthService:
         oidc = OidcSignIn(parts, sessions, sign_in, mail, issuer, origins)
         self.servicers = [
             AuthServicer(self.verifier, self.watches),
-            AccountAdminServicer(Accounts(parts)),
+            AccountAdminServicer(parts),
             KeyAdminServicer(Keys(parts, console.service_limits), sessions),
             MaintenanceAdminServicer(parts),
             SignInServicer(sign_in, passwords, sessions),
             SignInMethodServicer(sign_in, passwords, oidc),
-            UserServicer(OwnUser(parts, passkeys, mail)),
-            UserAdminServicer(users),
+            UserServicer(parts, passkeys, mail),
+            UserAdminServicer(parts),
             AuditServicer(parts),
             CredentialServicer(sign_in, passwords, oidc),
-            NoticeServicer(Notices(parts, recorder, webhook_client)),
-            AccountServicer(Members(parts, mail), self.playground),
+            NoticeServicer(parts, recorder, webhook_client),
+            AccountServicer(parts, mail, self.playground),
         ]
         verifier = AccessTokenVerifier(console.public_keys, signer)
         self.access = AccessCheck(verifier, sessions.now_us, sessions.confirm)

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
+from protos.auth.v1.users_pb2 import CreateUserRequest
 from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.auth.service import AuthService
@@ -13,6 +14,7 @@ from services.metering.batch import Writer
 from services.metering.ledger.spend import WHOLE_ACCOUNT, SetSpendLimits, SpendLimits
 from services.metering.store.prices import adopt_prices
 from services.metering.store.reports import read_balances
+from tests.services.auth.console import call_directly
 from tests.services.metering.conftest import MIGRATIONS
 from tests.services.metering.samples import ACCOUNT, LIFE_S, PRICES, ask_each, grant, reserve, settle
 from tests.support.fakes import FakeClock
@@ -66,10 +68,10 @@ async def test_the_audit_log_goes_on_in_postgresql_where_it_ended_in_sqlite(
     before, after = open_database("auth", "", tmp_path), Database(postgres_url, "auth")
     for database in (before, after):
         database.migrate(AUTH_MIGRATIONS)
-    await AuthService(before, peppers, clock, log).users.create("Ada", "", "", 0)
+    await call_directly(AuthService(before, peppers, clock, log), CreateUserRequest(name="Ada"))
     before.close()
     assert copy_schema(tmp_path / "auth.db", postgres_url, "auth")["audit_events"] == 1
     auth = AuthService(after, peppers, clock, log)
-    await auth.users.create("Grace", "", "", 0)
+    await call_directly(auth, CreateUserRequest(name="Grace"))
     assert await after.read(auth.parts.audit.verify) == (2, [])
     after.close()

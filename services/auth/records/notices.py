@@ -69,20 +69,6 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """Those of one account to one host, or by mail."""
-
-    account_id: str
-    account_name: str
-    channel: Channel
-    # Of the webhook; empty: mail.
-    host: str
-    count: int
-    last_failure: str
-    last_attempt_at_us: int
-
-
-@dataclass(frozen=True, slots=True)
 class Webhook:
     webhook_id: str
     account_id: str

@@ -1,123 +1,118 @@
-"""Implements the RPCs of AccountAdminService and AccountService: converts messages to calls of the domain, and back.
+"""Implements the RPCs of AccountAdminService: creates, changes, suspends and resumes accounts, for operators, and for
+owners what is theirs to set.
 
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc as pb_grpc
-from services.auth.accounts.accounts import Accounts
-from services.auth.accounts.members import Members
-from services.auth.keys.playground import PlaygroundTokens
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from protos.auth.v1 import auth_pb2 as pb
+from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from services.auth import checks, paging
+from services.auth.paging import Position
+from services.auth.parts import Domain, is_operator, reads
 from services.auth.records.accounts import Account
-from services.auth.records.users import Member
-from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes, required_access
-from services.auth.wire.users import to_user
-from services.chassis.access_tokens import Access, AccountRole, current_access
-from services.chassis.rpc.messages import to_message, to_timestamp
+from services.auth.store import Connection
+from services.auth.store import accounts as stored
+from services.auth.users.codes import mint_id
+from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes
+from services.chassis.access_tokens import current_access
+from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
+from services.rules.model_classes import DEFAULT_CLASS
 
 
-class AccountAdminServicer(auth_pb2_grpc.AccountAdminServiceServicer):
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
+class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
+    async def CreateAccount(self, request: pb.CreateAccountRequest, context: Context) -> pb.CreateAccountResponse:
+        by = current_access.get()
+        account = Account(mint_id("acct"), checks.name(request.name), self.now_us(), DEFAULT_CLASS)
 
-    async def CreateAccount(
-        self, request: auth_pb2.CreateAccountRequest, context: Context
-    ) -> auth_pb2.CreateAccountResponse:
-        account = await self._accounts.create(current_access.get(), request.name)
-        return auth_pb2.CreateAccountResponse(account=to_account(account))
+        def add(connection: Connection) -> None:
+            stored.add_account(connection, account)
+            self._audit.append(connection, "account.created", by, account_id=account.account_id)
 
-    async def GetAccount(self, request: auth_pb2.GetAccountRequest, context: Context) -> auth_pb2.GetAccountResponse:
-        return auth_pb2.GetAccountResponse(account=to_account(await self._accounts.get(request.account_id)))
+        await self._database.write(add)
+        self._log.info("account.created", account_id=account.account_id)
+        return pb.CreateAccountResponse(account=to_account(account))
 
-    async def ListAccounts(
-        self, request: auth_pb2.ListAccountsRequest, context: Context
-    ) -> auth_pb2.ListAccountsResponse:
-        page = await self._accounts.list_page(request.page_size, request.page_token, request.query)
-        return auth_pb2.ListAccountsResponse(accounts=map(to_account, page.items), next_page_token=page.next_token)
+    @reads
+    def GetAccount(
+        self, connection: Connection, request: pb.GetAccountRequest, context: Context
+    ) -> pb.GetAccountResponse:
+        account = stored.require_account(connection, checks.id_of("account", request.account_id))
+        return pb.GetAccountResponse(account=to_account(account))
 
-    async def UpdateAccount(
-        self, request: auth_pb2.UpdateAccountRequest, context: Context
-    ) -> auth_pb2.UpdateAccountResponse:
-        account = await self._accounts.update(
-            current_access.get(),
-            request.account_id,
-            allowed_classes=given_classes(request),
-            limits=given(request, *LIMITS),
-            grounding=given(request, *SWITCHES),
-            **given(request, "name", "preferred_class"),
-        )
-        return auth_pb2.UpdateAccountResponse(account=to_account(account))
+    @reads
+    def ListAccounts(
+        self, connection: Connection, request: pb.ListAccountsRequest, context: Context
+    ) -> pb.ListAccountsResponse:
+        size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
+        found = stored.list_accounts(connection, after, size + 1, checks.query(request.query))
+        page = paging.to_page(found, size, lambda account: Position(account.created_at_us, account.account_id))
+        return pb.ListAccountsResponse(accounts=map(to_account, page.items), next_page_token=page.next_token)
 
-    async def SuspendAccount(
-        self, request: auth_pb2.SuspendAccountRequest, context: Context
-    ) -> auth_pb2.SuspendAccountResponse:
-        account = await self._accounts.suspend(current_access.get(), request.account_id)
-        return auth_pb2.SuspendAccountResponse(account=to_account(account))
+    async def UpdateAccount(self, request: pb.UpdateAccountRequest, context: Context) -> pb.UpdateAccountResponse:
+        """Changes what is given; returns when that is in effect on every edge. Limits are the operators' to change."""
+        limits, grounding = given(request, *LIMITS), given(request, *SWITCHES)
+        classes, changes = given_classes(request), dict[str, Any]()
+        if limits and not is_operator(current_access.get()):
+            raise role_missing()
+        if request.HasField("name"):
+            changes["name"] = checks.name(request.name)
+        if request.HasField("preferred_class"):
+            changes["preferred_class"] = checks.preferred_class(request.preferred_class)
+        if classes is not None:
+            changes["allowed_classes"] = classes
+        checked_limits = checks.limits(limits)
 
-    async def ResumeAccount(
-        self, request: auth_pb2.ResumeAccountRequest, context: Context
-    ) -> auth_pb2.ResumeAccountResponse:
-        account = await self._accounts.resume(current_access.get(), request.account_id)
-        return auth_pb2.ResumeAccountResponse(account=to_account(account))
+        def change(account: Account) -> Account:
+            return replace(
+                account,
+                limits=replace(account.limits, **checked_limits),
+                grounding=replace(account.grounding, **grounding),
+                **changes,
+            )
 
+        return pb.UpdateAccountResponse(account=await self._change("account.updated", request.account_id, change))
 
-class AccountServicer(pb_grpc.AccountServiceServicer):
-    def __init__(self, members: Members, playground: PlaygroundTokens) -> None:
-        self._members = members
-        self._playground = playground
+    async def SuspendAccount(self, request: pb.SuspendAccountRequest, context: Context) -> pb.SuspendAccountResponse:
+        """Suspends an account; returns when every edge refuses its keys. If it is suspended already, its time is
+        kept."""
+        now_us = self.now_us()
 
-    async def ListMembers(self, request: pb.ListMembersRequest, context: Context) -> pb.ListMembersResponse:
-        access = required_access()
-        members, invitations = await self._members.list_all(access)
-        return pb.ListMembersResponse(
-            members=[_to_member(member, access) for member in members],
-            invitations=[to_message(pb.Invitation, invitation) for invitation in invitations],
-        )
+        def suspend(account: Account) -> Account:
+            return replace(account, suspended_at_us=account.suspended_at_us or now_us)
 
-    async def InviteMember(self, request: pb.InviteMemberRequest, context: Context) -> pb.InviteMemberResponse:
-        invitation, code, is_mailed = await self._members.invite(required_access(), request.email, request.role)
-        return pb.InviteMemberResponse(invitation=to_message(pb.Invitation, invitation), code=code, is_mailed=is_mailed)
+        return pb.SuspendAccountResponse(account=await self._change("account.suspended", request.account_id, suspend))
 
-    async def CancelInvitation(
-        self, request: pb.CancelInvitationRequest, context: Context
-    ) -> pb.CancelInvitationResponse:
-        await self._members.cancel(required_access(), request.invitation_id)
-        return pb.CancelInvitationResponse()
+    async def ResumeAccount(self, request: pb.ResumeAccountRequest, context: Context) -> pb.ResumeAccountResponse:
+        """Resumes an account; returns when every edge accepts its keys again."""
 
-    async def ChangeMemberRole(
-        self, request: pb.ChangeMemberRoleRequest, context: Context
-    ) -> pb.ChangeMemberRoleResponse:
-        access = required_access()
-        member = await self._members.change_role(access, request.user_id, request.role)
-        return pb.ChangeMemberRoleResponse(member=_to_member(member, access))
+        def resume(account: Account) -> Account:
+            return replace(account, suspended_at_us=None)
 
-    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
-        revoked_ids = await self._members.remove(required_access(), request.user_id, request.kept_key_ids)
-        return pb.RemoveMemberResponse(revoked_key_ids=revoked_ids)
+        return pb.ResumeAccountResponse(account=await self._change("account.resumed", request.account_id, resume))
 
-    async def CreatePlaygroundToken(
-        self, request: pb.CreatePlaygroundTokenRequest, context: Context
-    ) -> pb.CreatePlaygroundTokenResponse:
-        issued = await self._playground.create(required_access())
-        return pb.CreatePlaygroundTokenResponse(
-            playground_token=issued.secret.reveal(),
-            expire_time=to_timestamp(issued.expires_at_us),
-            key_id=issued.key_id,
-        )
+    async def _change(self, event: str, account_id: str, change: Callable[[Account], Account]) -> pb.Account:
+        by = current_access.get()
+        checks.id_of("account", account_id)
+
+        def apply(connection: Connection) -> Account:
+            account = stored.change_account(connection, account_id, change)
+            self._audit.append(connection, event, by, account_id=account_id, object_id=account_id)
+            return account
+
+        account = await self._database.write(apply)
+        self._log.info(event, account_id=account_id)
+        await self._hold_everywhere()
+        return to_account(account)
 
 
-def to_account(account: Account) -> auth_pb2.Account:
+def to_account(account: Account) -> pb.Account:
     auto_class = account.allowed_classes.auto_class(account.preferred_class)
     allowed = from_allowance(account.allowed_classes)
     parts = account, account.limits, account.grounding
-    return to_message(auth_pb2.Account, *parts, auto_class=auto_class, allowed_classes=allowed)
-
-
-def _to_member(member: Member, to: Access) -> pb.Member:
-    user = to_user(member.summary)
-    if to.role is not AccountRole.OWNER and user.user_id != to.user_id:
-        # Addresses, and how others sign in, are for owners.
-        user.email, user.passkeys, user.recovery_codes = "", 0, 0
-    return to_message(pb.Member, member, user=user)
+    return to_message(pb.Account, *parts, auto_class=auto_class, allowed_classes=allowed)

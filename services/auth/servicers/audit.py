@@ -7,7 +7,7 @@ from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks, paging
 from services.auth.paging import Position
-from services.auth.parts import Domain, is_operator
+from services.auth.parts import Domain, is_operator, reads, writes
 from services.auth.store import Connection
 from services.auth.store import audit as stored
 from services.auth.store.accounts import lock_account
@@ -28,22 +28,20 @@ _ACTION_NAMES: Final[dict[int, str]] = {
 
 
 class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
-    async def ListAuditEvents(self, request: pb.ListAuditEventsRequest, context: Context) -> pb.ListAuditEventsResponse:
+    @reads
+    def ListAuditEvents(
+        self, connection: Connection, request: pb.ListAuditEventsRequest, context: Context
+    ) -> pb.ListAuditEventsResponse:
         """Lists audit events, the newest first, with the names of their users: all, or those that every filter fits."""
         size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
         by, filters = current_access.get(), (request.account_id, request.user_id, request.action)
         if by is not None and not _may_list(by, request.account_id, request.user_id):
             raise role_missing()
-
-        def look(connection: Connection) -> pb.ListAuditEventsResponse:
-            before = None if after is None else after.created_at_us
-            found = stored.list_events(connection, before, size + 1, *filters)
-            page = paging.to_page(found, size, lambda event: Position(event.event_no, "event"))
-            names = names_of(connection, [event.user_id for event in page.items])
-            events = [to_message(pb.AuditEvent, event, user_name=names.get(event.user_id, "")) for event in page.items]
-            return pb.ListAuditEventsResponse(events=events, next_page_token=page.next_token)
-
-        return await self._database.read(look)
+        found = stored.list_events(connection, None if after is None else after.created_at_us, size + 1, *filters)
+        page = paging.to_page(found, size, lambda event: Position(event.event_no, "event"))
+        names = names_of(connection, [event.user_id for event in page.items])
+        events = [to_message(pb.AuditEvent, event, user_name=names.get(event.user_id, "")) for event in page.items]
+        return pb.ListAuditEventsResponse(events=events, next_page_token=page.next_token)
 
     async def VerifyAuditEvents(
         self, request: pb.VerifyAuditEventsRequest, context: Context
@@ -51,8 +49,9 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
         events, broken = await self._database.read(self._audit.verify)
         return pb.VerifyAuditEventsResponse(events=events, broken_event_nos=broken)
 
-    async def RecordOperatorAction(
-        self, request: pb.RecordOperatorActionRequest, context: Context
+    @writes
+    def RecordOperatorAction(
+        self, connection: Connection, request: pb.RecordOperatorActionRequest, context: Context
     ) -> pb.RecordOperatorActionResponse:
         """Notes what an operator is about to do in another service."""
         by, action = current_access.get(), _ACTION_NAMES.get(request.action)
@@ -61,14 +60,10 @@ class AuditServicer(Domain, pb_grpc.AuditServiceServicer):
             raise checks.refusal("action", "The action is not known.")
         if object_id:
             checks.id_of("booking", object_id.replace("-", "_"))
-
-        def append(connection: Connection) -> None:
-            # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
-            if account_id:
-                lock_account(connection, checks.id_of("account", account_id))
-            self._audit.append(connection, action, by, account_id=account_id, object_id=object_id)
-
-        await self._database.write(append)
+        # Metering knows no accounts, only balances: a mistyped id would create credit that no account has.
+        if account_id:
+            lock_account(connection, checks.id_of("account", account_id))
+        self._audit.append(connection, action, by, account_id=account_id, object_id=object_id)
         return pb.RecordOperatorActionResponse()
 
 

@@ -1,102 +1,134 @@
-"""Implements the RPCs of UserService and UserAdminService: converts messages to calls of the domain, and back."""
+"""Implements the RPCs of UserAdminService: administers users, for the command line and for operators."""
+
+from typing import Final
 
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
-from services.auth.sign_in.own_user import OwnUser
-from services.auth.users.users import Users
-from services.auth.wire.messages import given, required_access
-from services.auth.wire.users import to_session, to_user
+from services.auth import checks, paging
+from services.auth.paging import Position
+from services.auth.parts import Domain, reads, writes
+from services.auth.records.times import DAY_US
+from services.auth.records.users import User, UserSummary
+from services.auth.store import Connection
+from services.auth.store import codes as stored_codes
+from services.auth.store import sessions as stored_sessions
+from services.auth.store import users as stored
+from services.auth.store.accounts import lock_account
+from services.auth.store.audit import read_head
+from services.auth.users import codes
+from services.auth.wire.users import to_user
+from services.chassis.access_tokens import current_access
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.rpc.access_check import require_recent
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
-
-class UserServicer(pb_grpc.UserServiceServicer):
-    def __init__(self, own_user: OwnUser) -> None:
-        self._own_user = own_user
-
-    async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> pb.UpdateUserResponse:
-        user = await self._own_user.update(required_access(), **given(request, "name"))
-        return pb.UpdateUserResponse(user=to_user(user))
-
-    async def StartPasskeyRegistration(
-        self, request: pb.StartPasskeyRegistrationRequest, context: Context
-    ) -> pb.StartPasskeyRegistrationResponse:
-        challenge_id, options = await self._own_user.start_registration(required_access(), request.origin)
-        return pb.StartPasskeyRegistrationResponse(challenge_id=challenge_id, options_json=options)
-
-    async def FinishPasskeyRegistration(
-        self, request: pb.FinishPasskeyRegistrationRequest, context: Context
-    ) -> pb.FinishPasskeyRegistrationResponse:
-        passkey = await self._own_user.finish_registration(
-            required_access(), request.challenge_id, request.credential_json, request.name
-        )
-        return pb.FinishPasskeyRegistrationResponse(passkey=to_message(pb.Passkey, passkey))
-
-    async def RenamePasskey(self, request: pb.RenamePasskeyRequest, context: Context) -> pb.RenamePasskeyResponse:
-        passkey = await self._own_user.rename_passkey(required_access(), request.passkey_id, request.name)
-        return pb.RenamePasskeyResponse(passkey=to_message(pb.Passkey, passkey))
-
-    async def RemovePasskey(self, request: pb.RemovePasskeyRequest, context: Context) -> pb.RemovePasskeyResponse:
-        await self._own_user.remove_passkey(required_access(), request.passkey_id)
-        return pb.RemovePasskeyResponse()
-
-    async def GenerateRecoveryCodes(
-        self, request: pb.GenerateRecoveryCodesRequest, context: Context
-    ) -> pb.GenerateRecoveryCodesResponse:
-        return pb.GenerateRecoveryCodesResponse(codes=await self._own_user.generate_recovery_codes(required_access()))
-
-    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
-        access = required_access()
-        found = await self._own_user.list_sessions(access)
-        sessions = [to_session(session, user) for session, user in found]
-        return pb.ListSessionsResponse(sessions=sessions, current_session_id=access.session_id)
-
-    async def EndSessions(self, request: pb.EndSessionsRequest, context: Context) -> pb.EndSessionsResponse:
-        return pb.EndSessionsResponse(
-            ended=await self._own_user.end_sessions(required_access(), list(request.session_ids))
-        )
-
-    async def KeepResult(self, request: pb.KeepResultRequest, context: Context) -> pb.KeepResultResponse:
-        return pb.KeepResultResponse(result_id=await self._own_user.keep_result(required_access(), request.sealed))
-
-    async def TakeResult(self, request: pb.TakeResultRequest, context: Context) -> pb.TakeResultResponse:
-        return pb.TakeResultResponse(sealed=await self._own_user.take_result(required_access(), request.result_id))
+LINK_VALID_US: Final = 600_000_000
+FIRST_LINK_VALID_US: Final = 7 * DAY_US
 
 
-class UserAdminServicer(pb_grpc.UserAdminServiceServicer):
-    def __init__(self, users: Users) -> None:
-        self._users = users
+class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
+    @writes
+    def CreateUser(
+        self, connection: Connection, request: pb.CreateUserRequest, context: Context
+    ) -> pb.CreateUserResponse:
+        """Creates a user, and the code of a first sign-in link."""
+        now_us, account_id = self.now_us(), request.account_id
+        user = User(codes.mint_id("user"), checks.name(request.name), checks.email(request.email), now_us)
+        role = checks.role(request.role) if account_id else None
+        if role is not None:
+            lock_account(connection, checks.id_of("account", account_id))
+        # Two that create the same user at once look one after the other. A unique index would be too strict: an
+        # invited user may have the address of another, as neither is verified.
+        read_head(connection, locks=True)
+        if user.email and stored.has_email(connection, user.email):
+            raise checks.refusal("email", "There is a user with this email address already.")
+        stored.add_user(connection, user)
+        if role is not None:
+            stored.add_member(connection, account_id, user.user_id, role, now_us)
+        expires_at_us = now_us + FIRST_LINK_VALID_US
+        code = self._put_link(connection, user.user_id, expires_at_us)
+        by = current_access.get()
+        self._audit.append(connection, "user.created", by, account_id=account_id, object_id=user.user_id)
+        expires = to_timestamp(expires_at_us)
+        return pb.CreateUserResponse(user=to_user(UserSummary(user)), code=code, code_expire_time=expires)
 
-    async def CreateUser(self, request: pb.CreateUserRequest, context: Context) -> pb.CreateUserResponse:
-        summary, code, expires = await self._users.create(request.name, request.email, request.account_id, request.role)
-        return pb.CreateUserResponse(user=to_user(summary), code=code, code_expire_time=to_timestamp(expires))
-
-    async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
-        page, memberships = await self._users.list_page(
-            request.page_size,
-            request.page_token,
-            query=request.query,
-            account_id=request.account_id,
-            user_id=request.user_id,
-        )
+    @reads
+    def ListUsers(self, connection: Connection, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
+        """Lists users with their memberships: all, or those whom every given filter fits."""
+        size, after = paging.page_size(request.page_size), paging.page_token(request.page_token)
+        filters = {"account_id": request.account_id, "user_id": request.user_id}
+        found = stored.list_users(connection, after, size + 1, checks.query(request.query), **filters)
+        page = paging.to_page(found, size, lambda user: Position(user.created_at_us, user.user_id))
+        memberships = stored.memberships_of(connection, [user.user_id for user in page.items])
         return pb.ListUsersResponse(
-            users=[to_user(summary) for summary in page.items],
+            users=map(to_user, stored.summarise(connection, page.items)),
             next_page_token=page.next_token,
             memberships=[
-                pb.UserMembership(user_id=membership.user_id, membership=to_message(pb.Membership, membership))
-                for membership in memberships
+                pb.UserMembership(user_id=held.user_id, membership=to_message(pb.Membership, held))
+                for held in memberships
             ],
         )
 
-    async def CreateSignInLink(
-        self, request: pb.CreateSignInLinkRequest, context: Context
+    @writes
+    def CreateSignInLink(
+        self, connection: Connection, request: pb.CreateSignInLinkRequest, context: Context
     ) -> pb.CreateSignInLinkResponse:
-        code, expires = await self._users.create_link(request.user_id)
-        return pb.CreateSignInLinkResponse(code=code, expire_time=to_timestamp(expires))
+        user_id, expires_at_us = request.user_id, self.now_us() + LINK_VALID_US
+        if self._user(connection, user_id).disabled_at_us is not None:
+            raise LegatoError(Reason.REQUEST_INVALID, "This user is disabled.")
+        code = self._put_link(connection, user_id, expires_at_us)
+        self._audit.append(connection, "sign_in_link.created", current_access.get(), object_id=user_id)
+        return pb.CreateSignInLinkResponse(code=code, expire_time=to_timestamp(expires_at_us))
 
-    async def DisableUser(self, request: pb.DisableUserRequest, context: Context) -> pb.DisableUserResponse:
-        return pb.DisableUserResponse(user=to_user(await self._users.disable(request.user_id, enable=request.enable)))
+    @writes
+    def DisableUser(
+        self, connection: Connection, request: pb.DisableUserRequest, context: Context
+    ) -> pb.DisableUserResponse:
+        """Disables a user and ends their sessions; or enables them again."""
+        user_id = request.user_id
+        user = self._changeable(connection, user_id, grants=request.enable)
+        disabled_at_us = None if request.enable else user.disabled_at_us or self.now_us()
+        stored.change_user(connection, user_id, disabled_at_us=disabled_at_us)
+        if not request.enable:
+            stored_sessions.end_sessions(connection, user_id)
+            stored_codes.remove_link(connection, user_id)
+        action = "user.enabled" if request.enable else "user.disabled"
+        return pb.DisableUserResponse(user=self._changed(connection, action, user_id))
 
-    async def SetOperator(self, request: pb.SetOperatorRequest, context: Context) -> pb.SetOperatorResponse:
-        summary = await self._users.set_operator(request.user_id, is_operator=request.is_operator)
-        return pb.SetOperatorResponse(user=to_user(summary))
+    @writes
+    def SetOperator(
+        self, connection: Connection, request: pb.SetOperatorRequest, context: Context
+    ) -> pb.SetOperatorResponse:
+        """Makes a user an operator, or no longer one."""
+        user_id = request.user_id
+        self._changeable(connection, user_id, grants=request.is_operator)
+        stored.change_user(connection, user_id, is_operator=request.is_operator)
+        stored_sessions.request_new_tokens(connection, user_id)
+        action = "user.made_operator" if request.is_operator else "user.no_longer_operator"
+        return pb.SetOperatorResponse(user=self._changed(connection, action, user_id))
+
+    def _changeable(self, connection: Connection, user_id: str, *, grants: bool) -> User:
+        """Returns a user who may be changed. What grants access needs a recent proof. The last operator stays one and
+        can sign in, unless the command line, which can make another, says otherwise."""
+        by = current_access.get()
+        if grants and by is not None:
+            require_recent(by, self.now_us())
+        if not grants and by is not None and stored.lock_operators(connection) == [user_id]:
+            message = "The last operator stays: make another user an operator first."
+            raise LegatoError(Reason.REQUEST_INVALID, message)
+        return self._user(connection, user_id)
+
+    def _changed(self, connection: Connection, action: str, user_id: str) -> pb.User:
+        [summary] = stored.summarise(connection, [self._user(connection, user_id)])
+        self._audit.append(connection, action, current_access.get(), object_id=user_id)
+        return to_user(summary)
+
+    def _put_link(self, connection: Connection, user_id: str, expires_at_us: int) -> str:
+        code = codes.mint_code()
+        digest = self._peppers.digest_code(codes.LINK, codes.plain(code))
+        stored_codes.put_link(connection, user_id, digest, expires_at_us)
+        return code
+
+    def _user(self, connection: Connection, user_id: str) -> User:
+        return stored.require_user(connection, checks.id_of("user", user_id), locks=True)

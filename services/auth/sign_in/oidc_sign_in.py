@@ -16,8 +16,7 @@ from services.auth.parts import Domain, Parts
 from services.auth.records.times import hour_of
 from services.auth.records.users import Challenge, ChallengeKind, Client, Invitation, OidcIdentity, SignInMethod, User
 from services.auth.sign_in.oidc import OidcClaims, OidcIssuer, OidcRefused, host_of
-from services.auth.sign_in.own_user import require_other_way
-from services.auth.sign_in.sign_in import SignIn, sign_in_failed
+from services.auth.sign_in.sign_in import SignIn, require_other_way, sign_in_failed
 from services.auth.store import Connection
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored

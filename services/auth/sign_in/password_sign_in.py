@@ -22,9 +22,8 @@ from services.auth.records.users import (
     User,
 )
 from services.auth.sign_in import totp
-from services.auth.sign_in.own_user import require_other_way
 from services.auth.sign_in.passwords import PasswordHashes, checked_password
-from services.auth.sign_in.sign_in import Limit, Proof, SignIn, sign_in_failed
+from services.auth.sign_in.sign_in import Limit, Proof, SignIn, require_other_way, sign_in_failed
 from services.auth.store import Connection
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 from services.auth import checks
 from services.auth.parts import Domain, Parts
 from services.auth.records.audit import Outcome
-from services.auth.records.users import Client, Invitation, SignInMethod, User
+from services.auth.records.users import Client, Invitation, SignInMethod, User, UserSummary
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
 from services.auth.store import Connection, rate_limits
 from services.auth.store import codes as stored_codes
@@ -46,6 +46,14 @@ ResultT = TypeVar("ResultT")
 def sign_in_failed() -> LegatoError:
     """The one message for unknown, used, expired and mistyped codes: it gives no hint for guessing."""
     return LegatoError(Reason.SIGN_IN_FAILED, "That did not work. It may have been used before, or have expired.")
+
+
+def require_other_way(summary: UserSummary) -> None:
+    """Raises if nothing is left to sign in with, of what there was before one way was removed. Call it with the user
+    locked."""
+    if summary.ways < 2:
+        message = "This is your last way to sign in. Add another one or recovery codes first."
+        raise LegatoError(Reason.REQUEST_INVALID, message)
 
 
 class SignIn(Domain):

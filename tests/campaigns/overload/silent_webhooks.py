@@ -7,8 +7,8 @@ from typing import Final
 
 from cli.connection import call_service
 from protos.auth.v1 import notices_pb2 as pb
-from services.auth.notices.service import WEBHOOKS_MOST
 from services.auth.notices.webhook_client import TIMEOUT_S
+from services.auth.servicers.notices import WEBHOOKS_MOST
 from tests.services.auth.notices.receiver import Receiver
 from tests.support.service import Service
 from tests.support.waiting import wait_until

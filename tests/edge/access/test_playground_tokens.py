@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from edge.backends.auth import Scope
+from protos.auth.v1 import users_pb2
 from services.auth.keys.playground import IssuedToken
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client, SignInMethod
 from services.auth.service import AuthService
 from services.auth.store import Connection
+from services.auth.store.users import require_user
 from services.auth.users.sessions import SignedIn
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
@@ -19,6 +21,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import PEPPER, WAIT_TIMEOUT_S, AuthHarness, bearer
+from tests.services.auth.console import OWNER, call_directly
 
 
 class SignedInUser:
@@ -61,10 +64,12 @@ def auth(database: Database, log: Log) -> AuthService:
 async def sign_in(harness: AuthHarness, auth: AuthService, database: Database, sessions: int) -> list[SignedInUser]:
     """Signs one user in, in as many browsers."""
     account_id = (await harness.new_key()).key.account_id
-    summary, _, _ = await auth.users.create("Ada", "", account_id, AccountRole.OWNER)
+    request = users_pb2.CreateUserRequest(name="Ada", account_id=account_id, role=OWNER)
+    user_id = (await call_directly(auth, request)).user.user_id
 
     def open_one(connection: Connection) -> SignedIn:
-        return auth.sessions.open(connection, summary.user, SignInMethod.PASSKEY, Client("192.0.2.1"))
+        user = require_user(connection, user_id)
+        return auth.sessions.open(connection, user, SignInMethod.PASSKEY, Client("192.0.2.1"))
 
     return [SignedInUser(auth, account_id, await database.write(open_one)) for _ in range(sessions)]
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from protos.auth.v1 import auth_pb2 as pb
 from services.auth import key_format
-from services.auth.accounts.accounts import Accounts
 from services.auth.keys.keys import Keys
 from services.auth.keys.verifier import Verifier
 from services.auth.parts import Parts
@@ -18,15 +18,16 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
+from tests.services.auth.console import call_directly
 from tests.support.fakes import FakeClock
 
 NEW_PEPPER = b"another pepper for tests: 32 bytes"
 
 
 async def issue_key(database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep) -> str:
-    parts = Parts(database, peppers, clock, log, sleep)
-    account = await Accounts(parts).create(None, "Acme")
-    return (await Keys(parts).create(None, account.account_id, "laptop")).secret
+    auth = AuthService(database, peppers, clock, log, sleep)
+    made = await call_directly(auth, pb.CreateAccountRequest(name="Acme"))
+    return (await Keys(auth.parts).create(None, made.account.account_id, "laptop")).secret
 
 
 async def test_malformed_key_is_refused_without_asking_the_database(
@@ -42,14 +43,15 @@ async def test_malformed_key_is_refused_without_asking_the_database(
 async def test_unknown_wrong_revoked_expired_and_suspended_keys_ask_the_same_of_the_database(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
-    parts = Parts(database, peppers, clock, log, sleep)
-    keys, accounts = Keys(parts), Accounts(parts)
-    account_id, suspended_id = [(await accounts.create(None, name)).account_id for name in ("Acme", "Bolt")]
+    auth = AuthService(database, peppers, clock, log, sleep)
+    keys = Keys(auth.parts)
+    made = [await call_directly(auth, pb.CreateAccountRequest(name=name)) for name in ("Acme", "Bolt")]
+    account_id, suspended_id = [each.account.account_id for each in made]
     revoked, good = [await keys.create(None, account_id, "") for _ in range(2)]
     expired = await keys.create(None, account_id, "", expires_after_days=30)
     suspended = await keys.create(None, suspended_id, "")
     await keys.revoke(None, revoked.shown.key.key_id)
-    await accounts.suspend(None, suspended_id)
+    await call_directly(auth, pb.SuspendAccountRequest(account_id=suspended_id))
     clock.advance(30 * 24 * 60 * 60)
     wrong = replace(key_format.mint(), public_id=good.shown.key.key_id.removeprefix("key_")).reveal()
     verifier = Verifier(Parts(database, peppers, clock, log))

@@ -4,18 +4,17 @@ import asyncio
 
 import pytest
 
-from services.auth.records.users import Client, Passkey
+from protos.auth.v1 import users_pb2 as pb
+from services.auth.records.users import Client
 from services.auth.service import AuthService
-from services.auth.sign_in.own_user import OwnUser
-from services.auth.sign_in.passkeys import Passkeys
 from services.auth.store import passkeys as stored
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from tests.services.auth.console import ORIGIN
+from tests.services.auth.console import ORIGIN, call_directly
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.services.auth.sign_in.test_sign_in import with_proof
-from tests.services.auth.store.test_codes import Meeting, replicas  # noqa: F401
+from tests.services.auth.store.test_codes import Meeting, create_user, replicas  # noqa: F401
 
 
 async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_other(
@@ -24,12 +23,11 @@ async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_oth
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, other = replicas
-    summary, _, _ = await one.users.create("Ada", "", "", 0)
-    by = Access(summary.user.user_id, "", "", AccountRole.NONE, False, other.sessions.now_us(), 0)
-    own = OwnUser(other.parts, Passkeys([ORIGIN]), other.mail)
+    user_id = (await create_user(one)).user.user_id
+    by = Access(user_id, "", "", AccountRole.NONE, False, other.sessions.now_us(), 0)
     key = Authenticator(ORIGIN)
-    passkey = await register(own, by, key)
-    await register(own, by, Authenticator(ORIGIN))
+    passkey = await register(other, by, key)
+    await register(other, by, Authenticator(ORIGIN))
     challenge_id, options = await one.sign_in.start_passkey(ORIGIN, Client("192.0.2.1"))
     meeting = Meeting(database)
     # The sign-in stays where it has locked the passkey.
@@ -40,16 +38,19 @@ async def test_a_sign_in_and_the_removal_of_its_passkey_do_not_wait_for_each_oth
     async with asyncio.timeout(60):
         while not meeting.is_staying and not signing_in.done():
             await asyncio.sleep(0.005)
-        await own.remove_passkey(by, passkey.passkey_id)
+        await call_directly(other, pb.RemovePasskeyRequest(passkey_id=passkey.passkey_id), by)
         signed_in = await signing_in
     assert meeting.has_met
-    assert signed_in.summary.user.user_id == summary.user.user_id
+    assert signed_in.summary.user.user_id == user_id
     challenge_id, options = await one.sign_in.start_passkey(ORIGIN, Client("192.0.2.1"))
     with pytest.raises(LegatoError) as refused:
         await with_proof(one, client, passkey=(challenge_id, key.sign_in(options)))
     assert refused.value.reason is Reason.SIGN_IN_FAILED
 
 
-async def register(own: OwnUser, by: Access, key: Authenticator) -> Passkey:
-    challenge_id, options = await own.start_registration(by, ORIGIN)
-    return await own.finish_registration(by, challenge_id, key.register(options), "")
+async def register(auth: AuthService, by: Access, key: Authenticator) -> pb.Passkey:
+    begun = await call_directly(auth, pb.StartPasskeyRegistrationRequest(origin=ORIGIN), by)
+    made = pb.FinishPasskeyRegistrationRequest(
+        challenge_id=begun.challenge_id, credential_json=key.register(begun.options_json)
+    )
+    return (await call_directly(auth, made, by)).passkey  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console, by_link
+from tests.services.auth.console import CLIENT, EMAIL, ORIGIN, OWNER, Console, by_link, call_directly
 from tests.services.auth.sign_in.authenticator import Authenticator
 from tests.support.fakes import FakeClock
 
@@ -108,7 +108,7 @@ async def test_without_a_signing_key_users_cannot_sign_in(
     database: Database, peppers: Peppers, clock: FakeClock, log: Log, sleep: FakeSleep
 ) -> None:
     auth = AuthService(database, peppers, clock, log, sleep)
-    _, code, _ = await auth.users.create("Ada", "", "", 0)
+    code = (await call_directly(auth, pb.CreateUserRequest(name="Ada"))).code
     with pytest.raises(LegatoError) as caught:
         await with_proof(auth, _client(1), link_code=code)
     assert caught.value.reason is Reason.ENDPOINT_NOT_OFFERED

@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from services.auth.accounts.accounts import Accounts
-from services.auth.accounts.members import Members
+from protos.auth.v1 import auth_pb2
+from protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client
 from services.auth.service import AuthService
@@ -29,7 +29,7 @@ from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
-from tests.services.auth.console import OPTIONS
+from tests.services.auth.console import MEMBER, OPTIONS, OWNER, call_directly
 from tests.services.auth.sign_in.test_sign_in import with_proof
 from tests.support.fakes import FakeClock
 
@@ -113,6 +113,10 @@ async def meet(
     return [each.reason for each in outcomes if isinstance(each, LegatoError)]
 
 
+async def create_user(auth: AuthService, **fields: Any) -> pb.CreateUserResponse:
+    return await call_directly(auth, pb.CreateUserRequest(name="Ada", **fields))  # type: ignore[no-any-return]
+
+
 def count_rows(database: Database, table: sa.Table) -> int:
     with database.transaction(writes=False) as connection:
         return connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
@@ -121,12 +125,11 @@ def count_rows(database: Database, table: sa.Table) -> int:
 async def test_an_invitation_is_accepted_by_one_of_two(
     replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = replicas[0].parts
-    account_id = (await Accounts(parts).create(None, "Acme")).account_id
-    owner = (await replicas[0].users.create("Ada", "", account_id, int(AccountRole.OWNER)))[0].user
-    by = Access(owner.user_id, "", account_id, AccountRole.OWNER, False, 0, 0)
-    members = Members(parts, replicas[0].mail)
-    _, code, _ = await members.invite(by, "", int(AccountRole.MEMBER))
+    account = await call_directly(replicas[0], auth_pb2.CreateAccountRequest(name="Acme"))
+    account_id = account.account.account_id
+    created = await create_user(replicas[0], account_id=account_id, role=OWNER)
+    by = Access(created.user.user_id, "", account_id, AccountRole.OWNER, False, 0, 0)
+    code = (await call_directly(replicas[0], pb.InviteMemberRequest(role=MEMBER), by)).code
     attempts = [partial(each.sign_in.accept_invitation, code, "Grace", "") for each in replicas]
 
     assert await meet(database, monkeypatch, "use_invitation", attempts) == [Reason.SIGN_IN_FAILED]
@@ -136,7 +139,7 @@ async def test_an_invitation_is_accepted_by_one_of_two(
 async def test_a_link_signs_one_of_two_in(
     replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, code, _ = await replicas[0].users.create("Ada", "", "", 0)
+    code = (await create_user(replicas[0])).code
     attempts = [partial(with_proof, each, link_code=code) for each in replicas]
 
     assert await meet(database, monkeypatch, "use_link", attempts) == [Reason.SIGN_IN_FAILED]
@@ -146,11 +149,11 @@ async def test_a_link_signs_one_of_two_in(
 async def test_a_recovery_code_signs_one_of_two_in(
     replicas: list[AuthService], database: Database, peppers: Peppers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    summary, _, _ = await replicas[0].users.create("Ada", "", "", 0)
+    created = await create_user(replicas[0])
     code = codes.mint_code()
     digest = peppers.digest_code(codes.RECOVERY, codes.plain(code))
     with database.transaction(writes=True) as connection:
-        stored_codes.put_recovery_codes(connection, summary.user.user_id, [digest], 0)
+        stored_codes.put_recovery_codes(connection, created.user.user_id, [digest], 0)
     attempts = [partial(with_proof, each, recovery_code=code) for each in replicas]
 
     assert await meet(database, monkeypatch, "use_recovery_code", attempts) == [Reason.SIGN_IN_FAILED]
@@ -161,7 +164,7 @@ async def test_an_address_is_given_to_one_of_two_new_users(
     replicas: list[AuthService], database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def create(replica: AuthService, client: Client) -> None:
-        await replica.users.create("Ada", "ada@example.ca", "", 0)
+        await create_user(replica, email="ada@example.ca")
 
     attempts = [partial(create, each) for each in replicas]
 

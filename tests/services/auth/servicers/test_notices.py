@@ -11,6 +11,7 @@ from services.auth.store.notice_tables import notice_deliveries, webhooks
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from tests.services.auth.console import EMAIL
+from tests.services.auth.notices.conftest import auth, receiver, tls, webhook_client  # noqa: F401
 from tests.services.auth.notices.outbox import Outbox
 from tests.services.auth.notices.receiver import Receiver
 from tests.services.auth.notices.test_delivery import (
@@ -19,7 +20,7 @@ from tests.services.auth.notices.test_delivery import (
     owner,  # noqa: F401
     taken_by,
 )
-from tests.services.auth.users.test_mail import MailBox
+from tests.services.auth.users.test_mail import MailBox, box, certificate, made_box, sender  # noqa: F401
 from tests.support.fakes import FakeClock
 
 

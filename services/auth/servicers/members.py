@@ -1,9 +1,12 @@
-"""Manages the members of an account, and its invitations."""
+"""Implements the RPCs of AccountService: manages the members of an account and its invitations, and creates playground
+tokens. The account of the request was compared with that of the access token before."""
 
-from collections.abc import Sequence
 from typing import Final
 
+from protos.auth.v1 import users_pb2 as pb
+from protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
+from services.auth.keys.playground import PlaygroundTokens
 from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.times import DAY_US
 from services.auth.records.users import Invitation, Member
@@ -16,10 +19,14 @@ from services.auth.store.playground import end_tokens_of_member
 from services.auth.store.sessions import request_new_tokens
 from services.auth.users import codes
 from services.auth.users.mail import Mail
+from services.auth.wire.messages import required_access
+from services.auth.wire.users import to_user
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.access_check import role_missing
+from services.chassis.rpc.messages import to_message, to_timestamp
+from services.chassis.rpc.server import Context
 
 INVITATION_VALID_US: Final = 7 * DAY_US
 MEMBERS_MOST: Final = 1_000
@@ -27,26 +34,33 @@ MEMBERS_MOST: Final = 1_000
 MAILED_INVITATIONS: Final = Rate(per_minute=1, burst=50)
 
 
-class Members(Domain):
-    def __init__(self, parts: Parts, mail: Mail) -> None:
+class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
+    def __init__(self, parts: Parts, mail: Mail, playground: PlaygroundTokens) -> None:
         super().__init__(parts)
         self._mail = mail
+        self._playground = playground
 
     @reads
-    def list_all(self, connection: Connection, by: Access) -> tuple[list[Member], list[Invitation]]:
+    def ListMembers(
+        self, connection: Connection, request: pb.ListMembersRequest, context: Context
+    ) -> pb.ListMembersResponse:
         """Lists members and, for owners, open invitations."""
+        by = required_access()
         members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
         is_owner = by.role is AccountRole.OWNER
-        return members, stored_codes.list_invitations(connection, by.account_id, self.now_us()) if is_owner else []
+        invited = stored_codes.list_invitations(connection, by.account_id, self.now_us()) if is_owner else []
+        return pb.ListMembersResponse(
+            members=[_to_member(member, by) for member in members],
+            invitations=[to_message(pb.Invitation, invitation) for invitation in invited],
+        )
 
-    async def invite(self, by: Access, email: str, role: int) -> tuple[Invitation, str, bool]:
-        """Returns an invitation, its code, and whether it is mailed."""
-        now_us, code = self.now_us(), codes.mint_code()
+    async def InviteMember(self, request: pb.InviteMemberRequest, context: Context) -> pb.InviteMemberResponse:
+        by, now_us, code = required_access(), self.now_us(), codes.mint_code()
         invitation = Invitation(
             invitation_id=codes.mint_id("inv"),
             account_id=by.account_id,
-            email=checks.email(email),
-            role=checks.role(role),
+            email=checks.email(request.email),
+            role=checks.role(request.role),
             invited_by=by.user_id,
             created_at_us=now_us,
             expires_at_us=now_us + INVITATION_VALID_US,
@@ -70,32 +84,41 @@ class Members(Domain):
         names = await self._database.write(add)
         if names is not None:
             self._mail.invite(invitation.email, code, *names)
-        return invitation, code, names is not None
+        told = to_message(pb.Invitation, invitation)
+        return pb.InviteMemberResponse(invitation=told, code=code, is_mailed=names is not None)
 
     @writes
-    def cancel(self, connection: Connection, by: Access, invitation_id: str) -> None:
+    def CancelInvitation(
+        self, connection: Connection, request: pb.CancelInvitationRequest, context: Context
+    ) -> pb.CancelInvitationResponse:
+        by, invitation_id = required_access(), request.invitation_id
         if not stored_codes.cancel_invitations(connection, by.account_id, invitation_id=invitation_id):
             raise checks.not_found("invitation")
         self._append(connection, "invitation.cancelled", by, invitation_id)
+        return pb.CancelInvitationResponse()
 
     @writes
-    def change_role(self, connection: Connection, by: Access, user_id: str, role: int) -> Member:
-        wanted = checks.role(role)
-        self._require_other_owner(connection, by.account_id, user_id, stays=wanted is AccountRole.OWNER)
-        stored.change_role(connection, by.account_id, user_id, wanted)
+    def ChangeMemberRole(
+        self, connection: Connection, request: pb.ChangeMemberRoleRequest, context: Context
+    ) -> pb.ChangeMemberRoleResponse:
+        by, user_id, role = required_access(), request.user_id, checks.role(request.role)
+        self._require_other_owner(connection, by.account_id, user_id, stays=role is AccountRole.OWNER)
+        stored.change_role(connection, by.account_id, user_id, role)
         request_new_tokens(connection, user_id)
-        if wanted is AccountRole.VIEWER:
+        if role is AccountRole.VIEWER:
             end_tokens_of_member(connection, by.account_id, user_id)
         self._append(connection, "member.role_changed", by, user_id)
         members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
-        return next(member for member in members if member.summary.user.user_id == user_id)
+        changed = next(member for member in members if member.summary.user.user_id == user_id)
+        return pb.ChangeMemberRoleResponse(member=_to_member(changed, by))
 
-    async def remove(self, by: Access, user_id: str, kept_key_ids: Sequence[str] = ()) -> list[str]:
+    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
         """Removes a member and revokes the keys that they made, but for those that are kept; returns which were
         revoked, when every edge refuses them. Only owners remove others, and keep keys."""
-        if by.role is not AccountRole.OWNER and (user_id != by.user_id or kept_key_ids):
+        by, user_id, kept_ids = required_access(), request.user_id, set(request.kept_key_ids)
+        if by.role is not AccountRole.OWNER and (user_id != by.user_id or kept_ids):
             raise role_missing()
-        kept_ids = set(checks.key_ids(kept_key_ids, "kept_key_ids"))
+        checks.key_ids(request.kept_key_ids, "kept_key_ids")
 
         def remove(connection: Connection) -> list[str]:
             self._require_other_owner(connection, by.account_id, user_id, stays=False)
@@ -117,7 +140,17 @@ class Members(Domain):
         revoked_ids = await self._database.write(remove)
         if revoked_ids:
             await self._hold_everywhere()
-        return revoked_ids
+        return pb.RemoveMemberResponse(revoked_key_ids=revoked_ids)
+
+    async def CreatePlaygroundToken(
+        self, request: pb.CreatePlaygroundTokenRequest, context: Context
+    ) -> pb.CreatePlaygroundTokenResponse:
+        issued = await self._playground.create(required_access())
+        return pb.CreatePlaygroundTokenResponse(
+            playground_token=issued.secret.reveal(),
+            expire_time=to_timestamp(issued.expires_at_us),
+            key_id=issued.key_id,
+        )
 
     def _require_other_owner(self, connection: Connection, account_id: str, user_id: str, *, stays: bool) -> None:
         """Raises if there is no such member, or if the account would be left without an owner."""
@@ -131,3 +164,11 @@ class Members(Domain):
 
     def _append(self, connection: Connection, action: str, by: Access, object_id: str) -> None:
         self._audit.append(connection, action, by, account_id=by.account_id, object_id=object_id)
+
+
+def _to_member(member: Member, to: Access) -> pb.Member:
+    user = to_user(member.summary)
+    if to.role is not AccountRole.OWNER and user.user_id != to.user_id:
+        # Addresses, and how others sign in, are for owners.
+        user.email, user.passkeys, user.recovery_codes = "", 0, 0
+    return to_message(pb.Member, member, user=user)
