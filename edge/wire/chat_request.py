@@ -6,6 +6,7 @@ the place and the types, and never quote what was sent.
 
 import codecs
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -24,7 +25,7 @@ from edge.wire.request_fields import (
     ToolCall,
     ToolDefinition,
 )
-from edge.wire.value_limit import MOST_VALUES, check_values
+from edge.wire.value_limit import check_values
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.timing.yielder import Yielder
 
@@ -101,11 +102,9 @@ async def decode_chat(body: bytes) -> ChatBody:
     yielder = Yielder(SLICE_BYTES)
     if len(body) > SLICE_BYTES or not body.isascii():
         await _check_utf8(body, yielder)
-    if len(body) > MOST_VALUES:
-        await check_values(body, yielder)
+    await check_values(body, yielder)
     decoded, ignored = _decode_fields(body)
-    if yielder.is_due(len(body)):
-        await yielder.pause()
+    await yielder.spend(len(body))
     if decoded.metadata:
         _check_field("metadata", _present(decoded.metadata), _metadata_decoder)
     _refuse_what_is_not_offered(decoded)
@@ -163,8 +162,7 @@ async def _check_utf8(body: bytes, yielder: Yielder) -> None:
         for begin in range(0, len(body), SLICE_BYTES):
             end = begin + SLICE_BYTES
             decoder.decode(view[begin:end], final=end >= len(body))
-            if yielder.is_due((min(end, len(body)) - begin) // 4):
-                await yielder.pause()
+            await yielder.spend((min(end, len(body)) - begin) // 4)
     except UnicodeDecodeError:
         raise _invalid("The body is not valid UTF-8.") from None
 
@@ -229,32 +227,15 @@ def _present(value: Raw) -> bytes:
     return b"" if value == NULL else bytes(value)
 
 
-class _Elements:
-    """Counts the messages, parts and calls of one request."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def add(self, count: int, name: str) -> None:
-        self._count += count
-        if self._count > MOST_ELEMENTS:
-            raise _invalid(
-                f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name
-            )
-
-
 async def _check_messages(messages: Raw, yielder: Yielder) -> None:
     if not messages or messages == NULL:
         raise _invalid("messages is missing.", "messages")
     raw_messages = _decode(_list_decoder, messages, "messages")
     if not raw_messages:
         raise _invalid("messages must not be empty.", "messages")
-    elements = _Elements()
-    elements.add(len(raw_messages), "messages")
-    if yielder.is_due(len(memoryview(messages))):
-        await yielder.pause()
+    elements = len(raw_messages)
+    _check_count(elements, "messages")
+    await yielder.spend(len(memoryview(messages)))
     for index, raw_message in enumerate(raw_messages):
         name = f"messages[{index}]"
         message = _decode(_message_decoder, raw_message, name)
@@ -265,53 +246,58 @@ async def _check_messages(messages: Raw, yielder: Yielder) -> None:
             content = _EMPTY
         # Its texts may be long, and were only decoded to be checked: they do not stay while others have their turn.
         del message
-        if yielder.is_due(len(memoryview(raw_message)) + BYTES_PER_ELEMENT):
-            await yielder.pause()
+        await yielder.spend(len(memoryview(raw_message)) + BYTES_PER_ELEMENT)
         if raw_calls:
-            await _check_calls(raw_calls, name, elements, yielder)
+            elements += len(raw_calls)
+            _check_count(elements, f"{name}.tool_calls")
+            await _check_each(_tool_call_decoder, raw_calls, f"{name}.tool_calls", yielder)
         # A string was validated when the body was decoded, and may be long.
         if memoryview(content)[0] != _QUOTE:
-            await _check_parts(content, f"{name}.content", elements, yielder)
+            raw_parts = _decode(_content_decoder, content, f"{name}.content")
+            elements += len(raw_parts)
+            _check_count(elements, f"{name}.content")
+            await _check_each(_part_decoder, raw_parts, f"{name}.content", yielder, _check_part)
 
 
-async def _check_calls(raw_calls: list[Raw], name: str, elements: _Elements, yielder: Yielder) -> None:
-    elements.add(len(raw_calls), f"{name}.tool_calls")
-    for index, raw_call in enumerate(raw_calls):
-        _decode(_tool_call_decoder, raw_call, f"{name}.tool_calls[{index}]")
-        if yielder.is_due(len(memoryview(raw_call)) + BYTES_PER_ELEMENT):
-            await yielder.pause()
+def _check_count(elements: int, name: str) -> None:
+    if elements > MOST_ELEMENTS:
+        raise _invalid(f"A request may have at most {MOST_ELEMENTS:,} messages, parts and tool calls together.", name)
 
 
-async def _check_parts(content: Raw, name: str, elements: _Elements, yielder: Yielder) -> None:
-    raw_parts: list[Raw] = _decode(_content_decoder, content, name)
-    elements.add(len(raw_parts), name)
-    for index, raw_part in enumerate(raw_parts):
-        part = _decode(_part_decoder, raw_part, f"{name}[{index}]")
-        if part.type != "text" or part.text is None:
-            raise _invalid("Content parts must be of the form {type: 'text', text: string}.", name)
-        # As in `_check_messages`.
-        del part
-        if yielder.is_due(len(memoryview(raw_part)) + BYTES_PER_ELEMENT):
-            await yielder.pause()
+async def _check_each(
+    decoder: msgspec.json.Decoder[DecodedT],
+    raw_elements: list[Raw],
+    name: str,
+    yielder: Yielder,
+    check: Callable[[DecodedT, str], None] = lambda element, name: None,
+) -> None:
+    """Checks the elements of a list. Each is decoded only for that: it does not stay while others have their turn."""
+    for index, raw_element in enumerate(raw_elements):
+        place = f"{name}[{index}]"
+        check(_decode(decoder, raw_element, place), place)
+        await yielder.spend(len(memoryview(raw_element)) + BYTES_PER_ELEMENT)
+
+
+def _check_part(part: TextPart, name: str) -> None:
+    if part.type != "text" or part.text is None:
+        message = "Content parts must be of the form {type: 'text', text: string}."
+        raise _invalid(message, name.rpartition("[")[0])
 
 
 async def _check_tools(tools_json: bytes, yielder: Yielder) -> frozenset[str]:
     raw_tools = _decode(_list_decoder, tools_json, "tools")
     if len(raw_tools) > MOST_TOOLS:
         raise _invalid(f"A request may have at most {MOST_TOOLS:,} tools.", "tools")
-    if yielder.is_due(len(tools_json)):
-        await yielder.pause()
+    await yielder.spend(len(tools_json))
     names = set()
-    for index, raw_tool in enumerate(raw_tools):
-        tool = _decode(_tool_decoder, raw_tool, f"tools[{index}]")
+
+    def check(tool: ToolDefinition, name: str) -> None:
         if not _TOOL_NAME.fullmatch(tool.function.name):
-            raise _invalid(
-                "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -.",
-                f"tools[{index}].function.name",
-            )
+            message = "A function's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."
+            raise _invalid(message, f"{name}.function.name")
         names.add(tool.function.name)
-        if yielder.is_due(len(memoryview(raw_tool)) + BYTES_PER_ELEMENT):
-            await yielder.pause()
+
+    await _check_each(_tool_decoder, raw_tools, "tools", yielder, check)
     return frozenset(names)
 
 

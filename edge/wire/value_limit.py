@@ -26,8 +26,7 @@ async def check_values(text_json: bytes, yielder: Yielder, most: int = MOST_VALU
         end = begin + _SLICE_BYTES
         commas += text_json.count(b",", begin, end)
         openings += text_json.count(b"[", begin, end) + text_json.count(b"{", begin, end)
-        if yielder.is_due(_SLICE_BYTES // 8):
-            await yielder.pause()
+        await yielder.spend(_SLICE_BYTES // 8)
     if max(commas, openings) > most:
         await _check_outside_strings(text_json, yielder, most)
 
@@ -50,5 +49,4 @@ async def _check_outside_strings(text_json: bytes, yielder: Yielder, most: int) 
             raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} values.")
         if openings > most:
             raise LegatoError(Reason.REQUEST_INVALID, f"The body has more than {most:,} lists and objects.")
-        if yielder.is_due(len(piece)):
-            await yielder.pause()
+        await yielder.spend(len(piece))

@@ -8,10 +8,7 @@ PAUSE_S = 0.002
 
 
 class Yielder:
-    """Adds up work, in any unit, and reports when a slice is full:
-
-        if yielder.is_due(len(piece)):
-            await yielder.pause()
+    """Adds up work, in any unit, and pauses when a slice is full: `await yielder.spend(len(piece))`.
 
     Slices are measured by amount and not by time, so that the same work always yields at the same places. Small work
     never yields, and costs no more than an addition."""
@@ -22,10 +19,8 @@ class Yielder:
         self._slice = slice_size
         self._done = 0
 
-    def is_due(self, work: int) -> bool:
+    async def spend(self, work: int) -> None:
         self._done += work
-        return self._done >= self._slice
-
-    async def pause(self) -> None:
-        self._done = 0
-        await asyncio.sleep(PAUSE_S)
+        if self._done >= self._slice:
+            self._done = 0
+            await asyncio.sleep(PAUSE_S)

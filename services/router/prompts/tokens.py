@@ -64,8 +64,7 @@ async def count_slices(slices: Iterable[str]) -> int:
     for piece in slices:
         if piece:
             found_tokens += count_short(piece)
-        if yielder.is_due(len(piece) + CHARACTERS_PER_TEXT):
-            await yielder.pause()
+        await yielder.spend(len(piece) + CHARACTERS_PER_TEXT)
     return found_tokens
 
 

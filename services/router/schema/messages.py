@@ -191,8 +191,7 @@ async def object_bytes(messages: Messages) -> int:
         for call in message.calls:
             names += (call.id, None if call.function is None else call.function.name)
         total_bytes += items * BYTES_PER_OBJECT + sum(sys.getsizeof(name) for name in names if name)
-        if yielder.is_due(items * BYTES_PER_ITEM):
-            await yielder.pause()
+        await yielder.spend(items * BYTES_PER_ITEM)
     return total_bytes
 
 
@@ -226,8 +225,7 @@ def unreadable() -> LegatoError:
 
 async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
     raw_messages = _list.decode(messages_json)
-    if yielder.is_due(len(messages_json)):
-        await yielder.pause()
+    await yielder.spend(len(messages_json))
     parsed: list[Message] = []
     were_rewritten = False
     for index, raw_message in enumerate(raw_messages):
@@ -242,8 +240,7 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
             raw_messages[index] = encode(message)
             were_rewritten = True
         parsed.append(message)
-        if yielder.is_due(len(memoryview(raw_message))):
-            await yielder.pause()
+        await yielder.spend(len(memoryview(raw_message)))
     return Messages(parsed, raw_messages, () if were_rewritten else (messages_json,))
 
 
@@ -289,8 +286,7 @@ async def _read_items(
         item, is_known = read(raw_item)
         items.append(item)
         is_same = is_same and is_known
-        if yielder.is_due(len(memoryview(raw_item)) + BYTES_PER_ITEM):
-            await yielder.pause()
+        await yielder.spend(len(memoryview(raw_item)) + BYTES_PER_ITEM)
     return items, is_same
 
 

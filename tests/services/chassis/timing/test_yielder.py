@@ -18,8 +18,7 @@ async def others_after(work: list[int], slice_size: int) -> list[int]:
     yielder = Yielder(slice_size)
     for part in work:
         done += 1
-        if yielder.is_due(part):
-            await yielder.pause()
+        await yielder.spend(part)
     other.cancel()
     return seen
 
