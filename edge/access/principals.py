@@ -9,6 +9,7 @@ is verified by auth. docs/revocation.md explains it in full.
 import asyncio
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 from edge.access.auth_watch import Watch
 from edge.access.maintenance import MaintenanceMode
@@ -87,7 +88,7 @@ class Principals:
         """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""
         headers = scope["headers"]
         try:
-            principal = self.recall(headers) or await self.authenticate(headers)
+            principal = await self.authenticate(headers)
         except LegatoError as error:
             if error.reason is Reason.KEY_INVALID:
                 self.wrong_key_limiter.count(scope)
@@ -182,21 +183,10 @@ def _invalid_key() -> LegatoError:
 
 
 def _principal(principal: pb.Principal) -> Principal:
-    expires = principal.expire_time.ToMicroseconds() / 1e6 if principal.HasField("expire_time") else None
-    allowed = frozenset(principal.allowed_classes.class_ids) if principal.HasField("allowed_classes") else None
-    return Principal(
-        account_id=principal.account_id,
-        key_id=principal.key_id,
-        scopes=frozenset(principal.scopes),
-        expires_at_s=expires,
-        preferred_class=principal.preferred_class,
-        requests_per_minute=principal.requests_per_minute if principal.HasField("requests_per_minute") else None,
-        digest_key=principal.digest_key,
-        tokens_per_minute=principal.tokens_per_minute if principal.HasField("tokens_per_minute") else None,
-        concurrent_requests=principal.concurrent_requests if principal.HasField("concurrent_requests") else None,
-        search=principal.search,
-        memory=principal.memory,
-        attachments=principal.attachments,
-        token_id=principal.credential_id,
-        allowed_classes=allowed,
-    )
+    given: dict[str, Any] = {field.name: value for field, value in principal.ListFields()}
+    given |= {"scopes": frozenset(principal.scopes), "token_id": given.pop("credential_id", "")}
+    if (expire_time := given.pop("expire_time", None)) is not None:
+        given["expires_at_s"] = expire_time.ToMicroseconds() / 1e6
+    if (allowed := given.get("allowed_classes")) is not None:
+        given["allowed_classes"] = frozenset(allowed.class_ids)
+    return Principal(**given)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,18 +66,13 @@ class AuthReplica:
         """Reopens the connection: one that stalls may never report an error."""
         await self._connection.reopen()
 
-    async def verify(self, api_key: str) -> pb.VerifyResponse:
-        with self._call():
-            return await self._connection.stub.Verify(
-                pb.VerifyRequest(api_key=api_key, accepts_playground_tokens=True),
-                timeout=ASK_TIMEOUT_S,
-                wait_for_ready=True,
-            )
-
-    async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
-        with self._call():
-            request = pb.FindRefusedKeysRequest(key_ids=key_ids)
-            return (await self._connection.stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S)).key_ids
+    async def ask(self, question: "Callable[[AuthServiceAsyncStub], Awaitable[AnswerT]]") -> AnswerT:
+        self._running_calls += 1
+        try:
+            with errors_of(NAME):
+                return await question(self._connection.stub)
+        finally:
+            self._running_calls -= 1
 
     @contextmanager
     def watched(self) -> Iterator[WatchCall]:
@@ -95,15 +90,6 @@ class AuthReplica:
         """Records a heartbeat."""
         self._heard_at_s = self._clock.elapsed_s()
 
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        self._running_calls += 1
-        try:
-            with errors_of(NAME):
-                yield
-        finally:
-            self._running_calls -= 1
-
 
 class AuthClient:
     """Calls replicas until one answers."""
@@ -112,10 +98,12 @@ class AuthClient:
         self._replicas = replicas
 
     async def verify(self, api_key: str) -> pb.VerifyResponse:
-        return await self._call(lambda replica: replica.verify(api_key))
+        request = pb.VerifyRequest(api_key=api_key, accepts_playground_tokens=True)
+        return await self._call(lambda stub: stub.Verify(request, timeout=ASK_TIMEOUT_S, wait_for_ready=True))
 
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
-        return await self._call(lambda replica: replica.find_refused_keys(key_ids))
+        request = pb.FindRefusedKeysRequest(key_ids=key_ids)
+        return (await self._call(lambda stub: stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S))).key_ids
 
     def unwatched(self) -> AuthReplica | None:
         """Returns the best replica that is not watched yet. Unresponsive replicas take turns, so that a lost one does
@@ -123,7 +111,7 @@ class AuthClient:
         others = [replica for replica in self._replicas.in_order() if not replica.is_watched]
         return min(others, key=lambda replica: (not replica.usable, replica.left_at_s), default=None)
 
-    async def _call(self, question: Callable[[AuthReplica], Coroutine[Any, Any, AnswerT]]) -> AnswerT:
+    async def _call(self, question: "Callable[[AuthServiceAsyncStub], Awaitable[AnswerT]]") -> AnswerT:
         """Returns the first answer. A silent or lost replica does not delay the call to the next."""
         replicas = deque(self._replicas.in_order())
         asked: set[asyncio.Task[AnswerT]] = set()
@@ -132,7 +120,7 @@ class AuthClient:
                 while replicas or asked:
                     if replicas:
                         # Each call has its own task: a cancelled call cancels the task that awaits it.
-                        asked.add(asyncio.create_task(question(replicas.popleft())))
+                        asked.add(asyncio.create_task(replicas.popleft().ask(question)))
                     timeout_s = ASK_ANOTHER_AFTER_S if replicas else None
                     done, asked = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                     answered = [task for task in done if not _is_lost(task)]
@@ -163,13 +151,13 @@ class Principal:
     account_id: str
     key_id: str
     # Empty means all scopes.
-    scopes: frozenset["pb.Scope.ValueType"]
+    scopes: frozenset["pb.Scope.ValueType"] = frozenset()
     # Seconds since 1970, by auth's clock; None if it never expires.
-    expires_at_s: float | None
-    preferred_class: str
-    requests_per_minute: int | None
+    expires_at_s: float | None = None
+    preferred_class: str = ""
+    requests_per_minute: int | None = None
     # The key of the account's digests, of content that may not be stored.
-    digest_key: bytes = field(repr=False)
+    digest_key: bytes = field(default=b"", repr=False)
     tokens_per_minute: int | None = None
     concurrent_requests: int | None = None
     # The grounding sources that the account allows for chats without tools.

@@ -1,7 +1,8 @@
 """The services behind the edge: their channels and exchanges, opened and closed together."""
 
 import asyncio
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
 
 from edge.backends.auth import NAME as AUTH
 from edge.backends.auth import AuthReplica, Principal
@@ -27,57 +28,20 @@ MOST_BULK_OPENINGS = 2
 
 ChatCall = ClientCall[router_pb2.ChatResponse] | RpcCall[router_pb2.ChatResponse]
 
-
 StubT = TypeVar("StubT")
+ReplicaT = TypeVar("ReplicaT", bound="RouterReplica | MeteringReplica")
 
 
-class _Replica(Generic[StubT]):
-    """One process of a service, and the exchange with it."""
+class _Replica(ExchangeClient, Generic[StubT]):
+    """One process of a service: the exchange with it, and a stub for other calls."""
 
-    def __init__(
-        self,
-        service: str,
-        connection: ChannelHolder[StubT],
-        request_type: type[Any],
-        log: Log,
-        message_items: Histogram | None,
-        in_flight: CallsInFlight | None,
-        *,
-        has_packed: bool = False,
-    ) -> None:
-        self._connection = connection
-        self._exchange = ExchangeClient(
-            service, self._open_exchange, request_type, log, message_items, in_flight, has_packed=has_packed
-        )
-        self._exchange.start()
+    # The service in error messages, and in its certificate.
+    title: ClassVar[str]
+    server_name: ClassVar[str]
+    stub_type: ClassVar[type[Any]]
+    request_type: ClassVar[type[Any]]
+    has_packed: ClassVar[bool] = False
 
-    @property
-    def stub(self) -> StubT:
-        return self._connection.stub
-
-    def _open_exchange(self) -> Any:
-        # The stub is looked up each time, for the newest certificate.
-        stub: Any = self.stub
-        return stub.Exchange()
-
-    @property
-    def usable(self) -> bool:
-        return self._exchange.usable
-
-    @property
-    def is_leaving(self) -> bool:
-        return self._exchange.is_leaving
-
-    @property
-    def load(self) -> int:
-        return self._exchange.load
-
-    async def close(self) -> None:
-        await self._exchange.close()
-        await self._connection.close()
-
-
-class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
     def __init__(
         self,
         address: str,
@@ -86,25 +50,56 @@ class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
         message_items: Histogram | None = None,
         in_flight: CallsInFlight | None = None,
     ) -> None:
-        def connect() -> ChannelHolder["router_pb2_grpc.RouterServiceAsyncStub"]:
-            return ChannelHolder(address, "router", router_pb2_grpc.RouterServiceStub, certificates)
+        self._address = address
+        self._certificates = certificates
+        self._connection = self._connect()
+        super().__init__(
+            self.title,
+            self._open_exchange,
+            self.request_type,
+            log,
+            message_items,
+            in_flight,
+            has_packed=self.has_packed,
+        )
+        self.start()
 
-        self._bulk = connect()
+    @property
+    def stub(self) -> StubT:
+        return self._connection.stub
+
+    def _connect(self) -> ChannelHolder[StubT]:
+        return ChannelHolder(self._address, self.server_name, self.stub_type, self._certificates)
+
+    def _open_exchange(self) -> Any:
+        # The stub is looked up each time, for the newest certificate.
+        stub: Any = self.stub
+        return stub.Exchange()
+
+    async def close(self) -> None:
+        await super().close()
+        await self._connection.close()
+
+
+class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
+    title, server_name = "The router", "router"
+    stub_type, request_type = router_pb2_grpc.RouterServiceStub, router_pb2.ExchangeRequest
+    has_packed = True
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._bulk = self._connect()
         self._bulk_calls = 0
         # Until it is sent, each takes twice its size besides.
         self._bulk_openings = asyncio.Semaphore(MOST_BULK_OPENINGS)
-        self._in_flight = in_flight = in_flight or CallsInFlight()
-        super().__init__(
-            "The router", connect(), router_pb2.ExchangeRequest, log, message_items, in_flight, has_packed=True
-        )
 
     def chat(self, request: ChatRequest, consumer: Consumer) -> ChatCall:
         """Opens a chat, whose responses `consumer` is offered first; the request is not kept once it is sent."""
         if request.ByteSize() > SHARED_STREAM_BYTES:
-            return RpcCall("The router", self._open_bulk_call(), request, self._bulk_openings)
+            return RpcCall(self.title, self._open_bulk_call(), request, self._bulk_openings)
         # A whole answer is put together from its messages.
         request.open.takes_packed = request.open.stream
-        return self._exchange.open("Chat", request, router_pb2.ChatResponse, unpack_piece, consumer)
+        return self.open("Chat", request, router_pb2.ChatResponse, unpack_piece, consumer)
 
     @property
     def load(self) -> int:
@@ -129,53 +124,40 @@ class RouterReplica(_Replica["router_pb2_grpc.RouterServiceAsyncStub"]):
 
 
 class MeteringReplica(_Replica["metering_pb2_grpc.MeteringServiceAsyncStub"]):
-    def __init__(
-        self,
-        address: str,
-        log: Log,
-        certificates: Certificates | None = None,
-        message_items: Histogram | None = None,
-        in_flight: CallsInFlight | None = None,
-    ) -> None:
-        connection: ChannelHolder[metering_pb2_grpc.MeteringServiceAsyncStub] = ChannelHolder(
-            address, "metering", metering_pb2_grpc.MeteringServiceStub, certificates
-        )
-        super().__init__("Metering", connection, metering_pb2.ExchangeRequest, log, message_items, in_flight)
-        self.call = self._exchange.call
+    title, server_name = "Metering", "metering"
+    stub_type, request_type = metering_pb2_grpc.MeteringServiceStub, metering_pb2.ExchangeRequest
 
 
 class Backends:
     def __init__(
         self,
-        auth_address: str,
-        router_address: str,
-        metering_address: str,
+        address_of: Callable[[str], str],
         clock: Clock,
         log: Log,
         certificates: Certificates | None,
-        router_subset: Subset | None = None,
+        subset: Subset,
     ) -> None:
+        """Takes the addresses by service, and the choice of routers."""
         # Items per message, for all replicas of a service together.
         self.message_items = {"router": Histogram(BATCH_BOUNDS), "metering": Histogram(BATCH_BOUNDS)}
-        to_router, to_metering = self.message_items.values()
         # Of both: a chat is at one of them at a time, and calls both.
         in_flight = CallsInFlight()
-        self.auths: Replicas[AuthReplica] = Replicas(
-            AUTH, auth_address, lambda address: AuthReplica(address, clock, certificates), log
-        )
-        self.routers: Replicas[RouterReplica] = Replicas(
-            "The router",
-            router_address,
-            lambda address: RouterReplica(address, log, certificates, to_router, in_flight),
-            log,
-            router_subset,
-        )
-        self.meterings: Replicas[MeteringReplica] = Replicas(
-            "Metering",
-            metering_address,
-            lambda address: MeteringReplica(address, log, certificates, to_metering, in_flight),
-            log,
-        )
+
+        def connect_to(kind: type[ReplicaT]) -> Callable[[str], ReplicaT]:
+            items = self.message_items[kind.server_name]
+            return lambda address: kind(address, log, certificates, items, in_flight)
+
+        self.auths = Replicas(AUTH, address_of("auth"), lambda address: AuthReplica(address, clock, certificates), log)
+        self.routers = Replicas(RouterReplica.title, address_of("router"), connect_to(RouterReplica), log, subset)
+        self.meterings = Replicas(MeteringReplica.title, address_of("metering"), connect_to(MeteringReplica), log)
+
+    def usable_replicas(self) -> dict[str, int]:
+        """Returns the number of usable replicas by service."""
+        return {
+            "auth": self.auths.count_usable(),
+            "router": self.routers.count_usable(),
+            "metering": self.meterings.count_usable(),
+        }
 
     async def start(self) -> None:
         await self.auths.start()
