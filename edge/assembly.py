@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,6 @@ from edge.billing.recovery import Journals
 from edge.chat.chat_metrics import ChatMetrics
 from edge.chat.edge_state import EdgeState
 from edge.metrics import show_edge
-from edge.readiness import Readiness
 from edge.settings import EdgeSettings
 from edge.wire.origins import parse_origins
 from services.chassis.http.addresses import Addresses
@@ -35,20 +34,22 @@ from services.chassis.telemetry.metrics import show_exchanges
 BACKENDS_TIMEOUT_S: Final = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class Assembly:
     app: EdgeApp
     early_refusals: EarlyRefusals
-    readiness: Readiness
-    _journals: Journals
-    _metering: Metering
-    _models: ModelCatalog
-    _principals: Principals
+    edge: EdgeState
+    services: Backends
+    journals: Journals
+    # Returns whether the process is shutting down.
+    is_leaving: Callable[[], bool]
+    # Recovery is done, and every service has answered once.
+    is_complete: bool = False
 
     async def prepare(self) -> None:
         """Settles what earlier edges left behind, and waits for the other services, so that no request is refused while
         they start. The wait has a timeout: while a service is down, requests to it are refused."""
-        await self._journals.recover(self._metering)
+        await self.journals.recover(self.edge.metering)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BACKENDS_TIMEOUT_S):
                 await self._services_known()
@@ -56,42 +57,34 @@ class Assembly:
     async def complete(self) -> None:
         """Waits until router and auth have answered once. Each request waits for metering by itself."""
         await self._services_known()
-        self.readiness.is_complete = True
+        self.is_complete = True
 
     async def _services_known(self) -> None:
-        await self._models.known()
-        await self._principals.known()
+        await self.edge.models.known()
+        await self.edge.principals.known()
+
+    def missing(self) -> list[str]:
+        """Returns what keeps it from serving; empty if ready."""
+        states = {"leaving": self.is_leaving(), "starting": not self.is_complete}
+        unusable = [name for name, usable in self.services.usable_replicas().items() if not usable]
+        return [*(state for state, is_so in states.items() if is_so), *unusable]
 
 
 @contextlib.asynccontextmanager
 async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[Assembly]:
     clock, log, registry = process.clock, process.log, process.registry
-    services = Backends(
-        process.address_of("auth"),
-        process.address_of("router"),
-        process.address_of("metering"),
-        clock,
-        log,
-        process.certificates,
-        Subset(
-            settings.router_subset,
-            EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log),
-            settings.zone,
-        ),
-    )
+    position = EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log)
+    subset = Subset(settings.router_subset, position, settings.zone)
+    services = Backends(process.address_of, clock, log, process.certificates, subset)
     addresses = Addresses(settings.trusted_proxies)
-    principals = Principals(services.auths, clock, log, registry, addresses, settings.wrong_keys_per_minute)
-    metering = Metering(services.meterings, clock, log)
     journals = Journals(settings.journals_folder, log)
-    models = ModelCatalog(services.routers)
-    saturation = EdgeSaturation(clock, settings.edge_queueing_s)
     edge = EdgeState(
-        principals=principals,
-        models=models,
-        metering=metering,
+        principals=Principals(services.auths, clock, log, registry, addresses, settings.wrong_keys_per_minute),
+        models=ModelCatalog(services.routers),
+        metering=Metering(services.meterings, clock, log),
         journal=journals.own,
         routers=services.routers,
-        saturation=saturation,
+        saturation=EdgeSaturation(clock, settings.edge_queueing_s),
         places=FairBudget("A place for another chat", most_connections(settings.edge_connections)),
         prompt_memory=open_prompt_memory(settings.prompt_bytes),
         life_s=settings.stream_life_s,
@@ -102,27 +95,35 @@ async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[A
         tracer=process.open_tracer(settings.trace_ratio),
     )
     await services.start()
-    principals.start()
-    models.start()
-    saturation.start()
-    checkpoints = asyncio.create_task(Checkpoints(journals.own, metering, log).run())
+    edge.principals.start()
+    edge.saturation.start()
+    tasks = [
+        asyncio.create_task(run())
+        for run in (edge.models.keep_fresh, Checkpoints(edge.journal, edge.metering, log).run)
+    ]
     try:
         origins = parse_origins(settings.cors_origins, settings.console_url)
         app = EdgeApp(edge, origins, has_docs=settings.edge_docs)
-        early_refusals = EarlyRefusals(edge, EdgeCorsMiddleware(app, origins))
-        readiness = Readiness(services, lambda: process.is_leaving)
+        assembly = Assembly(
+            app=app,
+            early_refusals=EarlyRefusals(edge, EdgeCorsMiddleware(app, origins)),
+            edge=edge,
+            services=services,
+            journals=journals,
+            is_leaving=lambda: process.is_leaving,
+        )
         show_exchanges(registry, services.message_items)
         show_prompt_memory(registry, edge.prompt_memory)
-        show_edge(registry, readiness, saturation, journals.own, metering)
-        yield Assembly(app, early_refusals, readiness, journals, metering, models, principals)
+        show_edge(registry, edge, services, assembly.missing)
+        yield assembly
         # Answers have ended; their settlements may still be pending.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_s):
-                await metering.settled()
+                await edge.metering.settled()
     finally:
-        checkpoints.cancel()
-        saturation.close()
-        await models.close()
-        await principals.close()
+        for task in tasks:
+            task.cancel()
+        edge.saturation.close()
+        await edge.principals.close()
         await services.close()
         journals.close()

@@ -19,16 +19,7 @@ class ModelCatalog:
     def __init__(self, routers: Replicas[RouterReplica]) -> None:
         self._routers = routers
         self._models: dict[str, router.Model] = {}
-        self._refresher: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
-
-    def start(self) -> None:
-        self._refresher = asyncio.create_task(self._keep_fresh())
-
-    async def close(self) -> None:
-        if self._refresher is not None:
-            self._refresher.cancel()
-            await asyncio.gather(self._refresher, return_exceptions=True)
 
     async def known(self) -> None:
         """Returns when the router has answered for the first time."""
@@ -58,7 +49,8 @@ class ModelCatalog:
             raise LegatoError(Reason.MODEL_UNKNOWN, f"There is no such model.{hint}", param="model")
         return principal.preferred_class if model_id == AUTO else model_id
 
-    async def _keep_fresh(self) -> None:
+    async def keep_fresh(self) -> None:
+        """Runs until cancelled."""
         while True:
             try:
                 with errors_of("The router"):

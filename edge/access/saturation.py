@@ -8,7 +8,6 @@ a disk or the whole machine, is no queue; and a limit ends soon after its cause.
 import asyncio
 from typing import Final
 
-from services.chassis.errors import LegatoError
 from services.chassis.load.admission import NO_LIMIT, Gate, QueueingSignal
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import Clock
@@ -31,34 +30,21 @@ class EdgeSaturation:
         """Measures; with `tolerated_s` 0 it never limits, so that every chat is admitted."""
         self._clock = clock
         self._tolerated_s = tolerated_s
-        self._gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
-        self._lateness = QueueingSignal(self._gate, clock, round_s=ROUND_S)
+        # `with saturation.gate.acquire(key_id): …` is one chat's permit. Raises SATURATED.
+        self.gate = Gate("The service", clock, least=LEAST_CHATS, lifetime_s=LIFETIME_S)
+        self._lateness = QueueingSignal(self.gate, clock, round_s=ROUND_S)
         # Not by Little's law: a chat waits for metering more than once, so the queue is longer than this wait shows.
         # All samples must be late: those delayed by one stall end together, and are many.
-        self._reserving = QueueingSignal(self._gate, clock, share=0.0, round_s=ROUND_S)
-        # Returns one chat's permit: `with saturation.acquire_permit(key_id): …`. Raises SATURATED.
-        self.acquire_permit = self._gate.acquire
+        self._reserving = QueueingSignal(self.gate, clock, share=0.0, round_s=ROUND_S)
         # All samples, for the metrics.
         self.lateness_s = Histogram(STEP_BOUNDS_S)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def running(self) -> int:
-        return self._gate.running
-
-    @property
-    def limit(self) -> float:
-        return self._gate.limit
-
-    @property
     def is_reached(self) -> bool:
         """Returns whether a chat that arrives now may be refused."""
         # The limit itself is worked out only where it can matter.
-        return self._gate.running >= LEAST_CHATS and self._gate.running >= self._gate.limit
-
-    def refusal(self, key_id: str) -> LegatoError | None:
-        """Returns the error that a new chat would get; None if there is room."""
-        return self._gate.refusal(key_id)
+        return self.gate.running >= LEAST_CHATS and self.gate.running >= self.gate.limit
 
     def note_reserve(self, took_s: float) -> None:
         if self._tolerated_s:
@@ -72,7 +58,7 @@ class EdgeSaturation:
     @property
     def sample_each_s(self) -> float:
         """The time between two samples of the event loop's lateness."""
-        are_few = self._gate.running < LEAST_CHATS // 2 and self._gate.limit >= NO_LIMIT
+        are_few = self.gate.running < LEAST_CHATS // 2 and self.gate.limit >= NO_LIMIT
         return SAMPLE_WITH_FEW_CHATS_EACH_S if are_few else SAMPLE_EACH_S
 
     def start(self) -> None:

@@ -42,5 +42,5 @@ class EarlyRefusals:
         if principal is None or not principal.may(INFERENCE):
             return None
         rates = self._edge.metering.last_rates(principal)
-        error = None if rates is None else self._edge.saturation.refusal(principal.key_id)
+        error = None if rates is None else self._edge.saturation.gate.refusal(principal.key_id)
         return None if error is None or rates is None else (error, rates)

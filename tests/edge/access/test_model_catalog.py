@@ -1,5 +1,6 @@
 """The models that exist for a key: those that it may use."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
@@ -31,10 +32,10 @@ class OneRouter:
 @pytest.fixture
 async def models() -> AsyncIterator[ModelCatalog]:
     models = ModelCatalog(cast(Any, OneRouter()))
-    models.start()
+    refreshing = asyncio.create_task(models.keep_fresh())
     await models.known()
     yield models
-    await models.close()
+    refreshing.cancel()
 
 
 def listed(models: ModelCatalog, *allowed: str) -> list[str]:

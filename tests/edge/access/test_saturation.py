@@ -16,12 +16,12 @@ WAIT_TIMEOUT_S = 60
 
 def fill(saturation: EdgeSaturation, chats: int, key_id: str = "greedy") -> None:
     for _ in range(chats):
-        saturation.acquire_permit(key_id)
+        saturation.gate.acquire(key_id)
 
 
 def is_refused(saturation: EdgeSaturation, key_id: str = "greedy") -> bool:
     try:
-        saturation.acquire_permit(key_id).release()
+        saturation.gate.acquire(key_id).release()
     except LegatoError:
         return True
     return False
@@ -38,7 +38,7 @@ def test_edge_that_runs_late_refuses_new_chats(clock: FakeClock) -> None:
     fill(saturation, 2 * LEAST_CHATS)
     run_late(saturation, clock, 1.1 * LATENESS_TOLERATED_S)
     with pytest.raises(LegatoError) as refused:
-        saturation.acquire_permit("greedy")
+        saturation.gate.acquire("greedy")
     assert refused.value.reason is Reason.SATURATED
     assert refused.value.retry_after_s is not None
     assert not is_refused(saturation, "small")

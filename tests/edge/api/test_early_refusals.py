@@ -52,14 +52,14 @@ class FullEdge:
     def fill(self, key_id: str) -> None:
         """The edge runs so late that it has no more room for the key."""
         for _ in range(4 * LEAST_CHATS):
-            self.saturation.acquire_permit(key_id)
+            self.saturation.gate.acquire(key_id)
         while not self.saturation.is_reached:
             for _ in range(2 * LEAST_SAMPLES):
                 self._clock.advance(SAMPLE_EACH_S)
                 self.saturation.note_lateness(10 * LATENESS_TOLERATED_S)
 
     def leave_until_the_limit(self, key_id: str) -> None:
-        gate = self.saturation._gate
+        gate = self.saturation.gate
         while gate.running > gate.limit:
             gate.release(key_id)
 
