@@ -50,6 +50,3 @@ class WrongKeyLimiter:
         """Returns the address; None for loopback, not limited."""
         address = self._addresses.of(scope)
         return None if address is None or address.is_loopback else address
-
-    def __len__(self) -> int:
-        return len(self._buckets)

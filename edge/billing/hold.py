@@ -209,10 +209,6 @@ class ChatHold:
             self._slot.accepted_prompt_tokens = accepted_prompt_tokens
         self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
 
-    async def acknowledged(self) -> None:
-        """Waits until metering knows how the chat ended, with a timeout."""
-        await self._metering.acknowledged(self.request_id)
-
     async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
         if total_nanos <= self._held_nanos:
             return True

@@ -34,7 +34,6 @@ SEAL: Final = 2
 _OWNER: Final = struct.Struct(f"<16s{LONGEST_ACCOUNT_ID}s")
 # Write number, generation, kind, basis, end, mark; prompt, cached and completion tokens.
 _COUNTS: Final = struct.Struct("<QIBBBBqqq")
-_CHECKSUM: Final = struct.Struct("<I")
 # A whole record: the checksum of what follows, the owner, the counts.
 _RECORD: Final = struct.Struct(f"<I{_OWNER.size}s{_COUNTS.size}s")
 # Bound once: a piece of an answer is counted by little more than these.
@@ -229,10 +228,8 @@ class Journal:
                 self.taken[index] = slot
 
     def _read(self, start: int) -> _Record | None:
-        record = self.map[start + _CHECKSUM.size : start + _RECORD.size]
-        [checksum] = _CHECKSUM.unpack(self.map[start : start + _CHECKSUM.size])
-        if checksum != zlib.crc32(record):
+        checksum, owner, counts = _RECORD.unpack_from(self.map, start)
+        if checksum != zlib.crc32(counts, zlib.crc32(owner)):
             return None
-        request_id, account_id = _OWNER.unpack(record[: _OWNER.size])
-        counts = _COUNTS.unpack(record[_OWNER.size :])
-        return _Record._make((*counts, request_id.hex(), account_id.rstrip(b"\0").decode()))
+        request_id, account_id = _OWNER.unpack(owner)
+        return _Record._make((*_COUNTS.unpack(counts), request_id.hex(), account_id.rstrip(b"\0").decode()))

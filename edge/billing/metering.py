@@ -47,11 +47,6 @@ class Metering:
         self._corrections: set[asyncio.Task[None]] = set()
         self._last_rates = LastRates(clock)
 
-    @property
-    def pending(self) -> int:
-        """The number of pending settlements."""
-        return len(self.settlements.under_way)
-
     async def admit(self, principal: Principal, tokens: int = 0) -> Admission:
         """Takes one request and some tokens from the key's rate limits; raises RATE_LIMITED. Tokens are an estimate,
         which the admission corrects later. A request for no tokens is not held to the token limit."""
@@ -61,24 +56,16 @@ class Metering:
 
     def prepare_admission(self, principal: Principal, tokens: int) -> Admission:
         """Returns a pending admission, to be asked for together with the hold: that spares a client one round trip."""
-        return Admission(admit_request(principal, tokens), None, self._correct)
+        return Admission(admit_request(principal, tokens), self._correct)
 
     async def admit_pending(self, admission: Admission) -> None:
         """Asks for an admission without a hold; raises RATE_LIMITED."""
+        admission.is_asked_for = True
         admission.confirm(await self._ask_limits(admission.asked))
 
     def admit_later(self, admission: Admission) -> None:
         """Does the same in the background, for a client that has left."""
         self._send_later(self._admit_departed(admission))
-
-    async def take_tokens(self, principal: Principal, admission: Admission, tokens: int) -> None:
-        """Takes the actual tokens of a request that has more than estimated. Gives back first what was taken for it, so
-        that it does not block itself. Raises RATE_LIMITED; then nothing is taken."""
-        if not admission.is_short_of(tokens):
-            return
-        await self._send_correction(admission.withdraw())
-        request = admit_request(principal, tokens)
-        admission.renew(request, await self._ask_limits(request))
 
     async def rates(self, principal: Principal) -> Headers:
         """Returns the key's rate headers and takes nothing from its limits."""
@@ -151,7 +138,7 @@ class Metering:
             await asyncio.wait(under_way)
 
     async def acknowledged(self, request_id: str) -> None:
-        """Waits for one settlement, with a timeout."""
+        """Waits until metering knows how one request ended, with a timeout."""
         if (settlement := self.settlements.under_way.get(request_id)) is not None:
             await asyncio.wait({settlement.ended}, timeout=RETRY_FOR_S)
 

@@ -12,27 +12,28 @@ MINUTE_MS = 60_000
 
 
 class Admission:
-    """One request that the rate limits admitted, until its actual use is known. Each correction is sent once."""
+    """One request's admission by the rate limits, until its actual use is known. Each correction is sent once."""
 
-    def __init__(
-        self, asked: pb.AdmitRequest, rate: pb.AdmitResponse | None, correct: Callable[[pb.CorrectRequest], None]
-    ) -> None:
-        """Takes `correct`, which sends without waiting. Without a `rate` it is pending: still to be asked for."""
+    def __init__(self, asked: pb.AdmitRequest, correct: Callable[[pb.CorrectRequest], None]) -> None:
+        """Takes `correct`, which sends without waiting. It is pending: still to be asked for."""
         self.asked = asked
-        self._rate = rate
-        # True until the limits have admitted it.
-        self.is_pending = rate is None
         self._correct = correct
-        self._taken_tokens = asked.tokens
+        self._rate: pb.AdmitResponse | None = None
+        self._taken_tokens = 0
         self._is_used = False
         self._is_given_back = False
         # A call that asks for it is under way, or its answer was lost.
         self.is_asked_for = False
 
+    @property
+    def is_pending(self) -> bool:
+        """True until the limits have admitted it."""
+        return self._rate is None
+
     def confirm(self, rate: pb.AdmitResponse) -> None:
         """Ends the waiting: the limits have admitted it."""
         self._rate = rate
-        self.is_pending = False
+        self._taken_tokens = self.asked.tokens
 
     @property
     def headers(self) -> Headers:
@@ -50,47 +51,27 @@ class Admission:
             return
         self._is_used = True
         if self._rate.limit_tokens and tokens != self._taken_tokens:
-            self._correct(self._correction(tokens=tokens - self._taken_tokens))
-            self._taken_tokens = tokens
+            self._send_correction(tokens)
 
     def give_back(self) -> None:
         """Gives back all that a refused request has taken."""
         if not (self.is_pending or self._is_given_back):
-            self._correct(self.withdraw())
+            self._is_given_back = True
+            self._send_correction(0)
 
-    def is_short_of(self, tokens: int) -> bool:
-        """Returns whether a token limit applies and more tokens are needed than were taken."""
-        return (
-            self._rate is not None
-            and bool(self._rate.limit_tokens)
-            and tokens > self._taken_tokens
-            and not self._is_given_back
-        )
-
-    def withdraw(self) -> pb.CorrectRequest:
-        """Marks all as given back and returns the correction to send."""
-        correction = self._correction(tokens=-self._taken_tokens, refused=True)
-        self._is_given_back = True
-        self._taken_tokens = 0
-        return correction
-
-    def renew(self, asked: pb.AdmitRequest, rate: pb.AdmitResponse) -> None:
-        """Replaces the withdrawn admission by another for the same request."""
-        self.asked = asked
-        self._rate = rate
-        self.is_pending = False
-        self._taken_tokens = asked.tokens
-        self._is_given_back = False
-
-    def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
-        asked = self.asked
-        return pb.CorrectRequest(
-            key_id=asked.key_id,
-            account_id=asked.account_id,
-            requests_per_minute=asked.requests_per_minute if asked.HasField("requests_per_minute") else None,
-            tokens_per_minute=asked.tokens_per_minute if asked.HasField("tokens_per_minute") else None,
-            refused=refused,
-            tokens=tokens,
+    def _send_correction(self, tokens: int) -> None:
+        """Corrects the tokens taken to these; the request itself was taken unless it is given back."""
+        asked, taken_tokens = self.asked, self._taken_tokens
+        self._taken_tokens = tokens
+        self._correct(
+            pb.CorrectRequest(
+                key_id=asked.key_id,
+                account_id=asked.account_id,
+                requests_per_minute=asked.requests_per_minute if asked.HasField("requests_per_minute") else None,
+                tokens_per_minute=asked.tokens_per_minute if asked.HasField("tokens_per_minute") else None,
+                refused=self._is_given_back,
+                tokens=tokens - taken_tokens,
+            )
         )
 
 

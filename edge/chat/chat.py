@@ -14,7 +14,6 @@ from edge.billing.rate_limits import Admission
 from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
 from edge.chat.edge_state import EdgeState
-from edge.chat.keepalive import Keepalive
 from edge.chat.replies import Reply
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
@@ -82,7 +81,6 @@ class Chat:
         self._reply = reply
         self._clock = edge.clock
         self._claim = claim
-        self._keepalive = Keepalive(reply.keep_alive, edge.keepalive_s)
         self._call: ChatCall | None = None
         self._stage = ChatStage.RESERVING
         # Prompt tokens that a provider has accepted, as far as the router has reported it.
@@ -111,7 +109,7 @@ class Chat:
             forget_origin(error)
         finally:
             self._enter(ChatStage.ENDED)
-            self._keepalive.stop()
+            self._reply.stop_keeping_alive()
             self._settle(end)
             self._admitted.admission.use(self._delivery.prompt_tokens + self._delivery.output_tokens)
             self._hold.stop_answering()
@@ -143,14 +141,13 @@ class Chat:
         self._reply.put_headers(admission.headers)
         self._edge.saturation.note_reserve(step_timer.end_step(self._edge.metrics.reserve) - self._began_at_s)
         self._enter(ChatStage.ROUTING)
-        if body.stream:
-            self._keepalive.start()
+        self._reply.keep_alive()
         call, response = await self._route(self._opening(grant))
         # The answer has begun, so no other router will be asked.
         self._admitted.prompt_memory.release()
         self._enter(ChatStage.ANSWERING)
         self._first_piece_at_s = step_timer.end_step(self._edge.metrics.first_piece)
-        self._keepalive.stop()
+        self._reply.stop_keeping_alive()
         self._delivery.open()
         # From here on this task sees only the responses that the delivery does not take where they arrive.
         while True:
@@ -257,7 +254,7 @@ class Chat:
     async def _break_off(self, error: LegatoError, end: "metering_pb.End.ValueType") -> None:
         """Settles, and ends the stream with an error event; raises the error if nothing was sent yet."""
         self._enter(ChatStage.FAILING)
-        self._keepalive.stop()
+        self._reply.stop_keeping_alive()
         self._settle(end)
         if self._reply.is_open:
             self._edge.metrics.refused(error.reason)
@@ -266,7 +263,7 @@ class Chat:
             return
         if self._claim is not None:
             # A client that retries at once, at any edge, must find its idempotency key free.
-            await self._hold.acknowledged()
+            await self._edge.metering.acknowledged(self._hold.request_id)
         raise error
 
     def _settle(self, end: "metering_pb.End.ValueType") -> None:

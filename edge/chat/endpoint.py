@@ -11,11 +11,13 @@ from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import StepTimer, traced_step_timer
 from edge.chat.edge_state import EdgeState
 from edge.chat.idempotency import claim_in
-from edge.chat.replies import new_reply
+from edge.chat.replies import StreamedReply, WholeReply
 from edge.wire.body_reader import ClientGone, announced_bytes, read_body
 from edge.wire.chat_request import decode_chat
+from edge.wire.completion_json import Chunks, Folded
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
+from services.chassis.http.body_progress import TimedReceive
 
 # Key of the request's state: further headers of the response to an error that the chat raises.
 REFUSAL_HEADERS = "refusal_headers"
@@ -61,16 +63,14 @@ class ChatEndpoint:
             with (
                 edge.principals.track_key(principal) as running_key,
                 edge.places.hold(principal.account_id, 1),
-                edge.saturation.acquire_permit(principal.key_id),
+                edge.saturation.gate.acquire(principal.key_id),
                 edge.prompt_memory.hold(principal.account_id) as prompt_memory,
             ):
                 announced = announced_bytes(scope)
-                tokens = guess_body_tokens(announced or 0)
-                if BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES:
-                    # Pending: asked for with the hold.
-                    admission = edge.metering.prepare_admission(principal, tokens)
-                else:
-                    admission = await edge.metering.admit(principal, tokens)
+                admission = edge.metering.prepare_admission(principal, guess_body_tokens(announced or 0))
+                if announced is not None and not (BODY in scope and announced <= SMALL_BODY_BYTES):
+                    await edge.metering.admit_pending(admission)
+                # Otherwise it is pending: asked for with the hold, or when the length of the body is known.
                 step_timer.end_step(edge.metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
                 chat = await self._open(scope, receive, send, request_id, admitted, announced)
@@ -139,12 +139,12 @@ class ChatEndpoint:
         edge, principal, admission = self._edge, admitted.principal, admitted.admission
         if announced is not None:
             await check_affordable(edge.metering, principal, announced)
-        given = await read_body(scope, receive, admitted.prompt_memory)
+        given = await read_body(scope, TimedReceive(receive), admitted.prompt_memory)
         if announced is None:
             await check_affordable(edge.metering, principal, len(given))
-        if not admission.is_pending:
             # A body of unknown length is charged by its actual size, before it is processed.
-            await edge.metering.take_tokens(principal, admission, guess_body_tokens(len(given)))
+            admission.asked.tokens = guess_body_tokens(len(given))
+            await edge.metering.admit_pending(admission)
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, principal)
         class_id = edge.models.class_for(body.model, principal)
@@ -152,13 +152,10 @@ class ChatEndpoint:
             # The client has disconnected meanwhile.
             raise ClientGone
         hold = ChatHold(edge.metering, edge.journal, principal, request_id, class_id)
-        reply = new_reply(
-            send,
-            scope[BODY_WRITER],
-            f"{COMPLETION_PREFIX}{request_id}",
-            int(edge.clock.now().timestamp()),
-            class_id,
-            body.ignored,
-            stream=body.stream,
+        completion = f"{COMPLETION_PREFIX}{request_id}", int(edge.clock.now().timestamp()), class_id
+        reply = (
+            StreamedReply(send, Chunks(*completion), body.ignored, scope[BODY_WRITER], edge.keepalive_s)
+            if body.stream
+            else WholeReply(send, Folded(*completion), body.ignored)
         )
         return Chat(edge, admitted, body, hold, reply, claim)

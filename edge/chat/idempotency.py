@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from edge.backends.auth import Principal
@@ -17,7 +18,7 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 _HEADER: Final = "Idempotency-Key"
 _FIELD: Final = _HEADER.lower().encode()
 LONGEST_KEY: Final = 255
-# A digest of more than this takes a good part of a millisecond, so it runs in a thread; it releases the GIL.
+# A digest of more than this takes a good part of a millisecond, so it runs in a thread.
 _DIGEST_AT_ONCE_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = re.compile(rb"[ -~]{1,%d}" % LONGEST_KEY)
 
@@ -35,16 +36,7 @@ async def claim_in(
     if not principal.digest_key:
         # The auth service predates digest keys. A digest without a key could be guessed.
         raise unavailable("Authentication")
-    return IdempotencyClaim(
-        key_digest=_digest(principal.digest_key, given[0]), body_digest=await _body_digest(principal.digest_key, body)
-    )
-
-
-async def _body_digest(key: bytes, body: bytes) -> bytes:
-    if len(body) <= _DIGEST_AT_ONCE_BYTES:
-        return _digest(key, body)
-    return await asyncio.to_thread(_digest, key, body)
-
-
-def _digest(key: bytes, said: bytes) -> bytes:
-    return hmac.digest(key, said, "sha256")
+    digest = partial(hmac.digest, principal.digest_key, digest="sha256")
+    # The digest of a long body releases the GIL.
+    body_digest = digest(body) if len(body) <= _DIGEST_AT_ONCE_BYTES else await asyncio.to_thread(digest, body)
+    return IdempotencyClaim(key_digest=digest(given[0]), body_digest=body_digest)

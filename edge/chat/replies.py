@@ -1,10 +1,11 @@
 """The two ways in which an answer reaches the client: piece by piece, or whole."""
 
+import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
 
 from edge.wire.completion_json import DELTA_END, Chunks, Folded, error_event
-from edge.wire.responses import send_json
+from edge.wire.responses import JSON
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
@@ -81,8 +82,11 @@ class Reply:
         """Ends the answer; `cut_by` says what ended one whose credit was used up."""
         raise NotImplementedError
 
-    async def keep_alive(self) -> None:
-        """Sends a keepalive comment before the first piece; a whole answer cannot have anything before it."""
+    def keep_alive(self) -> None:
+        """Begins to send keepalive comments; a whole answer cannot have anything before it."""
+
+    def stop_keeping_alive(self) -> None:
+        """Stops that, before anything else is sent."""
 
     async def fail(self, error: LegatoError) -> None:
         """Reports an error once the response is open, and ends it."""
@@ -90,12 +94,22 @@ class Reply:
 
 
 class StreamedReply(Reply):
+    """A stream of events. If its first token takes long, comments keep proxies from timing it out.
+
+    The first comment opens the response and so fixes its status. It is sent only after a pause: an error before that
+    still has its own status."""
+
     is_streamed = True
 
-    def __init__(self, send: Send, writer: BodyWriter, chunks: Chunks, ignored: Sequence[str] = ()) -> None:
+    def __init__(
+        self, send: Send, chunks: Chunks, ignored: Sequence[str], writer: BodyWriter, keepalive_s: float
+    ) -> None:
         super().__init__(send, chunks, ignored)
-        self._writer = writer
         self._chunks = chunks
+        self._writer = writer
+        self._keepalive_s = keepalive_s
+        self._comment_due: asyncio.TimerHandle | None = None
+        self._commenting: asyncio.Future[None] | None = None
 
     # A function of C: it is asked for every piece.
     is_behind: bool = property(attrgetter("_writer.flow.write_paused"))  # type: ignore[assignment]
@@ -127,8 +141,20 @@ class StreamedReply(Reply):
             chunks = self._chunks.role() + chunks
         await self._send_body(chunks, more=False)
 
-    async def keep_alive(self) -> None:
-        await self._send_body(COMMENT, more=True)
+    def keep_alive(self) -> None:
+        # A timer is cheaper than a task: nearly every answer begins before it is due.
+        self._comment_due = asyncio.get_running_loop().call_later(self._keepalive_s, self._comment)
+
+    def stop_keeping_alive(self) -> None:
+        for pending in (self._comment_due, self._commenting):
+            if pending is not None:
+                pending.cancel()
+
+    def _comment(self) -> None:
+        if self._commenting is None or self._commenting.done():
+            # While the client does not read the last comment, another would not help.
+            self._commenting = asyncio.ensure_future(self._send_body(COMMENT, more=True))
+        self.keep_alive()
 
     async def fail(self, error: LegatoError) -> None:
         await self._send_body(error_event(error), more=False)
@@ -146,7 +172,7 @@ class StreamedReply(Reply):
 
 
 class WholeReply(Reply):
-    def __init__(self, send: Send, folded: Folded, ignored: Sequence[str] = ()) -> None:
+    def __init__(self, send: Send, folded: Folded, ignored: Sequence[str]) -> None:
         super().__init__(send, folded, ignored)
         self._folded = folded
 
@@ -156,19 +182,6 @@ class WholeReply(Reply):
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         body = self._folded.completion(finish_reason, usage, cut_by)
         self.delivered = self.is_open = True
-        await send_json(self._send, 200, body, self._all_headers())
-
-
-def new_reply(
-    send: Send,
-    writer: BodyWriter,
-    completion_id: str,
-    created_s: int,
-    class_id: str,
-    ignored: Sequence[str] = (),
-    *,
-    stream: bool,
-) -> Reply:
-    if stream:
-        return StreamedReply(send, writer, Chunks(completion_id, created_s, class_id), ignored)
-    return WholeReply(send, Folded(completion_id, created_s, class_id), ignored)
+        headers = [JSON, (b"content-length", b"%d" % len(body)), *self._all_headers()]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})

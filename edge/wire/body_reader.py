@@ -1,8 +1,7 @@
-"""Reads the body of a request, within limits of size, time and memory."""
+"""Reads the body of a request, within limits of size and memory."""
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import BODY, HttpScope, Receive
-from services.chassis.http.body_progress import BODY_TIMEOUT_S, PROGRESS_WITHIN_S, TimedReceive
 from services.chassis.load.fair_budget import BudgetShare
 
 # A million tokens as JSON; the token limit decides the rest.
@@ -13,13 +12,7 @@ class ClientGone(Exception):
     """The client has disconnected, and gets no answer."""
 
 
-async def read_body(
-    scope: HttpScope,
-    receive: Receive,
-    memory: BudgetShare,
-    timeout_s: float = BODY_TIMEOUT_S,
-    progress_within_s: float = PROGRESS_WITHIN_S,
-) -> bytes:
+async def read_body(scope: HttpScope, receive: Receive, memory: BudgetShare) -> bytes:
     """Returns the body. What has arrived of it is held in `memory`, which the caller releases."""
     _check_headers(scope, memory)
     if BODY in scope:
@@ -27,8 +20,8 @@ async def read_body(
         _check_size(len(body))
         memory.grow_to(len(body))
         return body
-    received, timed_receive = bytearray(), TimedReceive(receive, timeout_s, progress_within_s)
-    while (message := await timed_receive())["type"] == "http.request":
+    received = bytearray()
+    while (message := await receive())["type"] == "http.request":
         received += message["body"]
         _check_size(len(received))
         memory.grow_to(len(received))

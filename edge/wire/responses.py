@@ -1,4 +1,4 @@
-"""Sends responses: the headers that all of them have, and whole responses."""
+"""Renders what responses have in common: rate limits, errors and their headers."""
 
 import math
 
@@ -7,7 +7,7 @@ import msgspec
 from protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.answer import Answer
-from services.chassis.http.asgi import Headers, Send
+from services.chassis.http.asgi import Headers
 from services.chassis.http.request_id import new_request_id
 
 JSON = (b"content-type", b"application/json")
@@ -46,12 +46,6 @@ def told_rate(error: LegatoError) -> AdmitResponse | None:
         return None
     known = AdmitResponse.DESCRIPTOR.fields_by_name
     return AdmitResponse(**{name: error.figures.get(name, 0) for name in known})
-
-
-async def send_json(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *headers]})
-    await send({"type": "http.response.body", "body": body})
 
 
 def refusal_before_request(error: LegatoError) -> Answer:

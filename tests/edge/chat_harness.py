@@ -13,8 +13,9 @@ from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.edge_state import EdgeState
-from edge.chat.replies import new_reply
+from edge.chat.replies import StreamedReply, WholeReply
 from edge.wire.chat_request import ChatBody
+from edge.wire.completion_json import Chunks, Folded
 from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
@@ -75,11 +76,8 @@ class ChatHarness:
         self.corrections: list[CorrectRequest] = []
         self.admitted_tokens = 10
         self.prompt_memory = open_prompt_memory()
-        self.admission = Admission(
-            AdmitRequest(tokens=self.admitted_tokens),
-            AdmitResponse(limit_requests=60, limit_tokens=1000),
-            self.corrections.append,
-        )
+        self.admission = Admission(AdmitRequest(tokens=self.admitted_tokens), self.corrections.append)
+        self.admission.confirm(AdmitResponse(limit_requests=60, limit_tokens=1000))
         # Cleared while the client does not read, and how often that was waited for: the harness is the BodyWriter.
         self.waits = 0
         self.reads = asyncio.Event()
@@ -120,7 +118,11 @@ class ChatHarness:
         step_timer = StepTimer(edge.clock)
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
-        reply = new_reply(self._send, self, "chatcmpl-7", 1, "forte", stream=stream)
+        reply = (
+            StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), self, keepalive_s)
+            if stream
+            else WholeReply(self._send, Folded("chatcmpl-7", 1, "forte"), ())
+        )
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(edge, admitted, body, self.metering.hold(number), reply, claim)
 

@@ -128,50 +128,6 @@ async def test_key_s_own_limits_go_before_the_default(metering_harness: Metering
     assert left((await metering_harness.metering.admit(principal, 20)).headers) == (3, 30)
 
 
-async def test_request_that_turns_out_longer_takes_as_many_tokens_as_it_has(metering_harness: MeteringHarness) -> None:
-    metering = metering_harness.metering
-    for requests_left in (2, 1):
-        admission = await metering.admit(ANN, 1)
-        await metering.take_tokens(ANN, admission, 400)
-        assert left(admission.headers) == (requests_left, 600 if requests_left == 2 else 200)
-        # What it really used is corrected as for any other.
-        admission.use(400)
-    await metering.settled()
-    assert left((await metering.admit(ANN, 0)).headers) == (0, 200)
-
-
-async def test_request_that_turns_out_too_long_is_refused_and_takes_nothing(metering_harness: MeteringHarness) -> None:
-    """A client that sends in chunks announces no size."""
-    metering = metering_harness.metering
-    await metering.admit(ANN, 500)
-    admission = await metering.admit(ANN, 1)
-    with pytest.raises(LegatoError) as refused:
-        await metering.take_tokens(ANN, admission, 50_000)
-    assert refused.value.reason is Reason.RATE_LIMITED
-    assert left(error_headers(refused.value)) == (2, 500)
-    admission.use(0)
-    admission.give_back()
-    await metering.settled()
-    assert left((await metering.admit(ANN, 0)).headers) == (1, 500)
-
-
-async def test_request_that_takes_the_last_place_of_a_rate_does_not_stand_in_its_own_way(
-    metering_harness: MeteringHarness,
-) -> None:
-    metering = metering_harness.metering
-    for _ in range(2):
-        await metering.admit(ANN, 0)
-    admission = await metering.admit(ANN, 1)
-    await metering.take_tokens(ANN, admission, 5_000)
-    assert left(admission.headers) == (0, 0)
-
-
-async def test_request_that_is_no_longer_than_announced_does_not_ask_again(metering_harness: MeteringHarness) -> None:
-    admission = await metering_harness.metering.admit(ANN, 100)
-    await metering_harness.shut()
-    await metering_harness.metering.take_tokens(ANN, admission, 100)
-
-
 async def test_pending_admission_is_taken_together_with_the_hold(metering_harness: MeteringHarness) -> None:
     await metering_harness.give(10**9)
     admission = metering_harness.metering.prepare_admission(ANN, 100)

@@ -8,7 +8,13 @@ from tests.support.fakes import FakeClock
 def admission(corrections: list[pb.CorrectRequest], *, limit_tokens: int) -> Admission:
     asked = pb.AdmitRequest(key_id="key_a", account_id="acct_a", requests_per_minute=60, tokens=100)
     rate = pb.AdmitResponse(limit_requests=60, remaining_requests=3, reset_requests_ms=1_000, limit_tokens=limit_tokens)
-    return Admission(asked, rate, corrections.append)
+    return admitted(asked, rate, corrections)
+
+
+def admitted(asked: pb.AdmitRequest, rate: pb.AdmitResponse, corrections: list[pb.CorrectRequest]) -> Admission:
+    admission = Admission(asked, corrections.append)
+    admission.confirm(rate)
+    return admission
 
 
 def test_without_a_limit_of_tokens_nothing_is_corrected() -> None:
@@ -42,7 +48,7 @@ def test_chat_of_which_nothing_came_is_told_that_its_tokens_came_back() -> None:
         limit_requests=3000, remaining_requests=199, reset_requests_ms=20,
         limit_tokens=1_000, remaining_tokens=193, reset_tokens_ms=48_420,
     )  # fmt: skip
-    refused = Admission(asked, rate, corrections.append)
+    refused = admitted(asked, rate, corrections)
     refused.use(0)
     assert [correction.tokens for correction in corrections] == [-807]
     headers = dict(refused.headers)
@@ -60,7 +66,7 @@ def test_tokens_that_come_back_pay_off_a_debt_before_there_are_any_left() -> Non
         limit_tokens=1_000, remaining_tokens=0, reset_tokens_ms=300_000,
     )  # fmt: skip
     corrections: list[pb.CorrectRequest] = []
-    long = Admission(asked, rate, corrections.append)
+    long = admitted(asked, rate, corrections)
     long.use(4_500)
     headers = dict(long.headers)
     assert headers[b"x-ratelimit-remaining-tokens"] == b"0"

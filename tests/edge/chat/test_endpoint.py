@@ -113,6 +113,30 @@ async def test_mistaken_requests_count_towards_the_rate_limit_and_are_refused_by
     assert statuses == [400, 400, 400, 429, 429]
 
 
+@pytest.mark.parametrize("taken", [0, 500])
+async def test_body_of_unknown_length_takes_tokens_by_its_actual_size(
+    chat_harness: ChatHarness, log: Log, taken: int
+) -> None:
+    """A client that sends in chunks announces no size; of 1,000 tokens, two thirds are asked for."""
+    metering = chat_harness.metering.metering
+    await metering.admit(ANN, taken)
+    scope = scope_of(b"", chat_harness)
+    scope["headers"] = [(b"transfer-encoding", b"chunked")]
+    del scope[BODY]
+    given = b'{"model":"forte","messages":"%b"}' % (b"x" * 2_600)
+    chunks = [given[:1_000], given[1_000:]]
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": chunks.pop(0), "more_body": bool(chunks)}
+
+    await edge_with(chat_harness, log)(scope, receive, chat_harness._send)
+    await metering.settled()
+    # The request is mistaken, so it gives its tokens back. What is refused by the limits takes nothing.
+    assert chat_harness.status == (429 if taken else 400)
+    assert chat_harness.headers[b"x-ratelimit-remaining-requests"] == (b"2" if taken else b"1")
+    assert chat_harness.headers[b"x-ratelimit-remaining-tokens"] == (b"500" if taken else b"1000")
+
+
 class KnownRates:
     """A metering that is away, of whose rate limits the edge knows the last state or none."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from edge.wire.body_reader import LARGEST_BODY_BYTES, ClientGone, announced_bytes, read_body
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.body_progress import TimedReceive
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import PROMPT_BYTES, UNCHARGED_BYTES, open_prompt_memory
 from tests.support.waiting import until
@@ -44,7 +45,7 @@ async def read(
     **timeouts_s: float,
 ) -> bytes:
     with (memory or open_prompt_memory()).hold(account_id) as holding:
-        return await read_body(scope, receive, holding, **timeouts_s)
+        return await read_body(scope, TimedReceive(receive, **timeouts_s), holding)
 
 
 async def refusal(receive: Any, scope: dict[str, Any], *account: Any, **timeouts_s: Any) -> Reason:
@@ -155,7 +156,7 @@ async def test_body_without_memory_is_refused_before_any_of_it_is_read() -> None
 
 async def test_upload_that_stands_still_is_given_up_before_its_time() -> None:
     async with asyncio.timeout(30):
-        refused = await refusal(arriving(b"hel", then="nothing"), announcing(5), timeout_s=3600, progress_within_s=0.05)
+        refused = await refusal(arriving(b"hel", then="nothing"), announcing(5), timeout_s=3600, within_s=0.05)
         assert refused is Reason.BODY_TIMEOUT
 
 

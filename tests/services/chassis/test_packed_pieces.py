@@ -20,8 +20,8 @@ def test_piece_is_the_same_after_it_was_packed(texts: list[str]) -> None:
 @pytest.mark.parametrize("texts", TEXTS)
 def test_client_reads_the_same_chunks_of_either_form(texts: list[str]) -> None:
     writer = Mock()
-    StreamedReply(Mock(), writer, Chunks("chatcmpl-7", 1, "forte")).write_packed(pack_piece(1, 1, texts))
     chunks = Chunks("chatcmpl-7", 1, "forte")
+    StreamedReply(Mock(), chunks, (), writer, keepalive_s=10).write_packed(pack_piece(1, 1, texts))
     writer.write.assert_called_once_with(chunks.deltas(ChatResponse(contents=texts)))
 
 

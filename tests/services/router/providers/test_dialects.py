@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.chat.replies import new_reply
+from edge.chat.replies import StreamedReply, WholeReply
+from edge.wire.completion_json import Chunks, Folded
 from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation, TokenAllowance
@@ -134,7 +135,12 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
     async def send(message: MutableMapping[str, Any]) -> None:
         written.append(message)
 
-    reply = new_reply(send, Writer(written), "chatcmpl-1", 1_800_000_000, "forte", stream=stream)
+    completion = "chatcmpl-1", 1_800_000_000, "forte"
+    reply = (
+        StreamedReply(send, Chunks(*completion), (), Writer(written), keepalive_s=10)
+        if stream
+        else WholeReply(send, Folded(*completion), ())
+    )
     for response in responses:
         if response.contents or response.tool_calls:
             await reply.prepare()
