@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.timing.yielder import Yielder
 from services.router.schema.messages import (
     Message,
     Part,
@@ -174,11 +173,10 @@ async def test_what_cannot_be_read_is_the_clients_mistake(message: bytes) -> Non
 async def test_long_prompts_are_read_in_slices(messages: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     rests = []
 
-    async def pause(yielder: Yielder) -> None:
-        rests.append(1)
-        yielder._done = 0
+    async def rest(pause_s: float) -> None:
+        rests.append(pause_s)
 
-    monkeypatch.setattr(Yielder, "pause", pause)
+    monkeypatch.setattr("services.chassis.timing.yielder.asyncio.sleep", rest)
     await read_messages(msgspec.json.encode(messages))
     assert len(rests) >= 3
 
