@@ -5,7 +5,6 @@ they can be reached.
 """
 
 import ipaddress
-import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from cli.supervision.data_folder import write_private
 from services.chassis.rpc.callers import Role, role_of, uri_of
 
 AUTHORITY = "ca"
@@ -43,7 +43,7 @@ def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path
     """Creates the authority; returns its certificate. An earlier one stays trusted, but issues nothing more."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate_path = folder / f"{AUTHORITY}.pem"
-    before = certificate_path.read_bytes() if certificate_path.exists() else b""
+    before = certificate_path.read_text() if certificate_path.exists() else ""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Legato authority")])
     certificate = (
@@ -53,8 +53,7 @@ def make_authority(folder: Path, days: int, now: datetime | None = None) -> Path
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(folder / f"{AUTHORITY}.key", _key_pem(key), 0o600)
-    _write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM) + before, 0o644)
+    _write(certificate_path, certificate, key, before)
     return certificate_path
 
 
@@ -85,8 +84,7 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
         .sign(authority_key, hashes.SHA256())
     )
     path = folder / f"{name.replace('/', '-')}.pem"
-    _write(path.with_suffix(".key"), _key_pem(key), 0o600)
-    _write(path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    _write(path, certificate, key)
     return path
 
 
@@ -138,17 +136,9 @@ def _host(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Writes atomically: a reader finds the old file or the new one."""
-    beside = path.with_suffix(f"{path.suffix}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    beside.replace(path)
+def _write(path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, before: str = "") -> None:
+    """Writes a certificate, and its key beside it."""
+    pem = serialization.Encoding.PEM
+    key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    write_private(path.with_suffix(".key"), key_pem.decode())
+    write_private(path, certificate.public_bytes(pem).decode() + before, 0o644)

@@ -83,37 +83,26 @@ class AlreadyLocked(Exception):
     pass
 
 
-class FolderLock:
-    """A lock held until the process ends, however it ends, or while a child has inherited `fd`."""
-
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        give_up_at = time.monotonic() + timeout_s
-        while not self._try_lock():
-            if time.monotonic() > give_up_at:
-                os.close(self.fd)
-                raise AlreadyLocked(str(path))
-            time.sleep(0.05)
-
-    def _try_lock(self) -> bool:
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        os.close(self.fd)
-
-
-def lock_for_supervisor(data: Path) -> FolderLock:
+def lock_for_supervisor(data: Path) -> int:
     # The timeout allows for `is_supervised`, which takes the lock for an instant.
-    return FolderLock(data / "lock", LOCK_TIMEOUT_S)
+    return lock_file(data / "lock", LOCK_TIMEOUT_S)
 
 
-def lock_for_processes(data: Path, timeout_s: float) -> FolderLock:
+def lock_for_processes(data: Path, timeout_s: float) -> int:
     """Takes the lock that every process inherits: free when the last one ended."""
-    return FolderLock(data / "run" / "processes.lock", timeout_s)
+    return lock_file(data / "run" / "processes.lock", timeout_s)
+
+
+def lock_file(path: Path, timeout_s: float) -> int:
+    """Returns a descriptor that locks a file until it is closed: by every process that has it, however it ends."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    give_up_at = time.monotonic() + timeout_s
+    while not _try_lock(fd, fcntl.LOCK_EX):
+        if time.monotonic() > give_up_at:
+            os.close(fd)
+            raise AlreadyLocked(str(path))
+        time.sleep(0.05)
+    return fd
 
 
 def is_supervised(data: Path) -> bool:
@@ -121,13 +110,17 @@ def is_supervised(data: Path) -> bool:
         fd = os.open(data / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
+    is_free = _try_lock(fd, fcntl.LOCK_SH)
+    os.close(fd)
+    return not is_free
+
+
+def _try_lock(fd: int, kind: int) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+        return False
+    return True
 
 
 def write_processes(data: Path, state: dict[str, Any]) -> None:
@@ -139,10 +132,10 @@ def read_processes(data: Path) -> dict[str, Any]:
     return state
 
 
-def write_private(path: Path, text: str) -> None:
-    """Writes atomically, and syncs to disk."""
+def write_private(path: Path, text: str, mode: int = 0o600) -> None:
+    """Writes atomically, and syncs to disk: a reader finds the old file or the new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "w") as file:
             file.write(text)

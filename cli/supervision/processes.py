@@ -21,6 +21,7 @@ from cli.supervision.settings import UpSettings
 from cli.supervision.supervisor import ProcessSpec
 from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VARIABLE
 
+SERVICES = ("auth", "metering", "router")
 CONSOLE_PORT = 8081
 OPERATOR_CONSOLE = "operator-console"
 
@@ -66,13 +67,23 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     def socket_address(self, process: str) -> str:
         return f"unix:{socket_of(process, self.data)}"
 
+    def addresses_of_services(self, suffix: str = "") -> dict[str, str]:
+        """Returns the sockets of all processes of each service, by the variable that others find them by."""
+        return {
+            f"LEGATO_{service.upper()}_ADDRESS": ",".join(
+                self.socket_address(f"{name}{suffix}") for name in self.scale.names_of(service)
+            )
+            for service in SERVICES
+        }
+
 
 def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]]:
     """Returns the groups so that each depends only on earlier ones; so they end from the last to the first."""
-    edges = [_edge(installation, number) for number in range(1, installation.scale.edges + 1)]
+    names_of = installation.scale.names_of
+    edges = [_edge(installation, number, name) for number, name in enumerate(names_of("edge"), 1)]
     services = [
-        [_service(installation, service, number) for number in range(1, count + 1)]
-        for service, count in counts_of(installation.scale).items()
+        [_service(installation, service, number, name) for number, name in enumerate(names_of(service), 1)]
+        for service in SERVICES
     ]
     model = [[_local_model(installation)]] if installation.uses_local_model else []
     console = [[_console(installation, installation.console)]] if installation.console else []
@@ -80,21 +91,10 @@ def process_groups(installation: Installation) -> Sequence[Sequence[ProcessSpec]
     return [*model, *services, edges, *payments, *console]
 
 
-def counts_of(scale: Scale) -> dict[str, int]:
-    """Returns the number of processes of each service."""
-    return {"auth": 1, "metering": scale.meterings, "router": scale.routers}
-
-
-def names_of(service: str, count: int) -> list[str]:
-    """Returns the names of a service's processes: they are numbered if there are several."""
-    return [service] if count == 1 else [f"{service}-{number}" for number in range(1, count + 1)]
-
-
-def _service(installation: Installation, service: str, number: int) -> ProcessSpec:
-    count = counts_of(installation.scale)[service]
-    name = names_of(service, count)[number - 1]
+def _service(installation: Installation, service: str, number: int, name: str) -> ProcessSpec:
+    count = len(installation.scale.names_of(service))
     own = _of_servers(installation, service, name)
-    if operations := _operations_address(installation, service, number):
+    if operations := _operations_address(installation, service, number, name):
         own[f"LEGATO_{service.upper()}_METRICS_LISTEN"] = operations
     for variable, listen in installation.settings.further_listens.items():
         if variable.startswith(f"LEGATO_{service.upper()}_"):
@@ -132,29 +132,22 @@ def _share_of_local_model(settings: UpSettings, routers: int) -> dict[str, str]:
     return {"LEGATO_LOCAL_MODEL_PARALLEL": "1", "LEGATO_LOCAL_MODEL_QUEUE": str(share - 1)}
 
 
-def _edge(installation: Installation, number: int) -> ProcessSpec:
-    name = f"edge-{number}"
+def _edge(installation: Installation, number: int, name: str) -> ProcessSpec:
     own = {
         "LEGATO_CONSOLE_URL": installation.console_url if installation.console else "",
         "LEGATO_DRAIN_S": str(installation.settings.drain_s),
         "LEGATO_EDGE_FD": str(installation.edge_fd),
         "LEGATO_EDGE_HEALTH_LISTEN": installation.socket_address(name),
-        "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number),
+        "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number, name),
         "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
     }
     return _process(installation, "edge", name, "edge", own, fds=(installation.edge_fd,))
 
 
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
-    addresses = {
-        f"LEGATO_{service.upper()}_ADDRESS": ",".join(
-            installation.socket_address(f"{name}-console") for name in names_of(service, count)
-        )
-        for service, count in counts_of(installation.scale).items()
-    }
     payments = installation.socket_address(f"{PAYMENTS}-console") if installation.takes_payments else ""
     own = {
-        **addresses,
+        **installation.addresses_of_services("-console"),
         "LEGATO_CONSOLE_URL": console.url,
         "LEGATO_CONSOLE_API_URL": console.api_url,
         "LEGATO_CONSOLE_FD": ",".join(map(str, console.fds)),
@@ -169,7 +162,7 @@ def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:
 def _payments(installation: Installation) -> ProcessSpec:
     own = {
         **_of_servers(installation, PAYMENTS, PAYMENTS),
-        "LEGATO_PAYMENTS_METRICS_LISTEN": _operations_address(installation, PAYMENTS, 1),
+        "LEGATO_PAYMENTS_METRICS_LISTEN": _operations_address(installation, PAYMENTS, 1, PAYMENTS),
         "LEGATO_CONSOLE_URL": installation.console_url,
     }
     return _process(installation, PAYMENTS, PAYMENTS, "services.payments", own, is_awaited=False)
@@ -205,13 +198,8 @@ def _process(
 
 
 def _shared(installation: Installation) -> dict[str, str]:
-    addresses = {}
-    for service, count in counts_of(installation.scale).items():
-        sockets = [installation.socket_address(name) for name in names_of(service, count)]
-        addresses[f"LEGATO_{service.upper()}_LISTEN"] = sockets[0]
-        addresses[f"LEGATO_{service.upper()}_ADDRESS"] = ",".join(sockets)
     return {
-        **addresses,
+        **installation.addresses_of_services(),
         "LEGATO_DATA": str(installation.data),
         "LEGATO_ROUTES": str(installation.routes),
         "LEGATO_PRICES": str(installation.prices),
@@ -220,7 +208,7 @@ def _shared(installation: Installation) -> dict[str, str]:
     }
 
 
-def _operations_address(installation: Installation, kind: str, number: int) -> str:
+def _operations_address(installation: Installation, kind: str, number: int, name: str) -> str:
     """Returns where a process serves health and metrics: where it is told to, or a socket for the operators' console.
     Empty: nowhere."""
     settings = installation.settings
@@ -229,23 +217,16 @@ def _operations_address(installation: Installation, kind: str, number: int) -> s
         return _listen_of(listen, number)
     if installation.console is None or settings.console_role != OPERATOR_CONSOLE:
         return ""
-    return installation.socket_address(f"{_names(installation)[kind][number - 1]}-http")
+    return installation.socket_address(f"{name}-http")
 
 
 def _status_addresses(installation: Installation) -> Iterator[str]:
     """Yields each process that serves health and metrics at a known address, as NAME=ADDRESS."""
-    for kind, names in _names(installation).items():
-        for number, name in enumerate(names, 1):
-            address = _operations_address(installation, kind, number)
+    for kind in ("edge", *SERVICES, *([PAYMENTS] if installation.takes_payments else [])):
+        for number, name in enumerate(installation.scale.names_of(kind), 1):
+            address = _operations_address(installation, kind, number, name)
             if address and not address.endswith(":0"):
                 yield f"{name}={address}"
-
-
-def _names(installation: Installation) -> dict[str, list[str]]:
-    edges = [f"edge-{number}" for number in range(1, installation.scale.edges + 1)]
-    counts = counts_of(installation.scale)
-    payments = {PAYMENTS: [PAYMENTS]} if installation.takes_payments else {}
-    return {"edge": edges, **{service: names_of(service, count) for service, count in counts.items()}, **payments}
 
 
 def _listen_of(listen: str, number: int) -> str:

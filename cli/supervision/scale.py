@@ -18,6 +18,11 @@ class Scale(NamedTuple):
     routers: int = 1
     meterings: int = 1
 
+    def names_of(self, kind: str) -> list[str]:
+        """Returns the names of the processes of a kind: numbered if there are several, and edges always."""
+        count = {"edge": self.edges, "router": self.routers, "metering": self.meterings}.get(kind, 1)
+        return [kind] if count == 1 and kind != "edge" else [f"{kind}-{number}" for number in range(1, count + 1)]
+
 
 def default_scale(processors: float, *, has_postgresql: bool) -> Scale:
     """Returns an edge and a router for every two processors beyond the first, which is for the other processes: an edge

@@ -16,9 +16,9 @@ from cli.command import Invocation, command
 from cli.output import ignoring_closed, open_closed_ones, show_json
 from cli.settings import SettingsWrong, read_settings
 from cli.supervision import completeness, data_folder
-from cli.supervision.data_folder import AlreadyLocked, FolderLock
+from cli.supervision.data_folder import AlreadyLocked
 from cli.supervision.kept_secrets import secrets_for
-from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, counts_of, process_groups
+from cli.supervision.processes import CONSOLE_PORT, ConsoleStart, Installation, process_groups
 from cli.supervision.public_socket import CannotListen, base_url, listen, listen_for_console
 from cli.supervision.scale import Scale, count_processors, default_scale
 from cli.supervision.settings import FileSettings, UpSettings
@@ -101,7 +101,7 @@ def up(
     settings = read_settings(UpSettings)
     scale = _scale(settings, workers, routers, metering)
     data_folder.prepare(data)
-    lock, processes_lock = _lock(data)
+    processes_lock_fd = _lock(data)
     completeness.require_complete(
         data, settings.database_url, peppers_given=bool(settings.key_peppers), begin_anew=begin_anew
     )
@@ -120,7 +120,7 @@ def up(
         scale=scale,
         secrets=secrets_for(settings, data),
         edge_fd=listener.fileno(),
-        lock_fd=processes_lock.fd,
+        lock_fd=processes_lock_fd,
         console=console,
     )
 
@@ -157,8 +157,6 @@ def up(
             asyncio.run(_supervise(supervisor, announce, stop_listening))
         except StartFailed as error:
             raise (SettingsWrong if error.is_misuse else CannotStart)(str(error)) from None
-    processes_lock.release()
-    lock.release()
 
 
 def _listen_for_console(settings: UpSettings, asked_port: int | None) -> list[socket.socket]:
@@ -192,10 +190,9 @@ def _scale(settings: UpSettings, workers: int | None, routers: int | None, meter
         raise SettingsWrong(
             f"--metering {scale.meterings} needs PostgreSQL (LEGATO_DATABASE_URL): SQLite has a single writer"
         )
-    counts = counts_of(scale)
     for variable, address in settings.further_listens.items():
         service = variable.removeprefix(PREFIX).partition("_")[0].lower()
-        if counts.get(service, 1) > 1 and address.startswith("unix:"):
+        if len(scale.names_of(service)) > 1 and address.startswith("unix:"):
             raise SettingsWrong(f"{variable}: must be HOST:PORT if there are several: each has the next port")
     return scale
 
@@ -205,23 +202,20 @@ def _say(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _lock(data: Path) -> tuple[FolderLock, FolderLock]:
+def _lock(data: Path) -> int:
+    """Locks the folder until this process ends; returns the lock that all processes hold."""
     try:
-        lock = data_folder.lock_for_supervisor(data)
+        data_folder.lock_for_supervisor(data)
     except AlreadyLocked:
         raise CannotStart(
             f"Legato is already running on {data}: see `legato status`, or choose another folder with --data"
         ) from None
     except OSError as error:
         raise data_folder.unusable(data, error) from None
-    return lock, _wait_for_leftovers(data)
-
-
-def _wait_for_leftovers(data: Path) -> FolderLock:
-    """Waits for the processes of a killed supervisor, which end by themselves, but not at once."""
     try:
         return data_folder.lock_for_processes(data, timeout_s=0)
     except AlreadyLocked:
+        # Those of a killed supervisor end by themselves, but not at once.
         _say("waiting for the processes of an earlier start to end ...")
     try:
         return data_folder.lock_for_processes(data, LEFTOVERS_TIMEOUT_S)

@@ -81,20 +81,20 @@ def test_a_folder_is_locked_once(tmp_path: Path) -> None:
     lock = data_folder.lock_for_supervisor(tmp_path)
     assert data_folder.is_supervised(tmp_path)
     with pytest.raises(AlreadyLocked):
-        data_folder.FolderLock(tmp_path / "lock", timeout_s=0)
-    lock.release()
+        data_folder.lock_file(tmp_path / "lock", timeout_s=0)
+    os.close(lock)
     assert not data_folder.is_supervised(tmp_path)
 
 
 def test_the_processes_lock_is_free_when_the_last_process_that_inherited_it_ended(tmp_path: Path) -> None:
     data_folder.prepare(tmp_path)
     lock = data_folder.lock_for_processes(tmp_path, timeout_s=0)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock.fd,)) as child:
-        lock.release()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,)) as child:
+        os.close(lock)
         with pytest.raises(AlreadyLocked):
             data_folder.lock_for_processes(tmp_path, timeout_s=0)
         child.communicate(b"\n")
-    data_folder.lock_for_processes(tmp_path, timeout_s=0).release()
+    os.close(data_folder.lock_for_processes(tmp_path, timeout_s=0))
 
 
 def test_the_state_is_written_whole(tmp_path: Path) -> None:
@@ -107,6 +107,6 @@ def test_the_state_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_waited_for_while_it_is_about_to_be_released(tmp_path: Path) -> None:
-    held = data_folder.FolderLock(tmp_path / "lock", timeout_s=0)
-    threading.Timer(0.1, held.release).start()
-    data_folder.FolderLock(tmp_path / "lock", timeout_s=20).release()
+    held = data_folder.lock_file(tmp_path / "lock", timeout_s=0)
+    threading.Timer(0.1, os.close, [held]).start()
+    os.close(data_folder.lock_file(tmp_path / "lock", timeout_s=20))
