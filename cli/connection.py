@@ -89,29 +89,24 @@ class ServiceStubs:
     notice_thresholds = _Stub(NoticeThresholdServiceStub, METERING)
     spend_limits = _Stub(SpendLimitServiceStub, METERING)
     statements = _Stub(StatementServiceStub, METERING)
+    # Any router that answers: all share one database.
+    grounding = _Stub(GroundingAdminServiceStub, ROUTER)
 
     def __init__(
         self,
         open_channel_to: Callable[[str], grpc.Channel],
         find_routers: Callable[[], Sequence[str]] = lambda: [ROUTER],
-        find_router: Callable[[], str] = lambda: ROUTER,
     ) -> None:
-        """Calls `open_channel_to` for "auth", "metering" and each of `find_routers`, once each and not before a command
-        needs it. `find_router` returns one that answers, if there is one."""
+        """Calls `open_channel_to` for "auth", "metering", "router" and each of `find_routers`, once each and not before
+        a command needs it."""
         self._open_channel_to = open_channel_to
         self._find_routers = find_routers
-        self._find_router = find_router
         self._channels: dict[str, grpc.Channel] = {}
 
     @property
     def routers(self) -> dict[str, RouteAdminServiceStub]:
         """The stubs of all replicas by address: each has its own routes and figures."""
         return {router: RouteAdminServiceStub(self.channel(router)) for router in self._find_routers()}
-
-    @property
-    def grounding(self) -> GroundingAdminServiceStub:
-        """The stub of any replica that answers: all share one database."""
-        return GroundingAdminServiceStub(self.channel(self._find_router()))
 
     def channel(self, service: str) -> grpc.Channel:
         if service not in self._channels:
@@ -202,41 +197,32 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         given = settings.address(ROUTER)
         return _every_address(given) if given else _processes_of(ROUTER, data)
 
-    def find_router() -> str:
-        return _first_that_answers(find_routers(), data)
-
-    def open_secured(address: str, service: str) -> grpc.Channel:
+    def open_address(address: str, service: str) -> grpc.Channel:
+        if address.startswith("unix:"):
+            return open_sync_channel(address)
         try:
             certificates = open_certificates(settings.tls_ca, settings.tls_cert, settings.tls_key, Log("legato"))
         except SettingsError as error:
             raise SettingsWrong(str(error)) from None
         return open_sync_channel(address, certificates.current() if certificates else None, service)
 
-    def open_channel_to(service: str) -> grpc.Channel:
-        if ":" in service:
-            return open_secured(service, ROUTER)
-        if service.startswith(f"{ROUTER}-"):
-            return _open_if_there(service, data)
-        given = settings.address(service)
-        places = [endpoint.address for endpoint in parse_endpoints(given)] or _processes_of(service, data)
+    def open_channel_to(place: str) -> grpc.Channel:
+        if place not in (AUTH, METERING, ROUTER):
+            # One of several routers: if it does not answer, its calls fail, and those to others go on.
+            if ":" not in place:
+                with suppress(CallRefused):
+                    _require_socket(socket_of(place, data), data)
+            return open_address(_address_of(place, data), ROUTER)
+        given = settings.address(place)
+        places = [endpoint.address for endpoint in parse_endpoints(given)] or _processes_of(place, data)
         address = _address_of(_first_that_answers(places, data), data)
         if address.startswith("unix:"):
             _require_socket(Path(address.removeprefix("unix:")), data)
-            return open_sync_channel(address)
-        if not _answers(address):
-            raise NotRunning(f"{service} is not running at {given}")
-        return open_secured(address, service)
+        elif not _answers(address):
+            raise NotRunning(f"{place} is not running at {given}")
+        return open_address(address, place)
 
-    return ServiceStubs(open_channel_to, find_routers, find_router)
-
-
-def _open_if_there(process: str, data: Path) -> grpc.Channel:
-    """Opens a channel to one of several processes. If it does not answer within the timeout, its calls fail, and
-    those to others go on."""
-    path = socket_of(process, data)
-    with suppress(CallRefused):
-        _require_socket(path, data)
-    return open_sync_channel(f"unix:{path}")
+    return ServiceStubs(open_channel_to, find_routers)
 
 
 def _processes_of(service: str, data: Path) -> list[str]:

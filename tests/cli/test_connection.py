@@ -1,5 +1,6 @@
 import asyncio
 import io
+import os
 import socket
 import threading
 from pathlib import Path
@@ -144,7 +145,7 @@ def test_a_process_that_is_being_started_again_is_waited_for(socket_folder: Path
         services = running_services(socket_folder, {})
         assert services.accounts is not None
         services.close()
-    lock.release()
+    os.close(lock)
 
 
 def test_every_router_that_runs_is_found_and_one_that_answers_for_what_all_share(
@@ -173,8 +174,8 @@ def test_every_router_that_runs_is_found_and_one_that_answers_for_what_all_share
         assert services.grounding is not None
         assert services.metering is not None
         services.close()
-    lock.release()
-    assert opened == ["router-1.sock", "router-2.sock", "metering-2.sock"]
+    os.close(lock)
+    assert opened == ["router-1.sock", "router-2.sock", "router-2.sock", "metering-2.sock"]
 
 
 class Terminal(io.StringIO):
