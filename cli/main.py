@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -28,17 +27,10 @@ class LazyCommands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         """Reports an error as one line on stderr and an exit code: 1 refused, 2 misuse, 3 not running."""
         try:
-            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            code = super().main(*args, **{**options, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             sys.exit(MISUSE)

@@ -1,9 +1,9 @@
 """Prints results, progress and errors on the terminal."""
 
 import csv
-import io
 import json
 import os
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,15 +27,10 @@ def stream_json(values: Iterable[Any]) -> None:
 
 def stream_csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
     """Prints CSV (RFC 4180) as its rows come. What has no value is empty."""
-    _print_csv(columns)
-    for row in rows:
-        _print_csv([row[column] for column in columns])
-
-
-def _print_csv(values: Sequence[object]) -> None:
-    line = io.StringIO()
-    csv.writer(line).writerow(values)
-    click.echo(line.getvalue(), nl=False)
+    writer = csv.DictWriter(sys.stdout, columns, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    sys.stdout.flush()
 
 
 def show_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -259,7 +259,7 @@ class Supervisor:
                 continue
             for process in running:
                 _send(process, signal.SIGTERM)
-            ends = asyncio.create_task(_all_ended(running))
+            ends: asyncio.Future[Any] = asyncio.gather(*(process.wait() for process in running))
             hurried = asyncio.create_task(hurry.wait())
             await asyncio.wait([ends, hurried], timeout=self.timing.grace_s, return_when=asyncio.FIRST_COMPLETED)
             await _cancel([hurried])
@@ -313,11 +313,6 @@ def _why(kept: _Kept) -> str:
         if kept.exit_code == MISUSE and (last_words := kept.log.last_words()):
             return f": {last_words}"
     return f", see {kept.log.path}"
-
-
-async def _all_ended(processes: Sequence[Process]) -> None:
-    for process in processes:
-        await process.wait()
 
 
 async def _done_before(event: asyncio.Event, task: asyncio.Task[None]) -> bool:

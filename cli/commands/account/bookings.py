@@ -97,11 +97,6 @@ def _ended_as_if_interrupted() -> Iterator[None]:
 
 def command_line(*arguments: str) -> str:
     """Returns a command line for the same data folder."""
-    return shlex.join(["legato", *arguments, *_folder_option()])
-
-
-def _folder_option() -> list[str]:
-    """Returns the --data option, if it was given."""
     context = click.get_current_context(silent=True)
     given_data = None if context is None else Invocation(context).given_data
-    return ["--data", given_data] if given_data else []
+    return shlex.join(["legato", *arguments, *(["--data", given_data] if given_data else [])])

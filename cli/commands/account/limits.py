@@ -54,23 +54,20 @@ def show(invocation: Invocation, account_id: str) -> None:
 @click.option("--day", type=LIMIT, help="Dollars a day, in UTC; `none` for no limit.")
 @click.option("--month", type=LIMIT, help="Dollars a calendar month, in UTC; `none` for no limit.")
 @click.option("--total", type=LIMIT, help="Dollars in all; `none` for no limit.")
-def set_(
-    invocation: Invocation, account_id: str, key_id: str, day: int | None, month: int | None, total: int | None
-) -> None:
+def set_(invocation: Invocation, account_id: str, key_id: str, **amounts: int | None) -> None:
     """Change spend limits: `legato limits set ID --key KEY --day 5.00 --month none`. The others stay as they are."""
-    if day is None and month is None and total is None:
+    if all(given is None for given in amounts.values()):
         raise click.UsageError("nothing to change: give --day, --month or --total.")
     get_account(invocation.services, account_id)
     if key_id:
         require_key(invocation.services, account_id, key_id)
-    kept = find_limits(invocation.services, account_id, key_id)
     wanted = pb.SpendLimits()
-    for name, given in zip(PERIODS, (day, month, total), strict=True):
-        field = f"{name}_nanos"
-        if given is None and kept.HasField(field):  # type: ignore[arg-type]
-            setattr(wanted, field, getattr(kept, field))
-        elif given is not None and given >= 0:
-            setattr(wanted, field, given)
+    wanted.CopyFrom(find_limits(invocation.services, account_id, key_id))
+    for period, nanos in amounts.items():
+        if nanos is not None and nanos >= 0:
+            setattr(wanted, f"{period}_nanos", nanos)
+        elif nanos is not None:
+            wanted.ClearField(f"{period}_nanos")  # type: ignore[arg-type]
     request = pb.SetSpendLimitsRequest(account_id=account_id, key_id=key_id, limits=wanted)
     spend = call_service(invocation.services.spend_limits.SetSpendLimits, request).spend
     invocation.show_list(describe(spend), COLUMNS)
