@@ -68,7 +68,7 @@ async def test_pieces_are_bounded_and_never_gathered() -> None:
     sizes = []
     async for piece in upload.pieces():
         sizes.append(len(piece))
-        assert len(upload._form._content) < 2 * PIECE_BYTES
+        assert len(upload._content) < 2 * PIECE_BYTES
     assert sizes == [PIECE_BYTES] * 5 + [17]
 
 
