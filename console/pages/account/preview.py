@@ -7,14 +7,15 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account.allowed_classes import auto_class, may_use
-from console.account.grounding import GroundingSources, read_sources
-from console.account.usage import Prices, read_prices
+from console.account.grounding import GroundingSources
+from console.account.usage import read_prices
 from console.display.words import significant_places
 from console.web.forms import Refusal
+from console.web.refusals import shows_again
 from console.web.visit import Visit
 from protos.metering.v1 import metering_pb2
 from protos.router.v1 import grounding_pb2 as pb
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import Reason
 from services.rules.model_classes import AUTO
 
 MILLION: Final = 1_000_000
@@ -32,13 +33,36 @@ class PromptPart:
     cost_nanos: int | None
 
 
-async def show(visit: Visit) -> Response:
-    sources, prices = await asyncio.gather(read_sources(visit), read_prices(visit))
-    return _page(visit, sources, prices)
-
-
-async def preview(visit: Visit) -> Response:
+async def show(
+    visit: Visit, refusal: Refusal | None = None, found: pb.PreviewGroundingResponse | None = None
+) -> Response:
     account, prices = await asyncio.gather(visit.read_account(), read_prices(visit))
+    price = prices.get(found.class_id) if found else None
+    parts = _parts(found, price) if found else []
+    tokens = sum(part.tokens for part in parts)
+    return visit.render(
+        "preview.html",
+        refusal=refusal,
+        sources=GroundingSources(found.config if found else pb.GroundingConfig(), account),
+        classes=sorted(
+            (class_id for class_id in prices if may_use(account, class_id)),
+            key=lambda class_id: prices[class_id].input_nanos_per_million,
+        ),
+        question=visit.form.get("question"),
+        chosen=visit.form.get("class") or AUTO,
+        found=found,
+        parts=parts,
+        tokens=tokens,
+        cost_nanos=_cost_nanos(tokens, price),
+        places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
+        added=_added(found, price) if found else None,
+        price=price,
+    )
+
+
+@shows_again(show, "question", reasons=(Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN))
+async def preview(visit: Visit) -> Response:
+    account = await visit.read_account()
     request = pb.PreviewGroundingRequest(
         account_id=account.account_id,
         question=visit.form.get("question"),
@@ -49,45 +73,7 @@ async def preview(visit: Visit) -> Response:
         attachments=account.attachments,
         allowed_classes=account.allowed_classes if account.HasField("allowed_classes") else None,
     )
-    try:
-        found = await visit.router.grounding.PreviewGrounding(request)
-    except LegatoError as error:
-        if error.reason not in (Reason.REQUEST_INVALID, Reason.MODEL_UNKNOWN):
-            raise
-        refusal = Refusal({"question": error.message})
-        return _page(visit, GroundingSources(pb.GroundingConfig(), account), prices, request, refusal=refusal)
-    return _page(visit, GroundingSources(found.config, account), prices, request, found)
-
-
-def _page(
-    visit: Visit,
-    sources: GroundingSources,
-    prices: Prices,
-    request: pb.PreviewGroundingRequest | None = None,
-    found: pb.PreviewGroundingResponse | None = None,
-    refusal: Refusal | None = None,
-) -> Response:
-    price = prices.get(found.class_id) if found else None
-    parts = _parts(found, price) if found else []
-    tokens = sum(part.tokens for part in parts)
-    return visit.render(
-        "preview.html",
-        refusal=refusal,
-        sources=sources,
-        classes=sorted(
-            (class_id for class_id in prices if may_use(sources.account, class_id)),
-            key=lambda class_id: prices[class_id].input_nanos_per_million,
-        ),
-        question=request.question if request else "",
-        chosen=request.model if request else AUTO,
-        found=found,
-        parts=parts,
-        tokens=tokens,
-        cost_nanos=_cost_nanos(tokens, price),
-        places=significant_places(_cost_nanos(tokens, price) or 0, TABLE_DIGITS),
-        added=_added(found, price) if found else None,
-        price=price,
-    )
+    return await show(visit, found=await visit.router.grounding.PreviewGrounding(request))
 
 
 def _parts(found: pb.PreviewGroundingResponse, price: metering_pb2.Price | None) -> list[PromptPart]:
