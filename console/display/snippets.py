@@ -9,6 +9,7 @@ PLACEHOLDER: Final = "YOUR_KEY"
 QUESTION: Final = "Say hello in one sentence."
 # Where a script puts the request that a page has, as the language writes it.
 REQUEST_MARK: Final = "@REQUEST@"
+_REQUEST: Final = {"model": "auto", "messages": [{"role": "user", "content": QUESTION}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,53 +24,49 @@ class Snippet:
 
 
 def snippets(base_url: str, api_key: str = PLACEHOLDER) -> list[Snippet]:
+    python = (
+        "answer = client.chat.completions.create(\n"
+        '    model="auto",\n'
+        f'    messages=[{{"role": "user", "content": {json.dumps(QUESTION)}}}],\n'
+        ")\n"
+        "print(answer.choices[0].message.content)"
+    )
+    node = (
+        "const answer = await client.chat.completions.create({\n"
+        '  model: "auto",\n'
+        f'  messages: [{{ role: "user", content: {json.dumps(QUESTION)} }}],\n'
+        "});\n"
+        "console.log(answer.choices[0].message.content);"
+    )
     return [
-        Snippet("curl", "curl", "", _curl(base_url, api_key)),
-        Snippet("python", "Python", "pip install openai", _python(base_url, api_key)),
-        Snippet("node", "Node", "npm install openai", _node(base_url, api_key)),
+        Snippet("curl", "curl", "", _curl(base_url, api_key, shlex.quote(json.dumps(_REQUEST)))),
+        Snippet("python", "Python", "pip install openai", _python_client(base_url, api_key) + python),
+        Snippet("node", "Node", "npm install openai", _node_client(base_url, api_key) + node),
     ]
 
 
 def conversation_snippets(base_url: str) -> list[Snippet]:
     """Programs that send any request; until there is one, the first."""
-    request = json.dumps({"model": "auto", "messages": [{"role": "user", "content": QUESTION}]}, indent=2)
-    first = {"curl": shlex.quote(request), "python": request, "node": request}
-    templates = {
-        "curl": _curl_of(base_url, PLACEHOLDER, REQUEST_MARK),
-        "python": (
-            "from openai import OpenAI\n\n"
-            f"client = OpenAI(\n    base_url={json.dumps(base_url)},\n    api_key={json.dumps(PLACEHOLDER)},\n)\n"
-            f"request = {REQUEST_MARK}\n"
-            "answer = client.chat.completions.create(**request)\n"
-            "print(answer.choices[0].message)"
-        ),
-        "node": (
-            'import OpenAI from "openai";\n\n'
-            f"const client = new OpenAI({{\n  baseURL: {json.dumps(base_url)},\n"
-            f"  apiKey: {json.dumps(PLACEHOLDER)},\n}});\n"
-            f"const request = {REQUEST_MARK};\n"
-            "const answer = await client.chat.completions.create(request);\n"
-            "console.log(answer.choices[0].message);"
-        ),
-    }
+    request = json.dumps(_REQUEST, indent=2)
+    curl = _curl(base_url, PLACEHOLDER, REQUEST_MARK)
+    python = _python_client(base_url, PLACEHOLDER) + (
+        f"request = {REQUEST_MARK}\n"
+        "answer = client.chat.completions.create(**request)\n"
+        "print(answer.choices[0].message)"
+    )
+    node = _node_client(base_url, PLACEHOLDER) + (
+        f"const request = {REQUEST_MARK};\n"
+        "const answer = await client.chat.completions.create(request);\n"
+        "console.log(answer.choices[0].message);"
+    )
     return [
-        Snippet(
-            made.language,
-            "JavaScript" if made.language == "node" else made.title,
-            made.install,
-            templates[made.language].replace(REQUEST_MARK, first[made.language]),
-            templates[made.language],
-        )
-        for made in snippets(base_url)
+        Snippet("curl", "curl", "", curl.replace(REQUEST_MARK, shlex.quote(request)), curl),
+        Snippet("python", "Python", "pip install openai", python.replace(REQUEST_MARK, request), python),
+        Snippet("node", "JavaScript", "npm install openai", node.replace(REQUEST_MARK, request), node),
     ]
 
 
-def _curl(base_url: str, api_key: str) -> str:
-    body = json.dumps({"model": "auto", "messages": [{"role": "user", "content": QUESTION}]})
-    return _curl_of(base_url, api_key, shlex.quote(body))
-
-
-def _curl_of(base_url: str, api_key: str, quoted_body: str) -> str:
+def _curl(base_url: str, api_key: str, quoted_body: str) -> str:
     return (
         f"curl -sS {shlex.quote(f'{base_url}/chat/completions')} \\\n"
         f"  -H {shlex.quote(f'Authorization: Bearer {api_key}')} \\\n"
@@ -78,25 +75,11 @@ def _curl_of(base_url: str, api_key: str, quoted_body: str) -> str:
     )
 
 
-def _python(base_url: str, api_key: str) -> str:
-    return (
-        "from openai import OpenAI\n\n"
-        f"client = OpenAI(\n    base_url={json.dumps(base_url)},\n    api_key={json.dumps(api_key)},\n)\n"
-        "answer = client.chat.completions.create(\n"
-        '    model="auto",\n'
-        f'    messages=[{{"role": "user", "content": {json.dumps(QUESTION)}}}],\n'
-        ")\n"
-        "print(answer.choices[0].message.content)"
-    )
+def _python_client(base_url: str, api_key: str) -> str:
+    options = f"    base_url={json.dumps(base_url)},\n    api_key={json.dumps(api_key)},\n"
+    return f"from openai import OpenAI\n\nclient = OpenAI(\n{options})\n"
 
 
-def _node(base_url: str, api_key: str) -> str:
-    return (
-        'import OpenAI from "openai";\n\n'
-        f"const client = new OpenAI({{\n  baseURL: {json.dumps(base_url)},\n  apiKey: {json.dumps(api_key)},\n}});\n"
-        "const answer = await client.chat.completions.create({\n"
-        '  model: "auto",\n'
-        f'  messages: [{{ role: "user", content: {json.dumps(QUESTION)} }}],\n'
-        "});\n"
-        "console.log(answer.choices[0].message.content);"
-    )
+def _node_client(base_url: str, api_key: str) -> str:
+    options = f"  baseURL: {json.dumps(base_url)},\n  apiKey: {json.dumps(api_key)},\n"
+    return f'import OpenAI from "openai";\n\nconst client = new OpenAI({{\n{options}}});\n'
