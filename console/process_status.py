@@ -16,6 +16,7 @@ from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.fetch import WholeResponse, fetch_once
 from services.chassis.http_client.origin import Origin
 from services.chassis.rpc.replicas import resolve
+from services.chassis.settings import SettingsError
 
 UNIX: Final = "unix:"
 # A page waits no longer for a process that does not answer.
@@ -79,14 +80,16 @@ class ProcessState:
 
 
 def parse_addresses(given: str) -> list[ProcessAddress]:
-    """Parses the setting; raises a ValueError."""
+    """Parses the setting; raises a SettingsError."""
     parsed = []
     for entry in filter(None, (entry.strip() for entry in given.split(","))):
         name, _, address = entry.partition("=")
         host, _, port = address.rpartition(":")
         is_address = address.startswith(f"{UNIX}/") or (host and port.isdecimal() and 0 < int(port) < 65_536)
         if not _NAME.fullmatch(name) or not is_address:
-            raise ValueError(entry)
+            raise SettingsError(
+                "LEGATO_CONSOLE_STATUS_ADDRESSES: must be NAME=HOST:PORT or NAME=unix:PATH, separated by commas"
+            )
         parsed.append(ProcessAddress(name, address))
     return parsed
 

@@ -50,21 +50,17 @@ class ConsoleServerSettings(ProcessSettings, frozen=True, kw_only=True):
     console_drain_s: Seconds = 5.0
 
     def check(self) -> None:
-        check_all(self._check_origins, partial(Addresses, self.trusted_proxies), self._check_status_addresses)
+        check_all(
+            self._check_origins,
+            partial(Addresses, self.trusted_proxies),
+            partial(parse_addresses, self.console_status_addresses),
+        )
 
     def _check_origins(self) -> None:
         parts = [urlsplit(origin) for origin in self.origins]
         are_origins = all(each.scheme in ("http", "https") and each.hostname for each in parts)
         if not parts or not are_origins or self.origins != tuple(f"{each.scheme}://{each.netloc}" for each in parts):
             raise SettingsError("LEGATO_CONSOLE_URL: must be an origin, such as https://console.example.ca")
-
-    def _check_status_addresses(self) -> None:
-        try:
-            parse_addresses(self.console_status_addresses)
-        except ValueError:
-            raise SettingsError(
-                "LEGATO_CONSOLE_STATUS_ADDRESSES: must be NAME=HOST:PORT or NAME=unix:PATH, separated by commas"
-            ) from None
 
     @property
     def origins(self) -> tuple[str, ...]:

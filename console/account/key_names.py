@@ -6,7 +6,7 @@ An account can have many thousands of keys: a page asks for those that it shows,
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from console.services import if_available
 from console.web.visit import Visit
@@ -75,14 +75,7 @@ async def read_report_keys(visit: Visit) -> ReportKeys:
 async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
     """Reads the names of these keys, and of the newest; without auth's answer, reports have ids instead."""
     wanted = [each for each in dict.fromkeys(key_ids) if each not in ("", "mine")][:NAMED_AT_ONCE]
-    request = auth_pb2.ListKeysRequest(
-        account_id=visit.account_id,
-        page_size=OPTIONS_MOST,
-        with_playground=True,
-        newest_first=True,
-        also_key_ids=wanted,
-    )
-    listed = await if_available(visit.auth.key_admin.ListKeys(request))
+    listed = await _list_newest(visit, page_size=OPTIONS_MOST, also_key_ids=wanted)
     if listed is None:
         return KeyNames(is_missing=True)
     by_id = {each.key_id: each for each in (*listed.keys, *listed.also_keys)}
@@ -91,14 +84,16 @@ async def read_key_names(visit: Visit, key_ids: Iterable[str] = ()) -> KeyNames:
 
 
 async def _read_own_keys(visit: Visit) -> KeyNames:
-    request = auth_pb2.ListKeysRequest(
-        account_id=visit.account_id, page_size=OWN_MOST, with_playground=True, newest_first=True, only_own=True
-    )
-    listed = await if_available(visit.auth.key_admin.ListKeys(request))
+    listed = await _list_newest(visit, page_size=OWN_MOST, only_own=True)
     if listed is None:
         return KeyNames(is_missing=True, is_partial=True)
     by_id = {each.key_id: each for each in listed.keys}
     return KeyNames(by_id, tuple(by_id)[:OPTIONS_MOST], has_more=True, is_partial=bool(listed.next_page_token))
+
+
+async def _list_newest(visit: Visit, **wanted: Any) -> auth_pb2.ListKeysResponse | None:
+    request = auth_pb2.ListKeysRequest(account_id=visit.account_id, with_playground=True, newest_first=True, **wanted)
+    return await if_available(visit.auth.key_admin.ListKeys(request))
 
 
 async def add_key_names(visit: Visit, names: KeyNames, key_ids: Iterable[str]) -> KeyNames:

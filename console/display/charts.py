@@ -6,7 +6,7 @@ from datetime import date
 
 from markupsafe import Markup, escape
 
-from console.display.words import day, usd
+from console.display.words import usd
 
 # Units of the drawing, which is stretched to the width of the page.
 BAR = 10
@@ -35,8 +35,8 @@ class CostChart:
     # Or hours, or months, by their beginning.
     days: tuple[date, ...]
     series: tuple[Series, ...]
-    # As many; empty: those of days.
-    titles: tuple[str, ...] = ()
+    # As many.
+    titles: tuple[str, ...]
 
     @property
     def total(self) -> int:
@@ -58,10 +58,31 @@ class CostChart:
 
     @property
     def svg(self) -> Markup:
-        return bars(self)
+        """Stacks the series of each day, the largest lowest. Each bar has its figures as a title."""
+        width = len(self.days) * (BAR + GAP) - GAP
+        top = max(self.top, 1)
+        parts = [
+            f'<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}" vector-effect="non-scaling-stroke"/>'
+            for y in (0, HEIGHT // 2, HEIGHT)
+        ]
+        for place in range(len(self.days)):
+            stacked, rects, figures = float(HEIGHT), [], []
+            for number, series in enumerate(self.series, start=1):
+                if value := series.values[place]:
+                    height = max(LEAST_HEIGHT, value / top * HEIGHT)
+                    stacked -= height
+                    where = f'x="{place * (BAR + GAP)}" y="{stacked:.4g}" width="{BAR}" height="{height:.4g}"'
+                    rects.append(f'<rect class="s{number}" {where}/>')
+                    figures.append(f"{series.name} {usd(value)}")
+            if rects:
+                title = escape(f"{self.titles[place]}: {', '.join(figures)}")
+                parts.append(f'<g class="bar"><title>{title}</title>{"".join(rects)}</g>')
+        shape = f'viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none"'
+        # Numbers, and titles that are escaped above.
+        return Markup(f'<svg class="bars" {shape} aria-hidden="true" focusable="false">{"".join(parts)}</svg>')  # noqa: S704
 
 
-def cost_chart(days: Sequence[date], costs: Mapping[str, Mapping[date, int]], titles: Sequence[str] = ()) -> CostChart:
+def cost_chart(days: Sequence[date], costs: Mapping[str, Mapping[date, int]], titles: Sequence[str]) -> CostChart:
     """Orders series by their total, the largest first; those beyond the colours are drawn as one."""
     names = sorted(costs, key=lambda name: (-sum(costs[name].values()), name))
     shown = [Series(name, tuple(costs[name].get(each, 0) for each in days)) for name in names]
@@ -70,35 +91,6 @@ def cost_chart(days: Sequence[date], costs: Mapping[str, Mapping[date, int]], ti
         others = tuple(sum(series.values[place] for series in rest) for place in range(len(days)))
         shown = [*shown[: MOST_SERIES - 1], Series(REST, others)]
     return CostChart(tuple(days), tuple(shown), tuple(titles))
-
-
-def bars(chart: CostChart) -> Markup:
-    """Stacks the series of each day, the largest lowest. Each bar has its figures as a title."""
-    width = len(chart.days) * (BAR + GAP) - GAP
-    top = max(chart.top, 1)
-    parts = [
-        f'<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}" vector-effect="non-scaling-stroke"/>'
-        for y in (0, HEIGHT // 2, HEIGHT)
-    ]
-    for place, when in enumerate(chart.days):
-        stacked, rects = float(HEIGHT), []
-        for number, series in enumerate(chart.series, start=1):
-            value = series.values[place]
-            if not value:
-                continue
-            height = max(LEAST_HEIGHT, value / top * HEIGHT)
-            stacked -= height
-            x = place * (BAR + GAP)
-            rects.append(f'<rect class="s{number}" x="{x}" y="{stacked:.4g}" width="{BAR}" height="{height:.4g}"/>')
-        if rects:
-            figures = ", ".join(
-                f"{series.name} {usd(series.values[place])}" for series in chart.series if series.values[place]
-            )
-            title = escape(f"{chart.titles[place] if chart.titles else day(when)}: {figures}")
-            parts.append(f'<g class="bar"><title>{title}</title>{"".join(rects)}</g>')
-    shape = f'viewBox="0 0 {width} {HEIGHT}" preserveAspectRatio="none"'
-    # Numbers, and titles that are escaped above.
-    return Markup(f'<svg class="bars" {shape} aria-hidden="true" focusable="false">{"".join(parts)}</svg>')  # noqa: S704
 
 
 def round_up(nanos: int) -> int:

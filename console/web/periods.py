@@ -1,7 +1,7 @@
 """Periods that a reader chooses, in whole days of the reader's time zone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
@@ -116,14 +116,10 @@ def _named(choice: str, zone: Zone, today: date) -> Period:
 def _custom(query: Mapping[str, str], zone: Zone, today: date) -> Period:
     first, last = date_in(query.get("from", "")), date_in(query.get("to", ""))
     if first is None or last is None:
-        return _default(zone, today, "Give both dates, as year-month-day.")
+        return replace(_named(DEFAULT, zone, today), problem="Give both dates, as year-month-day.")
     if first > last:
-        return _default(zone, today, "The first day must not be after the last.")
+        return replace(_named(DEFAULT, zone, today), problem="The first day must not be after the last.")
     return Period("custom", max(first, EARLIEST), max(min(last, today), first, EARLIEST), zone)
-
-
-def _default(zone: Zone, today: date, problem: str) -> Period:
-    return Period(DEFAULT, today - timedelta(days=int(DEFAULT) - 1), today, zone, problem)
 
 
 @dataclass(frozen=True, slots=True)

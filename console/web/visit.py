@@ -299,6 +299,13 @@ class Visit:
         if self.who.needs_step_up(self.now):
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
+    async def record_operator_action(
+        self, action: "pb.OperatorAction.ValueType", account_id: str = "", object_id: str = ""
+    ) -> None:
+        """Writes what an operator is about to do to the audit log."""
+        request = pb.RecordOperatorActionRequest(action=action, account_id=account_id, object_id=object_id)
+        await self.auth.audit.RecordOperatorAction(request)
+
     def redirect(self, path: str, message: str = "", figure: int | None = None) -> Response:
         """Answers a form with another page, which says what was done; with a figure, or with how long it took."""
         if message:

@@ -122,10 +122,7 @@ async def set_spending(visit: Visit) -> Response:
     limits, account_id = spend_limits.limits_in(visit.form), visit.path_value("account_id")
     # Before the audit log is written, as for credit.
     visit.require_step_up()
-    noted = pb.RecordOperatorActionRequest(
-        action=pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id=account_id, object_id=account_id
-    )
-    await visit.auth.audit.RecordOperatorAction(noted)
+    await visit.record_operator_action(pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id, account_id)
     await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
     return visit.redirect(f"{path_of(visit)}/spend-limits", "spend-limits-set")
 

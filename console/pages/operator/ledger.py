@@ -48,8 +48,7 @@ async def show(visit: Visit, found: metering_pb2.AuditResponse | None = None, to
 
 
 async def run(visit: Visit) -> Response:
-    noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
-    await visit.auth.audit.RecordOperatorAction(noted)
+    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_AUDIT_LEDGER)
     began_s = visit.console.clock.elapsed_s()
     audit = visit.metering.credit_admin.Audit(metering_pb2.AuditRequest(), timeout=AUDIT_TIMEOUT_S)
     found = await if_available(audit)

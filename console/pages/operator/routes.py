@@ -49,8 +49,7 @@ async def show(visit: Visit) -> Response:
 async def reload(visit: Visit) -> Response:
     """Has every router read its file again. One whose file has a mistake says which, and goes on as before."""
     visit.require_step_up()
-    noted = users_pb2.RecordOperatorActionRequest(action=users_pb2.OPERATOR_ACTION_RELOAD_ROUTES)
-    await visit.auth.audit.RecordOperatorAction(noted)
+    await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RELOAD_ROUTES)
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest())

@@ -4,31 +4,32 @@ from datetime import date
 
 import pytest
 
-from console.display.charts import bars, cost_chart, round_up
+from console.display.charts import cost_chart, round_up
 
 DOLLAR = 1_000_000_000
 
 
 def test_a_name_in_a_chart_is_text_whatever_it_looks_like() -> None:
     days = [date(2026, 11, 1), date(2026, 11, 2)]
-    svg = cost_chart(days, {"</title><script>": {days[0]: 5}}).svg
+    svg = cost_chart(days, {"</title><script>": {days[0]: 5}}, ["1", "2"]).svg
     assert "&lt;/title&gt;&lt;script&gt;" in svg
     assert "<script" not in svg
 
 
 def test_a_chart_draws_every_cost_and_tells_it() -> None:
     days = [date(2026, 11, day) for day in (15, 16, 17)]
-    chart = cost_chart(days, {"forte": {days[0]: DOLLAR}, "mezzo": {days[0]: 2 * DOLLAR, days[2]: 1}})
+    costs = {"forte": {days[0]: DOLLAR}, "mezzo": {days[0]: 2 * DOLLAR, days[2]: 1}}
+    chart = cost_chart(days, costs, ["Sunday", "Monday", "Tuesday"])
     assert [series.name for series in chart.series] == ["mezzo", "forte"]
     assert chart.day_totals == [3 * DOLLAR, 0, 1]
-    drawn = str(bars(chart))
+    drawn = str(chart.svg)
     assert drawn.count("<rect") == 3
-    assert "15 November 2026: mezzo $2.00, forte $1.00" in drawn
+    assert "Sunday: mezzo $2.00, forte $1.00" in drawn
 
 
 def test_many_series_are_drawn_in_five_colours_and_add_up() -> None:
     when = date(2026, 11, 17)
-    chart = cost_chart([when], {f"class-{number}": {when: number} for number in range(1, 9)})
+    chart = cost_chart([when], {f"class-{number}": {when: number} for number in range(1, 9)}, ["Tuesday"])
     assert len(chart.series) == 5
     assert chart.total == sum(range(1, 9))
 
