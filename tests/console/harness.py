@@ -80,6 +80,7 @@ class ConsoleHarness:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         log = Log("console", self.log_stream, debug=True)
         servers = []
+        await self.fakes.payments.start(f"unix:{self._folder}/bookings.sock", log)
         for service in ("auth", "metering", "router", "payments"):
             server = serve_fakes(service, self.fakes, log)
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
@@ -113,6 +114,7 @@ class ConsoleHarness:
         await operations.aclose()
         for server in servers:
             await server.stop(None)
+        await self.fakes.payments.close()
         await self.fakes.metering.close()
 
     def _serve_metrics(self, name: str, log: Log) -> contextlib.AbstractAsyncContextManager[str]:

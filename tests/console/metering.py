@@ -26,6 +26,7 @@ from services.metering.service import MIGRATIONS
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
+from services.metering.servicers.payments import PaymentBookingServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.statements import StatementServicer
 from services.metering.store import tables
@@ -45,7 +46,6 @@ FIRST_CREDIT_NANOS: Final = 5 * DOLLAR
 FILLED_BALANCE_NANOS: Final = 42_187_654_321
 HELD_NANOS: Final = 8_400_000
 CHARGES: Final = 64
-PAYMENT_ID: Final = "pi_3QxYzAb12Cd34Ef56Gh78Ij9"
 _ENDS: Final[tuple[End, ...]] = ("complete", "complete", "complete", "complete", "client_gone", "upstream_cut")
 _CLASSES: Final = ("forte", "mezzo", "fortissimo")
 
@@ -105,16 +105,23 @@ class Metering:
 
     def servicers(self, log: Log) -> list[object]:
         """Returns new ones, which have read nothing yet."""
-        if self._writer is None:
-            self._writer = Writer(self.database, self.prices, LIFE_S, log)
+        writer = self._one_writer(log)
         limits = RateLimits(Rate(3_000, 2), concurrent_requests=2)
         return [
-            MeteringServicer(self.database, self._writer, LocalLimiter(StandingClock()), limits, log),
-            CreditAdminServicer(self.database, self._writer),
-            SpendLimitServicer(self.database, self._writer, log),
+            MeteringServicer(self.database, writer, LocalLimiter(StandingClock()), limits, log),
+            CreditAdminServicer(self.database, writer),
+            SpendLimitServicer(self.database, writer, log),
             StatementServicer(self.database),
             NoticeThresholdServicer(self.database, NoticeRules(low_balance_nanos=DOLLAR)),
         ]
+
+    def payment_booking(self, log: Log) -> PaymentBookingServicer:
+        return PaymentBookingServicer(self.database, self._one_writer(log))
+
+    def _one_writer(self, log: Log) -> Writer:
+        if self._writer is None:
+            self._writer = Writer(self.database, self.prices, LIFE_S, log)
+        return self._writer
 
     async def close(self) -> None:
         if self._writer is not None:
@@ -195,12 +202,6 @@ class Metering:
 
     def book(self, amount_nanos: int, reference: str = "test", account_id: str = ACCOUNT_ID) -> None:
         self.write([credit(amount_nanos, f"{reference}-{account_id}", NOW_US, "A test", account_id=account_id)])
-
-    def book_payments(self) -> None:
-        """Books a payment, and a refund of a part of it, as the newest of the month."""
-        refund = credit(-5 * DOLLAR, "stripe-re_3QxYzAb12Cd34Ef5", NOW_US, f"Refund of {PAYMENT_ID}")
-        payment = credit(25 * DOLLAR, f"stripe-{PAYMENT_ID}", before_us(seconds=1), "Card payment")
-        self.write([payment, refund])
 
     def owe(self, owed_nanos: int) -> None:
         """Takes all credit, and a payment back that was spent."""

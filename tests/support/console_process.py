@@ -60,6 +60,7 @@ class ConsoleProcess(WatchedProcess):
 @contextlib.asynccontextmanager
 async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterator[ConsoleProcess]:
     fakes = Fakes(Metering(folder))
+    await fakes.payments.start(f"unix:{folder}/bookings.sock", log)
     servers = {service: new_server(service, fakes, log) for service in ("auth", "metering", "router", "payments")}
     given = {"LEGATO_DATA": str(folder), "LEGATO_CONSOLE_PORT": "0", **environ}
     for service, server in servers.items():
@@ -81,4 +82,5 @@ async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterat
         await process.wait()
         for server in servers.values():
             await server.stop(None)
+        await fakes.payments.close()
         await fakes.metering.close()

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Final
 
 from console.web.assets import Assets
 from services.chassis.telemetry.log import Log
-from tests.console.fakes.payments import SIGNATURE
 from tests.support.console_process import HOST, ConsoleProcess, memory_limit_bytes, running_console
+from tests.support.outside.stripe_server import sign
 from tests.support.waiting import until
 
 CONNECTIONS: Final = 1000
@@ -30,6 +31,8 @@ PROBES: Final = 20
 
 PAGE: Final = f"GET /sign-in HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode()
 PROBE: Final = f"HEAD /sign-in HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
+# Stripe's signatures are valid for some minutes, and floods take longer.
+SIGNATURE: Final = sign(b"{}", at_s=time.time() + 3600).signature
 EVENT: Final = (
     f"POST /stripe/webhook HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\nStripe-Signature: {SIGNATURE}\r\n"
     "Content-Length: 2\r\n\r\n{}"

@@ -58,10 +58,10 @@ from tests.console.browser.prepared_services import (
     wait_for_the_money,
     without_metering,
 )
-from tests.console.fakes.payments import CHECKOUT_ID
 from tests.console.fakes.services import CODE, Fakes
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
+from tests.console.payments import CHECKOUT_ID
 
 KEY: Final = "/keys/key_0000000000000001"
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from protos.payments.v1 import payments_pb2
 from protos.type.v1 import access_token_pb2
 from tests.console.fakes.operator_services import METRICS
 from tests.console.fakes.services import Fakes, not_answering
@@ -100,7 +99,7 @@ def grow_stale_with_all_ways(fakes: Fakes) -> None:
 
 
 def pay(fakes: Fakes) -> None:
-    fakes.metering.book_payments()
+    fakes.payments.pay()
 
 
 def owe(fakes: Fakes) -> None:
@@ -109,12 +108,12 @@ def owe(fakes: Fakes) -> None:
 
 def wait_for_the_money(fakes: Fakes) -> None:
     fakes.fill()
-    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_PROCESSING
+    fakes.payments.begin_checkout("complete")
 
 
 def leave_the_checkout(fakes: Fakes) -> None:
     fakes.fill()
-    fakes.checkout_state = payments_pb2.CHECKOUT_STATE_OPEN
+    fakes.payments.begin_checkout()
 
 
 def leave_all_accounts(fakes: Fakes) -> None:

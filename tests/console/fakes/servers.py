@@ -9,7 +9,6 @@ from typing import Any
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, notices_pb2_grpc, users_pb2_grpc
-from protos.payments.v1 import payments_pb2_grpc
 from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
 from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError
@@ -36,7 +35,6 @@ SERVICERS: dict[str, tuple[Any, ...]] = {
         credentials_pb2_grpc.CredentialServiceServicer,
         notices_pb2_grpc.NoticeServiceServicer,
     ),
-    "payments": (payments_pb2_grpc.PaymentServiceServicer,),
     "router": (
         router_pb2_grpc.RouteAdminServiceServicer,
         router_pb2_grpc.RouterServiceServicer,
@@ -116,11 +114,12 @@ class RealServicers(grpc.GenericRpcHandler):
 
 
 def new_server(service: str, fakes: Fakes, log: Log) -> grpc.aio.Server:
-    """Returns a server for consoles. Metering is real; the others are fakes."""
-    if service == "metering":
+    """Returns a server for consoles. Metering and payments are real; the others are fakes."""
+    real = {"metering": fakes.metering.servicers, "payments": fakes.payments.servicers}.get(service)
+    if real is not None:
         access = AccessCheck(VERIFIER, lambda: NOW_US)
         server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access, Role.OPERATOR_CONSOLE)])
-        server.add_generic_rpc_handlers((RealServicers(fakes, lambda: fakes.metering.servicers(log)),))
+        server.add_generic_rpc_handlers((RealServicers(fakes, lambda: real(log)),))
         return server
     server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
     for kind in SERVICERS[service]:

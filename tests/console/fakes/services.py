@@ -15,27 +15,27 @@ from tests.console.fakes.keys import KeyFakes
 from tests.console.fakes.long_names import lengthen
 from tests.console.fakes.notices import NoticeFakes
 from tests.console.fakes.operator_services import OperatorFakes
-from tests.console.fakes.payments import PaymentFakes
 from tests.console.metering import ACCOUNT_ID, Metering
+from tests.console.payments import Payments
 
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
-# What needs no access token, since another party has signed it.
-SIGNED = ("PaymentService.ReceiveEvent",)
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(KeyFakes, CredentialFakes, GroundingFakes, PaymentFakes, NoticeFakes):
+class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self, metering: Metering) -> None:
         self.metering = metering
+        self.payments = Payments(metering)
         # Whatever people can name has the longest name, and one without a place to break it. Outlives `reset`.
         self.has_long_names = False
         self.reset()
 
     def reset(self) -> None:
         self.metering.reset()
+        self.payments.reset()
         self.calls: list[str] = []
         self.requests: list[Any] = []
         self.sessions: set[str] = set()
@@ -53,7 +53,6 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, PaymentFakes, NoticeFakes
         self.invitations: list[pb.Invitation] = []
         self.reset_keys()
         self.allowed_classes: list[str] | None = None
-        self.reset_payments()
         self.is_operator = False
         self.operator = OperatorFakes(self.metering, self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
@@ -166,7 +165,7 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, PaymentFakes, NoticeFakes
 
     def answer(self, name: str, request: Any, has_token: bool) -> Any:
         self.note(name, request)
-        needs_no_token = name.startswith(("SignInService.", "SignInMethodService.")) or name in SIGNED
+        needs_no_token = name.startswith(("SignInService.", "SignInMethodService."))
         if not needs_no_token and not has_token:
             raise LegatoError(Reason.ACCESS_TOKEN_INVALID, "The access token is not valid.")
         service, _, method = name.partition(".")

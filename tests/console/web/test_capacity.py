@@ -7,9 +7,9 @@ import pytest
 
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.request_limit import RequestLimit
-from tests.console.fakes.payments import SIGNATURE
 from tests.console.fakes.services import CODE
 from tests.console.harness import ConsoleHarness
+from tests.support.outside.stripe_server import sign
 
 
 def fill(places: contextlib.ExitStack, limit: RequestLimit) -> None:
@@ -24,16 +24,16 @@ def test_events_are_taken_when_there_is_no_place_for_another_page(console: Conso
         answer = console.get("/sign-in")
         assert (answer.status, answer.headers["retry-after"]) == (503, "1")
         assert answer.text == "Capacity for another request is not available right now. Please retry.\n"
-        assert console.send_event(b"{}", SIGNATURE).status == 200
+        assert console.send_event(*sign(b"{}")).status == 200
     assert console.get("/sign-in").status == 200
 
 
 def test_pages_are_answered_when_there_is_no_place_for_another_event(console: ConsoleHarness) -> None:
     with contextlib.ExitStack() as places:
         fill(places, console.capacity.webhooks)
-        assert console.send_event(b"{}", SIGNATURE).status == 503
+        assert console.send_event(*sign(b"{}")).status == 503
         assert console.get("/sign-in").status == 200
-    assert console.send_event(b"{}", SIGNATURE).status == 200
+    assert console.send_event(*sign(b"{}")).status == 200
 
 
 def test_form_that_says_it_is_too_large_is_refused_before_it_comes(console: ConsoleHarness) -> None:

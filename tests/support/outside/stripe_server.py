@@ -43,6 +43,15 @@ class _Server(ThreadingHTTPServer):
 
 class StripeServer:
     def __init__(self, port: int = 0, webhook_url: str = "") -> None:
+        self.reset()
+        self._webhook_url = webhook_url
+        self._server = _Server(("127.0.0.1", port), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def reset(self) -> None:
+        """Forgets everything, and counts from one again."""
         self.sessions: dict[str, dict[str, Any]] = {}
         self.intents: dict[str, dict[str, Any]] = {}
         self.refunds: dict[str, dict[str, Any]] = {}
@@ -53,11 +62,6 @@ class StripeServer:
         self.fails_with = 0
         self._by_idempotency_key: dict[str, str] = {}
         self._numbers = itertools.count(1)
-        self._webhook_url = webhook_url
-        self._server = _Server(("127.0.0.1", port), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
         self._server.shutdown()

@@ -3,16 +3,16 @@
 import shutil
 import tempfile
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 
 from protos.payments.v1 import payments_pb2 as pb
 from protos.type.v1 import access_token_pb2
-from tests.console.fakes.payments import CHECKOUT_ID, SIGNATURE
 from tests.console.fakes.services import not_answering
 from tests.console.harness import ConsoleHarness
-from tests.console.metering import ACCOUNT_ID, PAYMENT_ID
+from tests.console.metering import ACCOUNT_ID, DOLLAR
+from tests.console.payments import CHECKOUT_ID, PAYMENT_ID
+from tests.support.outside.stripe_server import sign
 
 OUTCOME = f"/credit/payment?checkout={CHECKOUT_ID}"
 
@@ -37,11 +37,11 @@ def test_an_amount_leads_to_the_page_where_it_is_paid(
     answer = console.post("/credit/add", {"form_id": "a1b2", **fields}, session)
     # No redirect: browsers do not let a form lead elsewhere.
     assert answer.status == 200
-    assert answer.headers["refresh"] == f"0;url={console.fakes.checkout_url}"
-    assert f'href="{console.fakes.checkout_url}"' in answer.text
+    [checkout] = console.fakes.payments.stripe.sessions.values()
+    assert (checkout["amount_total"], checkout["client_reference_id"]) == (cents, ACCOUNT_ID)
+    assert answer.headers["refresh"] == f"0;url={checkout['url']}"
+    assert f'href="{checkout["url"]}"' in answer.text
     assert f"${cents / 100:,.2f}" in answer.text
-    [request] = created(console)
-    assert (request.account_id, request.amount_cents, request.operation_id) == (ACCOUNT_ID, cents, "a1b2")
 
 
 @pytest.mark.parametrize("other", ["0.001", "ten", "-5", "1e3", "4.99", "1000.01", "9" * 12, ""])
@@ -66,7 +66,7 @@ def test_only_owners_add_credit(console: ConsoleHarness, role: "access_token_pb2
 
 def test_a_user_who_paid_comes_back_to_the_credit_and_reads_how_much_it_was(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    console.fakes.metering.book_payments()
+    console.fakes.payments.pay()
     answer = console.get(OUTCOME, session)
     assert (answer.status, answer.headers["location"]) == (303, "/credit")
     [cookie] = [each for each in answer.cookies if each.startswith("legato-notice=")]
@@ -78,12 +78,13 @@ def test_a_user_who_paid_comes_back_to_the_credit_and_reads_how_much_it_was(cons
 
 def test_an_outcome_that_is_not_known_yet_says_so(console: ConsoleHarness) -> None:
     session = console.fakes.sign_in()
-    for state, words in (
-        (pb.CHECKOUT_STATE_PROCESSING, "Your payment was received"),
-        (pb.CHECKOUT_STATE_OPEN, "This payment is not complete"),
-        (pb.CHECKOUT_STATE_EXPIRED, "This payment has expired"),
+    for status, words in (
+        ("complete", "Your payment was received"),
+        ("open", "This payment is not complete"),
+        ("expired", "This payment has expired"),
     ):
-        console.fakes.checkout_state = state
+        console.fakes.payments.reset()
+        console.fakes.payments.begin_checkout(status)
         assert words in console.get(OUTCOME, session).text
     console.fakes.fail = {"PaymentService.GetCheckout": not_answering()}
     answer = console.get(OUTCOME, session)
@@ -97,19 +98,20 @@ def test_a_checkout_of_another_user_is_not_found_and_none_is_the_credit(console:
 
 
 def test_an_event_is_passed_on_byte_by_byte_without_a_session_or_an_origin(console: ConsoleHarness) -> None:
-    payload = b'{"type": "x",  "data": "\xc3\xa9&=+"}\n'
-    answer = console.send_event(payload, SIGNATURE)
+    answer = console.send_event(*sign(b'{"type": "x",  "data": "\xc3\xa9&=+"}\n'))
+    assert (answer.status, answer.text) == (200, '{"booked":false}')
+    before_nanos = console.fakes.metering.balance_nanos()
+    answer = console.send_event(*console.fakes.payments.event())
     assert (answer.status, answer.text) == (200, '{"booked":true}')
-    [request] = console.fakes.requests
-    assert (request.payload, request.signature) == (payload, SIGNATURE)
+    assert console.fakes.metering.balance_nanos() == before_nanos + 25 * DOLLAR
 
 
 def test_a_forged_event_is_400_and_one_that_cannot_be_booked_now_comes_again(console: ConsoleHarness) -> None:
     assert console.send_event(b"{}", "t=1,v1=forged").status == 400
     console.fakes.fail = {"PaymentService.ReceiveEvent": not_answering()}
-    assert console.send_event(b"{}", SIGNATURE).status == 503
+    assert console.send_event(*sign(b"{}")).status == 503
     console.fakes.calls.clear()
-    assert console.send_event(b"x" * 600_000, SIGNATURE).status == 413
+    assert console.send_event(*sign(b"x" * 600_000)).status == 413
     assert console.fakes.calls == []
 
 
@@ -131,7 +133,7 @@ def test_without_payments_nothing_of_them_is_there() -> None:
         assert console.get("/credit/add", session).status == 404
         assert console.post("/credit/add", {"amount": "25"}, session).status == 404
         assert console.get(OUTCOME, session).status == 404
-        assert console.send_event(urlencode({}).encode(), SIGNATURE).status == 404
+        assert console.send_event(*sign(b"{}")).status == 404
     finally:
         console.stop()
         shutil.rmtree(folder, ignore_errors=True)
