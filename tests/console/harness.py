@@ -33,7 +33,6 @@ from tests.console.clock import NOW_US, StandingClock
 from tests.console.fakes.operator_services import PROCESSES, ProcessMetrics
 from tests.console.fakes.servers import new_server as serve_fakes
 from tests.console.fakes.services import Fakes
-from tests.console.metering import Metering
 
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"
@@ -53,7 +52,7 @@ class ConsoleHarness:
         # The databases' time stands still, as that of the console does.
         self._time = mock.patch.dict(NOW_EXPRESSIONS, sqlite=str(NOW_US))
         self._time.start()
-        self.fakes = Fakes(Metering(folder))
+        self.fakes = Fakes(folder)
         self.log_stream = io.StringIO()
         self._folder = folder
         self._started = threading.Event()
@@ -80,7 +79,7 @@ class ConsoleHarness:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         log = Log("console", self.log_stream, debug=True)
         servers = []
-        await self.fakes.payments.start(f"unix:{self._folder}/bookings.sock", log)
+        await self.fakes.start(self._folder, log)
         for service in ("auth", "metering", "router", "payments"):
             server = serve_fakes(service, self.fakes, log)
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
@@ -114,8 +113,7 @@ class ConsoleHarness:
         await operations.aclose()
         for server in servers:
             await server.stop(None)
-        await self.fakes.payments.close()
-        await self.fakes.metering.close()
+        await self.fakes.close()
 
     def _serve_metrics(self, name: str, log: Log) -> contextlib.AbstractAsyncContextManager[str]:
         metrics: Any = ProcessMetrics(lambda: self.fakes.operator.metrics[name])

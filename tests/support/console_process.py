@@ -14,7 +14,6 @@ from ruamel.yaml import YAML
 from services.chassis.telemetry.log import Log
 from tests.console.fakes.servers import new_server
 from tests.console.fakes.services import Fakes
-from tests.console.metering import Metering
 from tests.support.waiting import until
 from tests.support.watched_process import WatchedProcess
 
@@ -59,8 +58,8 @@ class ConsoleProcess(WatchedProcess):
 
 @contextlib.asynccontextmanager
 async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterator[ConsoleProcess]:
-    fakes = Fakes(Metering(folder))
-    await fakes.payments.start(f"unix:{folder}/bookings.sock", log)
+    fakes = Fakes(folder)
+    await fakes.start(folder, log)
     servers = {service: new_server(service, fakes, log) for service in ("auth", "metering", "router", "payments")}
     given = {"LEGATO_DATA": str(folder), "LEGATO_CONSOLE_PORT": "0", **environ}
     for service, server in servers.items():
@@ -82,5 +81,4 @@ async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterat
         await process.wait()
         for server in servers.values():
             await server.stop(None)
-        await fakes.payments.close()
-        await fakes.metering.close()
+        await fakes.close()

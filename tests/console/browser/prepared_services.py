@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from protos.type.v1 import access_token_pb2
+from services.rules.model_classes import CLASSES
 from tests.console.fakes.operator_services import METRICS
 from tests.console.fakes.services import Fakes, not_answering
 
@@ -53,7 +54,7 @@ def become_viewer(fakes: Fakes) -> None:
 
 def answer_with_the_bundled_model(fakes: Fakes) -> None:
     fakes.fill()
-    fakes.bundled_classes = {"mezzo", "forte", "fortissimo"}
+    fakes.router.bundle(*CLASSES)
 
 
 def narrow(fakes: Fakes) -> None:
@@ -137,11 +138,7 @@ def fill_operator_with_limits(fakes: Fakes) -> None:
 
 def change_routes(fakes: Fakes) -> None:
     fakes.operator.fill()
-    fakes.operator.route_changes = [
-        "- forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 48",
-        "+ forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency 64",
-        "+ provider cedar: another key",
-    ]
+    fakes.router.write(limits={"maple-small": 64, "maple-large": 64})
 
 
 def break_operator(fakes: Fakes) -> None:

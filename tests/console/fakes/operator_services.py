@@ -8,11 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.console.clock import NOW, ago, hence
 from tests.console.metering import DOLLAR, Metering
+from tests.console.router import Router
 
 LINK_CODE = "W9XZ-3KQ7-T5RD-M2VN-8HJC"
 PROCESSES = ("edge-1", "edge-2", "auth", "router", "metering")
@@ -22,8 +22,10 @@ AUDITED_AGO_S = 120
 class OperatorFakes:
     """The services as operators see them. What grants access calls `require_recent`."""
 
-    def __init__(self, metering: Metering, require_recent: Callable[[], None], is_operator: Callable[[], bool]) -> None:
-        self._metering = metering
+    def __init__(
+        self, metering: Metering, router: Router, require_recent: Callable[[], None], is_operator: Callable[[], bool]
+    ) -> None:
+        self._metering, self._router = metering, router
         self._require_recent = require_recent
         self._is_operator = is_operator
         self.accounts: dict[str, auth_pb2.Account] = {}
@@ -33,10 +35,6 @@ class OperatorFakes:
         self.events: list[pb.AuditEvent] = []
         self.broken_events: list[int] = []
         self.recorded: list[pb.RecordOperatorActionRequest] = []
-        self.targets: list[router_pb2.Target] = []
-        # What a reload would change, and why it would be refused.
-        self.route_changes: list[str] = []
-        self.file_mistakes: list[str] = []
         # The text of each process's metrics; None: it does not answer.
         self.metrics: dict[str, str | None] = dict.fromkeys(PROCESSES, "")
         self.missing: dict[str, list[str]] = {}
@@ -78,12 +76,7 @@ class OperatorFakes:
             )
             for number, (action, object_id) in enumerate(actions)
         ]
-        self.targets = [
-            _target("mezzo", "maple", "maple-small", running=12, limit=64, attempts=18_204, failures=31, latency=0.18),
-            _target("forte", "maple", "maple-large", running=41, limit=48, attempts=96_118, failures=402, latency=0.42),
-            _target("forte", "cedar", "cedar-2", running=0, attempts=4_110, failures=1_280, state=2, latency=1.9),
-            _target("fortissimo", "cedar", "cedar-2-max", running=3, attempts=1_002, failures=4, state=3, latency=0.9),
-        ]
+        self._router.be_busy()
         self.metrics = {name: METRICS[name.partition("-")[0]]() for name in PROCESSES}
 
     def add_account(self, name: str, balance_nanos: int = 0, *, days: float = 0) -> auth_pb2.Account:
@@ -253,16 +246,6 @@ class OperatorFakes:
         self.recorded.append(request)
         return pb.RecordOperatorActionResponse()
 
-    def ListTargets(self, request: Any) -> Any:
-        self._check()
-        return router_pb2.ListTargetsResponse(
-            targets=self.targets, changes=self.route_changes, file_mistakes=self.file_mistakes
-        )
-
-    def ReloadRoutes(self, request: Any) -> Any:
-        self._granting()
-        return router_pb2.ReloadRoutesResponse(targets=self.targets)
-
 
 class ProcessMetrics:
     """The metrics of a process, in place of its registry."""
@@ -272,23 +255,6 @@ class ProcessMetrics:
 
     def collect(self) -> Iterable[Metric]:
         return text_string_to_metric_families(self._read() or "")
-
-
-def _target(
-    class_id: str, provider: str, model: str, *, running: int, attempts: int, failures: int, latency: float,
-    limit: int | None = None, state: int = 1,
-) -> router_pb2.Target:  # fmt: skip
-    return router_pb2.Target(
-        class_id=class_id,
-        provider=provider,
-        model_name=model,
-        breaker_state=router_pb2.BreakerState.ValueType(state),
-        attempts=attempts,
-        failures=failures,
-        median_latency_s=latency,
-        running=running,
-        limit=limit,
-    )
 
 
 def _edge() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, notices_pb2_grpc, users_pb2_grpc
-from protos.router.v1 import grounding_pb2_grpc, router_pb2_grpc
+from protos.router.v1 import grounding_pb2_grpc
 from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError
 from services.chassis.rpc.access_check import AccessCheck
@@ -35,11 +35,7 @@ SERVICERS: dict[str, tuple[Any, ...]] = {
         credentials_pb2_grpc.CredentialServiceServicer,
         notices_pb2_grpc.NoticeServiceServicer,
     ),
-    "router": (
-        router_pb2_grpc.RouteAdminServiceServicer,
-        router_pb2_grpc.RouterServiceServicer,
-        grounding_pb2_grpc.GroundingAdminServiceServicer,
-    ),
+    "router": (grounding_pb2_grpc.GroundingAdminServiceServicer,),
 }
 
 
@@ -114,14 +110,17 @@ class RealServicers(grpc.GenericRpcHandler):
 
 
 def new_server(service: str, fakes: Fakes, log: Log) -> grpc.aio.Server:
-    """Returns a server for consoles. Metering and payments are real; the others are fakes."""
-    real = {"metering": fakes.metering.servicers, "payments": fakes.payments.servicers}.get(service)
+    """Returns a server for consoles. Auth is a fake, and the grounding of the router."""
+    real = {
+        "metering": fakes.metering.servicers,
+        "payments": fakes.payments.servicers,
+        "router": fakes.router.servicers,
+    }.get(service)
+    access = None if real is None else AccessCheck(VERIFIER, lambda: NOW_US)
+    role = None if real is None else Role.OPERATOR_CONSOLE
+    server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access, role)])
     if real is not None:
-        access = AccessCheck(VERIFIER, lambda: NOW_US)
-        server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access, Role.OPERATOR_CONSOLE)])
         server.add_generic_rpc_handlers((RealServicers(fakes, lambda: real(log)),))
-        return server
-    server = grpc.aio.server(interceptors=[ErrorInterceptor(log)])
-    for kind in SERVICERS[service]:
+    for kind in SERVICERS.get(service, ()):
         add_servicer(servicer(kind, kind.__name__.removesuffix("Servicer"), fakes), server)
     return server

@@ -1,13 +1,14 @@
 """Services that speak the RPCs of the real ones, with one user, one account, and faults on demand."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from protos.auth.v1 import auth_pb2, credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.router.v1 import router_pb2
 from protos.type.v1 import access_token_pb2
 from services.chassis.errors import LegatoError, Reason, unavailable
+from services.chassis.telemetry.log import Log
 from tests.console.clock import ago, hence
 from tests.console.fakes.credentials import MAILED_CODE, PASSWORD, CredentialFakes, sign_in_failed
 from tests.console.fakes.grounding import GroundingFakes
@@ -17,6 +18,7 @@ from tests.console.fakes.notices import NoticeFakes
 from tests.console.fakes.operator_services import OperatorFakes
 from tests.console.metering import ACCOUNT_ID, Metering
 from tests.console.payments import Payments
+from tests.console.router import Router
 
 CODE = "K7Q2-M4XD-9PRT-W6HN"
 INVITATION = "J4RS-8WQX-2MKD-V7TN"
@@ -26,9 +28,11 @@ PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543c
 class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
-    def __init__(self, metering: Metering) -> None:
-        self.metering = metering
-        self.payments = Payments(metering)
+    def __init__(self, folder: Path) -> None:
+        """Opens real services on files of the folder."""
+        self.metering = Metering(folder)
+        self.payments = Payments(self.metering)
+        self.router = Router(folder)
         # Whatever people can name has the longest name, and one without a place to break it. Outlives `reset`.
         self.has_long_names = False
         self.reset()
@@ -36,13 +40,13 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
     def reset(self) -> None:
         self.metering.reset()
         self.payments.reset()
+        self.router.reset()
         self.calls: list[str] = []
         self.requests: list[Any] = []
         self.sessions: set[str] = set()
         self.session_count = 0
         self.used_codes: set[str] = set()
         self.fail: dict[str, LegatoError] = {}
-        self.bundled_classes: set[str] = set()
         self.is_suspended = False
         self.has_account = True
         self.passkeys: list[pb.Passkey] = []
@@ -54,10 +58,18 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
         self.reset_keys()
         self.allowed_classes: list[str] | None = None
         self.is_operator = False
-        self.operator = OperatorFakes(self.metering, self.require_recent, lambda: self.is_operator)
+        self.operator = OperatorFakes(self.metering, self.router, self.require_recent, lambda: self.is_operator)
         self.reset_grounding()
         self.reset_notices()
         self.reset_credentials()
+
+    async def start(self, folder: Path, log: Log) -> None:
+        await self.payments.start(f"unix:{folder}/bookings.sock", log)
+
+    async def close(self) -> None:
+        await self.payments.close()
+        await self.router.close()
+        await self.metering.close()
 
     def sign_in(self) -> str:
         """Makes a session, and returns its token."""
@@ -356,12 +368,6 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
 
     def CreatePlaygroundToken(self, request: Any) -> Any:
         return pb.CreatePlaygroundTokenResponse(playground_token=PLAYGROUND_TOKEN, expire_time=hence(minutes=15))
-
-    def ListModels(self, request: Any) -> Any:
-        names = ("auto", "mezzo", "forte", "fortissimo")
-        return router_pb2.ListModelsResponse(
-            models=[router_pb2.Model(model_id=name, is_bundled=name in self.bundled_classes) for name in names]
-        )
 
 
 def not_answering() -> LegatoError:

@@ -87,7 +87,7 @@ def test_a_role_that_was_taken_gets_no_token(console: ConsoleHarness) -> None:
 def test_the_page_says_that_the_bundled_model_is_tiny(
     console: ConsoleHarness, bundled: set[str], said: str | None
 ) -> None:
-    console.fakes.bundled_classes = bundled
+    console.fakes.router.bundle(*bundled)
     page = console.get("/playground", console.fakes.sign_in()).text
     assert ("A tiny model answers here" in page) is (said is not None)
     assert (said or "") in page

@@ -1,0 +1,110 @@
+"""The router for the console's tests: its servicers on a routes file, with providers that are never asked."""
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from services.chassis.telemetry.log import Log
+from services.router.completion import Completions
+from services.router.providers import open_provider
+from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
+from services.router.routing.model_states import ModelStates
+from services.router.routing.reload import Reload
+from services.router.routing.routes import DEFAULT_TIMEOUTS, load_routes
+from services.router.routing.targets import Targets
+from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.router import RouterServicer
+from services.router.settings import MOST_ATTEMPTS
+from services.rules.model_classes import CLASSES
+from tests.support.fakes import FakeClock
+
+PROVIDER: Final = """
+[providers.{name}]
+kind = "openai"
+base_url = "http://127.0.0.1:9/v1"
+zero_retention = true
+"""
+MODEL: Final = """
+[models.{model}]
+provider = "{provider}"
+name = "{model}"
+context_tokens = 128000
+max_output_tokens = 16384
+{limit}
+"""
+MODELS: Final = {
+    "mezzo": ("maple-small",), "forte": ("maple-large", "cedar-2"), "fortissimo": ("cedar-2-max",)
+}  # fmt: skip
+LIMITS: Final = {"maple-small": 64, "maple-large": 48}
+RUNNING: Final = {"maple-small": 12, "maple-large": 41, "cedar-2-max": 3}
+FAILING: Final = "cedar-2"
+
+
+class Router:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "routes.toml"
+        self._opened: list[ModelStates] = []
+        self._states: ModelStates | None = None
+        self._is_busy = False
+        self._is_usual = False
+
+    def reset(self) -> None:
+        """Leaves three classes of models that were never asked."""
+        if not self._is_usual:
+            self._is_busy = False
+            self.bundle()
+            self._is_usual = True
+
+    def bundle(self, *class_ids: str) -> None:
+        """Has the bundled model answer these classes from the first call of a test on."""
+        self.write(class_ids)
+        self._routes, self._states = load_routes(self._file), None
+
+    def write(self, bundled: Collection[str] = (), *, limits: dict[str, int] = LIMITS) -> None:
+        """Writes the file, which the router reads at a reload."""
+        self._is_usual = False
+        parts = [PROVIDER.format(name=name) for name in ("maple", "cedar")]
+        parts.append('[providers.bundled]\nkind = "local"\n')
+        for model in ("tiny", *(model for models in MODELS.values() for model in models)):
+            provider = "bundled" if model == "tiny" else model.partition("-")[0]
+            limit = f"concurrency = {limits[model]}" if model in limits else ""
+            parts.append(MODEL.format(model=model, provider=provider, limit=limit))
+        models_of = {name: ("tiny",) if name in bundled else MODELS[name] for name in CLASSES}
+        parts += [f"[classes.{name}]\nmodels = {list(models)}\n" for name, models in models_of.items()]
+        self._file.write_text("".join(parts))
+
+    def write_mistakes(self) -> None:
+        self._is_usual = False
+        self._file.write_text('[classes.mezzo]\nmodels = ["unknown"]\n')
+
+    def be_busy(self) -> None:
+        """Has chats running, and one model failing, at the first call of a test."""
+        self._is_usual, self._is_busy, self._states = False, True, None
+
+    def servicers(self, log: Log) -> list[object]:
+        states = self._states
+        if states is None:
+            states = self._states = self._open(log)
+        completions = Completions(states, Targets(states, log, MOST_ATTEMPTS), FakeClock(), log)
+        reload = Reload(self._file, DEFAULT_TIMEOUTS, states, log)
+        return [RouterServicer(completions, log), RouteAdminServicer(states, reload)]
+
+    def _open(self, log: Log) -> ModelStates:
+        open_one = partial(open_provider, local_model_socket=self._folder / "no-model.sock")
+        # Circuit breakers that are open stay so, however long a test takes.
+        states = ModelStates(self._routes, open_one, FakeClock(), log)
+        self._opened.append(states)
+        if self._is_busy:
+            for state in (each for class_id in CLASSES for each in states.by_class[class_id]):
+                for number in range(RUNNING.get(state.target.model_name, 0)):
+                    state.saturation.gate.acquire(f"key_{number}")
+                if state.target.model_name == FAILING:
+                    for _ in range(FAILURES_IN_A_ROW):
+                        state.breaker.failed(state.breaker.start_attempt())
+        return states
+
+    async def close(self) -> None:
+        for states in self._opened:
+            await states.aclose()
