@@ -3,7 +3,6 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +32,7 @@ from services.metering.store import tables
 from services.metering.store.prices import adopt_prices
 from services.metering.store.spends import recount
 from tests.console.clock import NOW_US, StandingClock
+from tests.console.copies import copy_of, restore
 from tests.support.servers.migrated import migrated_sqlite
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
@@ -99,7 +99,7 @@ class Metering:
         with self.database.transaction(writes=True) as connection:
             self.prices = adopt_prices(connection, PRICES)
         self.write([credit(FIRST_CREDIT_NANOS, "grant-2026-08", before_us(days=60))])
-        self._new = self._copy()
+        self._new = copy_of(self._file)
         self._filled: sqlite3.Connection | None = None
         self._writer: Writer | None = None
 
@@ -130,15 +130,15 @@ class Metering:
 
     def reset(self) -> None:
         """Leaves an account with some credit that it has not used."""
-        self._restore(self._new)
+        restore(self._file, self._new)
 
     def fill(self, key_ids: list[str]) -> None:
         """Books a grant, an adjustment and charges by four keys, and limits what may be spent."""
         if self._filled is None:
             self._write_month(key_ids)
-            self._filled = self._copy()
+            self._filled = copy_of(self._file)
         else:
-            self._restore(self._filled)
+            restore(self._file, self._filled)
 
     def _write_month(self, key_ids: list[str]) -> None:
         holds, entries = [], []
@@ -275,17 +275,6 @@ class Metering:
     def _value(self, query: "sa.Select[Any]") -> Any:
         with self.database.transaction(writes=False) as connection:
             return connection.execute(query).scalar_one_or_none()
-
-    def _copy(self) -> sqlite3.Connection:
-        copy = sqlite3.connect(":memory:", check_same_thread=False)
-        with closing(sqlite3.connect(self._file)) as source:
-            source.backup(copy)
-        return copy
-
-    def _restore(self, copy: sqlite3.Connection) -> None:
-        with closing(sqlite3.connect(self._file, timeout=60)) as live:
-            live.execute("PRAGMA synchronous = OFF")
-            copy.backup(live)
 
 
 def _of(table: sa.Table, account_id: str) -> sa.ColumnElement[bool]:

@@ -13,10 +13,12 @@ from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
 from services.router.routing.routes import DEFAULT_TIMEOUTS, load_routes
 from services.router.routing.targets import Targets
+from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
 from services.rules.model_classes import CLASSES
+from tests.console.grounding import Grounding
 from tests.support.fakes import FakeClock
 
 PROVIDER: Final = """
@@ -45,13 +47,15 @@ class Router:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = folder / "routes.toml"
+        self.grounding = Grounding(folder)
         self._opened: list[ModelStates] = []
         self._states: ModelStates | None = None
         self._is_busy = False
         self._is_usual = False
 
     def reset(self) -> None:
-        """Leaves three classes of models that were never asked."""
+        """Leaves three classes of models that were never asked, and nothing that grounds chats."""
+        self.grounding.reset()
         if not self._is_usual:
             self._is_busy = False
             self.bundle()
@@ -87,9 +91,14 @@ class Router:
         states = self._states
         if states is None:
             states = self._states = self._open(log)
-        completions = Completions(states, Targets(states, log, MOST_ATTEMPTS), FakeClock(), log)
+        opened = self.grounding.open(log)
+        completions = Completions(states, Targets(states, log, MOST_ATTEMPTS), FakeClock(), log, opened.grounding)
         reload = Reload(self._file, DEFAULT_TIMEOUTS, states, log)
-        return [RouterServicer(completions, log), RouteAdminServicer(states, reload)]
+        return [
+            RouterServicer(completions, log),
+            RouteAdminServicer(states, reload),
+            GroundingAdminServicer(opened, completions.preview, log),
+        ]
 
     def _open(self, log: Log) -> ModelStates:
         open_one = partial(open_provider, local_model_socket=self._folder / "no-model.sock")
@@ -108,3 +117,4 @@ class Router:
     async def close(self) -> None:
         for states in self._opened:
             await states.aclose()
+        await self.grounding.close()

@@ -27,7 +27,7 @@ SHOWN += ["/memory", "/memory/note_0000000000000001", "/documents", "/preview"]
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_page_is_shown_with_at_most_four_calls(console: ConsoleHarness, path: str) -> None:
     console.fakes.fill()
-    console.fakes.fill_grounding()
+    console.fakes.grounding.fill()
     answer = console.get(path, console.fakes.sign_in())
     assert answer.status == 200
     assert len(re.findall("<h1", answer.text)) == 1

@@ -67,7 +67,7 @@ def test_a_key_shows_what_it_may_use_of_what_its_account_still_allows(console: C
 
 
 def test_playground_preview_and_settings_offer_allowed_classes_only(console: ConsoleHarness) -> None:
-    console.fakes.fill_grounding()
+    console.fakes.grounding.fill()
     console.fakes.allowed_classes = ["mezzo", "fortissimo"]
     session = console.fakes.sign_in()
     for path in ("/playground", "/preview"):

@@ -77,7 +77,7 @@ def grow_stale_with_mail(fakes: Fakes) -> None:
 
 def fill_grounding(fakes: Fakes) -> None:
     fakes.fill()
-    fakes.fill_grounding()
+    fakes.grounding.fill()
 
 
 def fill_notices(fakes: Fakes) -> None:
@@ -86,12 +86,12 @@ def fill_notices(fakes: Fakes) -> None:
 
 
 def switch_off_grounding(fakes: Fakes) -> None:
-    fakes.fill_grounding()
+    fakes.grounding.fill()
     fakes.switches = dict.fromkeys(fakes.switches, False)
 
 
 def unconfigure_grounding(fakes: Fakes) -> None:
-    fakes.grounding.Clear()
+    fakes.grounding.is_configured = False
 
 
 def grow_stale_with_all_ways(fakes: Fakes) -> None:

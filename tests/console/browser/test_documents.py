@@ -1,4 +1,4 @@
-"""Memory, documents and the preview in a real browser: with fake services, and once with real ones."""
+"""Memory, documents and the preview in a real browser: once with services in processes of their own."""
 
 import json
 import re
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from services.chassis.errors import LegatoError, Reason
 from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.harness import ConsoleHarness
@@ -46,26 +45,29 @@ def test_a_document_is_sent_with_its_progress(console: ConsoleHarness, open_page
     expect(page.get_by_role("rowheader", name="notes.txt")).to_be_visible()
     assert said[0] == "Waiting"
     assert any(text.startswith("Sending: ") for text in said)
-    assert said[-1] == "Ready. Passages: 3"
-    assert sum(console.fakes.received[0]) == 35_000
+    [document] = console.fakes.grounding.documents()
+    assert said[-1] == f"Ready. Passages: {document.passages}"
+    assert document.size_bytes == 35_000
 
 
-def test_what_cannot_be_taken_is_told_beside_its_name(console: ConsoleHarness, open_page: OpenPage) -> None:
-    scan = LegatoError(Reason.REQUEST_INVALID, "The PDF has no text: it may be a scan.", param="document")
-    late = LegatoError(Reason.REQUEST_INVALID, "The document has too much text.", param="document")
-    console.fakes.upload_refusals = {"scan.pdf": scan, "late long.txt": late}
+def test_what_cannot_be_taken_is_told_beside_its_name(
+    console: ConsoleHarness, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One passage is the most.
+    monkeypatch.setattr("services.router.grounding.attachments.PASSAGES_MOST", 1)
     page = open_page("/documents")
-    files = [file("big.txt", b"x" * 70_000), file("empty.txt", b""), file("scan.pdf", b"x"), file("long.txt", b"x")]
-    page.get_by_label("File").set_input_files([*files, file("good.txt", b"Hello.")])
+    refused = {"big.txt": b"x" * 70_000, "empty.txt": b"", "scan.pdf": make_pdf([""]), "long.txt": b"Hello. " * 5000}
+    files = [file(name, content) for name, content in (*refused.items(), ("good.txt", b"Hello."))]
+    page.get_by_label("File").set_input_files(files)
     page.get_by_role("button", name="Add the document").click()
     rows = page.locator("[data-uploads] li")
-    expect(rows.nth(4)).to_contain_text("Ready. Passages: 3")
+    expect(rows.nth(4)).to_contain_text("Ready. Passages: 1")
     expect(rows.nth(0)).to_contain_text("This file is too large: a document may have at most 64 KB.")
     expect(rows.nth(1)).to_contain_text("This file is empty.")
-    expect(rows.nth(2)).to_contain_text("it may be a scan")
-    expect(rows.nth(3)).to_contain_text("The document has too much text.")
+    expect(rows.nth(2)).to_contain_text("The document has no text.")
+    expect(rows.nth(3)).to_contain_text("The document has too much text: split it into several.")
     # What is too large or empty is not even sent.
-    assert len(console.fakes.received) == 3
+    assert console.fakes.calls.count("GroundingAdminService.AddAttachment") == 3
     assert_accessible(page)
     page.get_by_role("link", name="Show the list again").click()
     expect(page.get_by_role("rowheader", name="good.txt")).to_be_visible()
@@ -88,13 +90,13 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
     page = open_page("/documents", java_script_enabled=False)
     page.get_by_label("File").set_input_files(file("notes.txt", b"Hello. " * 5000))
     page.get_by_role("button", name="Add the document").click()
-    expect(page.get_by_role("status")).to_contain_text("The document was added. Passages: 3.")
+    expect(page.get_by_role("status")).to_contain_text("The document was added. Passages: ")
     page.locator("summary", has_text="Remove").click()
     page.get_by_role("button", name="Remove it").click()
     expect(page.get_by_role("status")).to_contain_text("The document was removed")
     page.get_by_label("File").set_input_files(file("big.txt", b"x" * 300_000))
     page.get_by_role("button", name="Add the document").click()
-    expect(page.get_by_role("alert")).to_contain_text("A document may have at most 64 KB.")
+    expect(page.get_by_role("alert")).to_contain_text("A document may have at most 0.0625 MB.")
     page.get_by_role("link", name="Memory").click()
     page.get_by_role("textbox", name="Note", exact=True).fill("I drink tea.")
     page.get_by_role("button", name="Add the note").click()
@@ -110,7 +112,7 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
 
 
 def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.fill_grounding()
+    console.fakes.grounding.fill()
     page = open_page("/preview")
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_role("button", name="Preview", exact=True).click()
@@ -129,7 +131,7 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
     expect(page.get_by_role("alert")).to_be_focused()
     assert_accessible(page)
     console.fakes.switches = dict.fromkeys(console.fakes.switches, False)
-    console.fakes.notes, console.fakes.documents = [], []
+    console.fakes.grounding.remove_all()
     page.goto("/preview")
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_role("button", name="Preview", exact=True).click()
@@ -139,7 +141,7 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
 
 @pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])
 def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage, path: str) -> None:
-    console.fakes.fill_grounding()
+    console.fakes.grounding.fill()
     sizes = sizes_of_responses(open_page("about:blank"), path)
     assert 1 <= len(sizes) <= 4
     assert sum(sizes) < 30_000

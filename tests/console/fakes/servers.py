@@ -1,15 +1,12 @@
 """Serves the services of a console: real ones, and fakes of the others."""
 
-import asyncio
 import contextlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
 
 from protos.auth.v1 import auth_pb2_grpc, credentials_pb2_grpc, notices_pb2_grpc, users_pb2_grpc
-from protos.router.v1 import grounding_pb2_grpc
 from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError
 from services.chassis.rpc.access_check import AccessCheck
@@ -35,7 +32,6 @@ SERVICERS: dict[str, tuple[Any, ...]] = {
         credentials_pb2_grpc.CredentialServiceServicer,
         notices_pb2_grpc.NoticeServiceServicer,
     ),
-    "router": (grounding_pb2_grpc.GroundingAdminServiceServicer,),
 }
 
 
@@ -53,16 +49,7 @@ def servicer(kind: Any, name: str, fakes: Fakes) -> Any:
             metadata = dict(context.invocation_metadata() or ())
             return fakes.answer(f"{name}.{method}", request, is_valid(metadata.get(METADATA_KEY, b"")))
 
-        async def answer_stream(self: Any, requests: Any, context: Any) -> Any:
-            fakes.calls.append(f"{name}.{method}")
-            try:
-                async for response in getattr(fakes, method)(requests):
-                    yield response
-            except (asyncio.CancelledError, GeneratorExit):
-                fakes.cancelled += 1
-                raise
-
-        return answer_stream if inspect.isasyncgenfunction(getattr(fake, method, None)) else answer
+        return answer
 
     fake = OperatorFakes if is_for_operators(name) else Fakes
     methods = [
@@ -93,7 +80,11 @@ class RealServicers(grpc.GenericRpcHandler):
         """Takes the methods of a servicer, as a server does."""
         for method, handler in handlers.items():
             name = f"{service.rpartition('.')[2]}.{method}"
-            if handler.unary_unary is not None:
+            if handler.stream_stream is not None:
+                self._handlers[f"/{service}/{method}"] = handler._replace(
+                    stream_stream=self._noted_stream(name, handler.stream_stream)
+                )
+            elif handler.unary_unary is not None:
                 self._handlers[f"/{service}/{method}"] = handler._replace(
                     unary_unary=self._noted(name, handler.unary_unary)
                 )
@@ -108,9 +99,27 @@ class RealServicers(grpc.GenericRpcHandler):
 
         return answer
 
+    def _noted_stream(self, name: str, behaviour: Any) -> Any:
+        async def noted(requests: Any) -> Any:
+            async for request in requests:
+                self._fakes.requests.append(request)
+                yield request
+
+        async def answer(requests: Any, context: Any) -> Any:
+            self._fakes.calls.append(name)
+            try:
+                if name in self._fakes.fail:
+                    raise self._fakes.fail[name]
+                async for response in behaviour(noted(requests), context):
+                    yield response
+            finally:
+                self._fakes.ended_streams += 1
+
+        return answer
+
 
 def new_server(service: str, fakes: Fakes, log: Log) -> grpc.aio.Server:
-    """Returns a server for consoles. Auth is a fake, and the grounding of the router."""
+    """Returns a server for consoles. Auth is a fake."""
     real = {
         "metering": fakes.metering.servicers,
         "payments": fakes.payments.servicers,

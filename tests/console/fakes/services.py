@@ -11,7 +11,6 @@ from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.telemetry.log import Log
 from tests.console.clock import ago, hence
 from tests.console.fakes.credentials import MAILED_CODE, PASSWORD, CredentialFakes, sign_in_failed
-from tests.console.fakes.grounding import GroundingFakes
 from tests.console.fakes.keys import KeyFakes
 from tests.console.fakes.long_names import lengthen
 from tests.console.fakes.notices import NoticeFakes
@@ -25,7 +24,7 @@ INVITATION = "J4RS-8WQX-2MKD-V7TN"
 PLAYGROUND_TOKEN = "pt-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
 
 
-class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
+class Fakes(KeyFakes, CredentialFakes, NoticeFakes):
     """The state of all services. Tests change it; `calls` are the RPCs that arrived, by name."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,6 +32,7 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
         self.metering = Metering(folder)
         self.payments = Payments(self.metering)
         self.router = Router(folder)
+        self.grounding = self.router.grounding
         # Whatever people can name has the longest name, and one without a place to break it. Outlives `reset`.
         self.has_long_names = False
         self.reset()
@@ -59,7 +59,9 @@ class Fakes(KeyFakes, CredentialFakes, GroundingFakes, NoticeFakes):
         self.allowed_classes: list[str] | None = None
         self.is_operator = False
         self.operator = OperatorFakes(self.metering, self.router, self.require_recent, lambda: self.is_operator)
-        self.reset_grounding()
+        self.switches = {"search": True, "memory": True, "attachments": True}
+        # Streams that ended, for whatever reason.
+        self.ended_streams = 0
         self.reset_notices()
         self.reset_credentials()
 

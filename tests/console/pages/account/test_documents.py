@@ -11,12 +11,11 @@ from services.chassis.errors import LegatoError, Reason
 from tests.console.fakes.services import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import ACCOUNT_ID
+from tests.support.pdfs import make_pdf
 from tests.support.waiting import until
 
-SCAN = LegatoError(Reason.REQUEST_INVALID, "The PDF has no text: it may be a scan.", param="document")
 
-
-def heads(console: ConsoleHarness) -> list[Any]:
+def sent(console: ConsoleHarness) -> list[Any]:
     return [request for request in console.fakes.requests if hasattr(request, "piece")]
 
 
@@ -25,22 +24,23 @@ def lines(text: str) -> list[Any]:
 
 
 def test_documents_are_listed_with_size_passages_and_state(console: ConsoleHarness) -> None:
-    console.fakes.fill_grounding()
+    console.fakes.grounding.fill()
     text = console.get("/documents", console.fakes.sign_in()).text
     for shown in ("Zephyr manual.pdf", "84 pages", "211", "2.3 MB", "14 KB", "Ready", "Cannot be decrypted"):
         assert shown in text
 
 
 def test_a_form_adds_a_document_in_pieces(console: ConsoleHarness) -> None:
-    console.fakes.grounding.attachments.bytes_most = 10**6
-    content = bytes(range(256)) * 1200
+    console.fakes.grounding.largest_document_bytes = 10**6
+    content = b"A word." + b" " * 300_000
     answer = console.send_file("/documents", console.fakes.sign_in(), content, "r\u00e9sum\u00e9.txt")
     assert (answer.status, answer.headers["location"]) == (303, "/documents")
-    assert any("document-added.3" in cookie for cookie in answer.cookies)
-    [head] = heads(console)
+    [document] = console.fakes.grounding.documents()
+    assert any(f"document-added.{document.passages}" in cookie for cookie in answer.cookies)
+    head, *rest = sent(console)
     assert (head.account_id, head.name, head.size_bytes) == (ACCOUNT_ID, "r\u00e9sum\u00e9.txt", len(content))
-    [pieces] = console.fakes.received
-    assert sum(pieces) == len(content)
+    pieces = [len(request.piece) for request in (head, *rest)]
+    assert sum(pieces) == document.size_bytes == len(content)
     assert max(pieces) <= 64 * 1024
     assert len(pieces) >= 4
 
@@ -49,10 +49,9 @@ def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None
     answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
     assert answer.status == 200
     assert lines(answer.text) == [
-        {"stage": "reading", "done": 1, "total": 2},
-        {"stage": "reading", "done": 2, "total": 2},
-        {"stage": "indexing", "done": 3, "total": 3},
-        {"stage": "done", "passages": 3},
+        {"stage": "reading", "done": 1, "total": 1},
+        {"stage": "indexing", "done": 1, "total": 1},
+        {"stage": "done", "passages": 1},
     ]
     assert answer.headers["cache-control"] == "no-store"
 
@@ -60,17 +59,15 @@ def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None
 @pytest.mark.parametrize(
     ("name", "content", "status", "message"),
     [
-        ("big.pdf", b"x" * 70_000, 413, "A document may have at most 64 KB."),
-        ("huge.pdf", b"x" * 5_000_000, 413, "A document may have at most 64 KB."),
-        ("scan.pdf", b"%PDF-1.7", 400, "it may be a scan"),
+        ("big.pdf", b"x" * 70_000, 413, "A document may have at most 0.0625 MB."),
+        ("huge.pdf", b"x" * 5_000_000, 413, "A document may have at most 0.0625 MB."),
         ("", b"", 400, "Choose a file."),
     ],
-    ids=["large", "huge", "scan", "none"],
+    ids=["large", "huge", "none"],
 )
 def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
     console: ConsoleHarness, name: str, content: bytes, status: int, message: str
 ) -> None:
-    console.fakes.upload_refusals = {"scan.pdf": SCAN}
     session = console.fakes.sign_in()
     page = console.send_file("/documents", session, content, name)
     assert page.status == status
@@ -79,17 +76,22 @@ def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
     told = console.send_file("/documents/upload", session, content, name)
     assert told.status == status
     assert message in json.loads(told.text)["message"]
-    assert console.fakes.documents == []
+    assert console.fakes.grounding.documents() == []
 
 
-def test_a_refusal_after_reading_is_the_last_line(console: ConsoleHarness) -> None:
-    console.fakes.upload_refusals = {"late a.txt": LegatoError(Reason.REQUEST_INVALID, "Too much text.")}
+def test_a_refusal_after_reading_is_the_last_line(console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, scan = console.fakes.sign_in(), make_pdf([""])
+    page = console.send_file("/documents", session, scan, "scan.pdf")
+    assert (page.status, "The document has no text." in page.text) == (400, True)
+    told = console.send_file("/documents/upload", session, scan, "scan.pdf")
+    assert lines(told.text)[-1] == {"message": "The document has no text."}
+    monkeypatch.setattr("services.router.grounding.attachments.PASSAGES_MOST", 0)
     answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
-    assert lines(answer.text)[-1] == {"message": "Too much text."}
+    assert lines(answer.text)[-1] == {"message": "The document has too much text: split it into several."}
 
 
 def test_a_router_that_is_away_is_told_of(console: ConsoleHarness) -> None:
-    console.fakes.upload_refusals = {"a.txt": not_answering()}
+    console.fakes.fail = {"GroundingAdminService.AddAttachment": not_answering()}
     session = console.fakes.sign_in()
     assert console.send_file("/documents/upload", session, b"Hello", "a.txt").status == 503
     assert "not answering" in console.send_file("/documents", session, b"Hello", "a.txt").text
@@ -123,7 +125,7 @@ def test_a_form_that_is_none_adds_nothing(console: ConsoleHarness, content_type:
     headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": content_type}
     answer = console._ask("POST", "/documents/upload", console.fakes.sign_in(), headers, body)
     assert answer.status == 400
-    assert console.fakes.documents == []
+    assert console.fakes.grounding.documents() == []
 
 
 def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.client.HTTPConnection:
@@ -145,7 +147,7 @@ def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.clien
 
 def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHarness) -> None:
     slow = LegatoError(Reason.BODY_TIMEOUT, "The document arrives too slowly.", param="document")
-    console.fakes.upload_refusals = {"early a.txt": slow}
+    console.fakes.fail = {"GroundingAdminService.AddAttachment": slow}
     session = console.fakes.sign_in()
     for path, said in (("/documents", "<h1>Documents</h1>"), ("/documents/upload", '"message"')):
         with closing(begin_upload(console, path, session)) as connection:
@@ -154,12 +156,13 @@ def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHar
         assert answer.status == 408
         assert said in text
         assert "arrives too slowly" in text
-    assert console.fakes.documents == []
+    assert console.fakes.grounding.documents() == []
 
 
 @pytest.mark.parametrize("reason", [Reason.TOO_MANY_AT_ONCE, Reason.SATURATED])
 def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: ConsoleHarness, reason: Reason) -> None:
-    console.fakes.upload_refusals = {"a.txt": LegatoError(reason, "Please retry in a minute.", param="document")}
+    wait = LegatoError(reason, "Please retry in a minute.", param="document")
+    console.fakes.fail = {"GroundingAdminService.AddAttachment": wait}
     session = console.fakes.sign_in()
     page = console.send_file("/documents", session, b"Hello", "a.txt")
     assert page.status == 429
@@ -172,18 +175,18 @@ def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: Console
 
 async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> None:
     connection = begin_upload(console, "/documents", console.fakes.sign_in())
-    await until(lambda: len(heads(console)) == 1)
+    await until(lambda: len(sent(console)) == 1)
     connection.close()
-    await until(lambda: console.fakes.cancelled == 1)
-    assert console.fakes.documents == []
+    await until(lambda: console.fakes.ended_streams == 1)
+    assert console.fakes.grounding.documents() == []
 
 
 def test_a_document_is_removed(console: ConsoleHarness) -> None:
-    console.fakes.fill_grounding()
-    attachment_id = console.fakes.documents[0].attachment_id
+    console.fakes.grounding.fill()
+    attachment_id = console.fakes.grounding.documents()[0].attachment_id
     answer = console.post("/documents/remove", {"attachment_id": attachment_id}, console.fakes.sign_in())
     assert answer.status == 303
-    assert attachment_id not in [each.attachment_id for each in console.fakes.documents]
+    assert attachment_id not in [each.attachment_id for each in console.fakes.grounding.documents()]
 
 
 def test_nothing_of_a_document_is_in_the_log(console: ConsoleHarness) -> None:
@@ -197,6 +200,6 @@ def test_nothing_of_a_document_is_in_the_log(console: ConsoleHarness) -> None:
 def test_the_console_writes_no_file(console: ConsoleHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness serves in this process: whatever made a temporary file would find a folder that is none."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    console.fakes.grounding.attachments.bytes_most = 10**8
-    answer = console.send_file("/documents", console.fakes.sign_in(), b"x" * 3_000_000)
+    console.fakes.grounding.largest_document_bytes = 10**7
+    answer = console.send_file("/documents", console.fakes.sign_in(), b"A word." + b" " * 3_000_000)
     assert answer.status == 303
