@@ -40,7 +40,7 @@ class EdgeCorsMiddleware(CORSMiddleware):
         if scope["method"] == "OPTIONS":
             # It carries no key.
             await self._preflight_response(scope)(scope, receive, send)
-        elif any(name == b"origin" for name, _ in scope["headers"]):
+        elif b"origin" in dict(scope["headers"]):
             await super().__call__(scope, receive, send)
         else:
             # The request of no page: nothing needs to be added to its response.

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError, Message
 
 from services.chassis.errors import LegatoError, internal_error
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
+from services.chassis.timing.deadlines import Timeout
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 # How much is received before its credit is returned.
@@ -32,20 +33,27 @@ class CallTransport(Protocol):
 
     def forget(self, call_id: int) -> None: ...
 
+    def give_up(self, call_id: int) -> None: ...
 
-class UnaryCall(Generic[ResponseT]):
+
+class UnaryCall(Timeout, Generic[ResponseT]):
     """A call with one response. If the caller leaves, the response still arrives and is discarded."""
 
-    __slots__ = ("_response_type", "answer", "timer")
+    __slots__ = ("_exchange", "_response_type", "answer", "call_id")
 
-    def __init__(self, response_type: type[ResponseT]) -> None:
-        self.answer: asyncio.Future[ResponseT] = asyncio.get_running_loop().create_future()
+    def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop)
+        self.call_id = 0
+        self.answer: asyncio.Future[ResponseT] = loop.create_future()
+        self._exchange = exchange
         self._response_type = response_type
-        # Set as soon as the call is begun.
-        self.timer: asyncio.TimerHandle
+
+    def on_passed(self) -> None:
+        self._exchange.give_up(self.call_id)
 
     def complete(self, payload: bytes) -> None:
-        self.timer.cancel()
+        self.clear()
         if self.answer.done():
             return
         try:
@@ -55,7 +63,7 @@ class UnaryCall(Generic[ResponseT]):
             self.answer.set_exception(internal_error())
 
     def fail(self, error: LegatoError) -> None:
-        self.timer.cancel()
+        self.clear()
         if not self.answer.done():
             self.answer.set_exception(error)
 

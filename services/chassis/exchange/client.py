@@ -103,9 +103,9 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """Starts a unary call; the future fails if no response comes in time."""
-        question = UnaryCall(response_type)
-        call_id = self._begin(method, request, question)
-        question.timer = asyncio.get_running_loop().call_later(timeout_s, self.give_up, call_id)
+        question = UnaryCall(self, response_type)
+        question.call_id = self._begin(method, request, question)
+        question.set(asyncio.get_running_loop().time() + timeout_s)
         return question.answer
 
     def give_up(self, call_id: int) -> None:

@@ -54,6 +54,8 @@ def slices_of(text: str) -> Iterable[str]:
 def slices_of_json(given_json: bytes | msgspec.Raw) -> Iterable[str]:
     """Returns slices of JSON as it is written, decoded one by one: as one text it could be four times as long."""
     given = memoryview(given_json)
+    if len(given) <= SLICE_CHARACTERS:
+        return (str(given, "utf-8", "replace"),)
     slices = (bytes(given[at : at + SLICE_CHARACTERS]) for at in range(0, len(given), SLICE_CHARACTERS))
     return codecs.iterdecode(slices, "utf-8", "replace")
 

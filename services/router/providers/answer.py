@@ -211,12 +211,12 @@ def read_counts(said: Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, i
         told = msgspec.structs.asdict(fields.decode(said))
     except UNREADABLE:
         return {}
-    counted = {name: _read_count(bytes(value)) for name, value in told.items()}
-    return {name: count for name, count in counted.items() if count is not None}
-
-
-def _read_count(digits: bytes) -> int | None:
-    return as_count(int(digits)) if len(digits) <= _MOST_DIGITS and digits.isdigit() else None
+    counted = {}
+    for name, value in told.items():
+        digits = bytes(value)
+        if len(digits) <= _MOST_DIGITS and digits.isdigit() and (count := int(digits)) <= LARGEST_TOKENS:
+            counted[name] = count
+    return counted
 
 
 def total(first: int | None, *others: int | None) -> int | None:

@@ -116,11 +116,30 @@ def test_any_number_of_requests_take_one_timer() -> None:
     assert len(scene.clockwork.timers) == 1
 
 
-def test_closed_deadline_leaves_no_timer_behind() -> None:
+def test_deadlines_of_a_loop_share_one_timer() -> None:
     scene = Scene()
+    other_at_s: list[float] = []
+    loop: Any = scene.clockwork
+    other = Deadline(loop, lambda: other_at_s.append(scene.clockwork.now_s))
+    scene.set_within(20)
+    other.set(10)
+    assert len(scene.clockwork.timers) == 1
+    scene.clockwork.go_on(10)
+    assert (other_at_s, scene.passed_at_s) == ([10], [])
+    scene.clockwork.go_on(10)
+    assert (other_at_s, scene.passed_at_s) == ([10], [20])
+
+
+def test_closed_deadline_does_not_pass_and_keeps_no_callback() -> None:
+    scene = Scene()
+    seen = weakref.ref(scene)
     scene.set_within(10)
-    scene.deadline.close()
-    assert scene.clockwork.timers == []
+    deadline, clockwork = scene.deadline, scene.clockwork
+    deadline.close()
+    del scene
+    gc.collect()
+    assert seen() is None
+    clockwork.go_on(100)
 
 
 async def test_real_loop_does_the_same() -> None:
