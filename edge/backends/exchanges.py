@@ -5,11 +5,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from edge.backends.auth import NAME as AUTH
-from edge.backends.auth import AuthReplica, Principal
-from edge.wire.chat_request import ChatBody
+from edge.backends.auth import AuthReplica
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
-from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Grant
+from protos.router.v1.router_pb2 import ChatRequest
 from services.chassis.exchange import CallsInFlight, ClientCall, Consumer, ExchangeClient, RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
@@ -150,47 +149,20 @@ class Backends:
         self.auths = Replicas(AUTH, address_of("auth"), lambda address: AuthReplica(address, clock, certificates), log)
         self.routers = Replicas(RouterReplica.title, address_of("router"), connect_to(RouterReplica), log, subset)
         self.meterings = Replicas(MeteringReplica.title, address_of("metering"), connect_to(MeteringReplica), log)
+        self._by_name: dict[str, Replicas[Any]] = {
+            "auth": self.auths,
+            "router": self.routers,
+            "metering": self.meterings,
+        }
 
     def usable_replicas(self) -> dict[str, int]:
         """Returns the number of usable replicas by service."""
-        return {
-            "auth": self.auths.count_usable(),
-            "router": self.routers.count_usable(),
-            "metering": self.meterings.count_usable(),
-        }
+        return {name: replicas.count_usable() for name, replicas in self._by_name.items()}
 
     async def start(self) -> None:
-        await self.auths.start()
-        await self.routers.start()
-        await self.meterings.start()
+        for replicas in self._by_name.values():
+            await replicas.start()
 
     async def close(self) -> None:
-        await self.routers.close()
-        await self.meterings.close()
-        await self.auths.close()
-
-
-def chat_opening(body: ChatBody, principal: Principal, request_id: str, grant: Grant) -> ChatRequest:
-    request = ChatRequest(
-        open=ChatOpen(
-            request_id=request_id,
-            account_id=principal.account_id,
-            model=body.model,
-            preferred_class=principal.preferred_class,
-            tool_choice_json=body.tool_choice_json,
-            stream=body.stream,
-            max_tokens=body.max_tokens,
-            parameters_json=body.parameters_json,
-            grant=grant,
-            key_id=principal.key_id,
-            search=principal.search and not body.names_tool_choice,
-            memory=principal.memory,
-            attachments=principal.attachments,
-        )
-    )
-    # Not before, since a message inside another is a copy.
-    request.open.messages_json = body.messages_json
-    request.open.tools_json = body.tools_json
-    if principal.allowed_classes is not None:
-        request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
-    return request
+        for replicas in reversed(self._by_name.values()):
+            await replicas.close()

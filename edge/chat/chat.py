@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from edge.access.running_keys import RunningKey
 from edge.backends.auth import Principal
-from edge.backends.exchanges import ChatCall, chat_opening
+from edge.backends.exchanges import ChatCall
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_prompt_tokens
 from edge.billing.rate_limits import Admission
@@ -153,7 +153,8 @@ class Chat:
         while True:
             self._admitted.running_key.raise_if_refused()
             if self._clock.elapsed_s() >= self._over_at_s:
-                return await self._end_early(_too_late())
+                message = "The model did not start to answer in time. Please retry."
+                return await self._end_early(LegatoError(Reason.UPSTREAM_FAILED, message))
             if not await self._delivery.deliver(response):
                 return await self._end_early(hold.refusal(response.prompt_tokens, response.output_tokens))
             if response.HasField("finished"):
@@ -162,10 +163,31 @@ class Chat:
 
     def _opening(self, grant: router.Grant) -> router.ChatRequest:
         """Returns the request for a router, which from here on is the only copy of the prompt."""
-        body = self._body
-        request = chat_opening(body, self._admitted.principal, self._hold.request_id, grant)
-        request.open.tells_acceptance = self._hold.tells_acceptance
+        body, principal = self._body, self._admitted.principal
+        request = router.ChatRequest(
+            open=router.ChatOpen(
+                request_id=self._hold.request_id,
+                account_id=principal.account_id,
+                model=body.model,
+                preferred_class=principal.preferred_class,
+                tool_choice_json=body.tool_choice_json,
+                stream=body.stream,
+                max_tokens=body.max_tokens,
+                parameters_json=body.parameters_json,
+                grant=grant,
+                key_id=principal.key_id,
+                search=principal.search and not body.names_tool_choice,
+                memory=principal.memory,
+                attachments=principal.attachments,
+                tells_acceptance=self._hold.tells_acceptance,
+            )
+        )
+        # Not before, since a message inside another is a copy.
+        request.open.messages_json = body.messages_json
+        request.open.tools_json = body.tools_json
         body.messages_json = body.tools_json = b""
+        if principal.allowed_classes is not None:
+            request.open.allowed_classes.class_ids.extend(sorted(principal.allowed_classes))
         return request
 
     async def _route(self, opening: router.ChatRequest) -> tuple[ChatCall, router.ChatResponse]:
@@ -310,7 +332,3 @@ class Chat:
                 "legato.stream": self._body.stream,
                 "legato.end": OUTCOMES[end],
             }
-
-
-def _too_late() -> LegatoError:
-    return LegatoError(Reason.UPSTREAM_FAILED, "The model did not start to answer in time. Please retry.")
