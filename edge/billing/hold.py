@@ -143,8 +143,13 @@ class ChatHold:
 
         Reports what was delivered so far, in case this edge crashes before it settles.
         """
-        if not await self._extend(self._cost_nanos(prompt_tokens, output_tokens), delivered):
-            self.spent = True
+        total_nanos = self._cost_nanos(prompt_tokens, output_tokens)
+        if total_nanos > self._held_nanos:
+            answer = await self._ask_for(total_nanos, delivered)
+            if not answer.extended and answer.affordable_nanos > self._held_nanos:
+                # The rest of the credit covers a part of it.
+                await self._ask_for(answer.affordable_nanos, delivered)
+            self.spent = self.spent or total_nanos > self._held_nanos
         return self.grant(prompt_tokens)
 
     def grant(self, prompt_tokens: int) -> Grant:
@@ -208,15 +213,6 @@ class ChatHold:
             self._slot.unpaid_prompt_tokens = self._asked_tokens
             self._slot.accepted_prompt_tokens = accepted_prompt_tokens
         self.settle(NOTHING, pb.BASIS_UNSPECIFIED, end)
-
-    async def _extend(self, total_nanos: int, delivered: Usage) -> bool:
-        if total_nanos <= self._held_nanos:
-            return True
-        answer = await self._ask_for(total_nanos, delivered)
-        if not answer.extended and answer.affordable_nanos > self._held_nanos:
-            # The rest of the credit covers a part of it.
-            await self._ask_for(answer.affordable_nanos, delivered)
-        return total_nanos <= self._held_nanos
 
     async def _ask_for(self, total_nanos: int, delivered: Usage) -> pb.ExtendResponse:
         answer = await self._metering.extend(

@@ -177,6 +177,8 @@ class Journal:
         self.taken: dict[int, Slot] = {}
         self._file = JournalFile(path, slots)
         self._slots = self._file.slots
+        # It is of another boot, so its content was unreliable.
+        self.is_lost = self._file.is_of_another_boot
         self.map = mmap.mmap(self._file.number, self._file.size_bytes)
         self._generations = [0] * self._slots
         # Offset of the half of each slot that is written next, while the slot is free.
@@ -184,11 +186,6 @@ class Journal:
         self._recover()
         # The slot that was freed last is taken first, so that pages which are not needed are never touched.
         self._free = [index for index in reversed(range(self._slots)) if index not in self.taken]
-
-    @property
-    def is_lost(self) -> bool:
-        """True if it is of another boot, so its content is unreliable."""
-        return self._file.is_of_another_boot
 
     def claim(self, request_id: str, account_id: str) -> Slot:
         """Takes a slot, before credit is held."""

@@ -145,9 +145,7 @@ class Metering:
     async def caught_up(self, account_id: str) -> None:
         """Waits for the account's pending settlements, with a timeout, so that a client finds its last answer in the
         usage."""
-        settlements = self.settlements.under_way.values()
-        ends = [settlement.ended for settlement in settlements if settlement.slot.account_id == account_id]
-        if ends:
+        if ends := self.settlements.ends(account_id):
             await asyncio.wait(ends, timeout=RETRY_FOR_S)
 
     async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
@@ -50,14 +50,9 @@ class Journals:
             journal.close()
 
     def _take_first(self) -> Journal:
-        for path in self._paths():
-            if (journal := self._claim(path)) is not None:
-                return journal
-        for number in count(1):
-            path = self._folder / f"edge-{number}.journal"
-            if not path.exists() and (journal := self._claim(path)) is not None:
-                return journal
-        raise AssertionError("unreachable")
+        new_paths = (self._folder / f"edge-{number}.journal" for number in count(1))
+        paths = chain(self._paths(), new_paths)
+        return next(journal for path in paths if (journal := self._claim(path)) is not None)
 
     def _paths(self) -> list[Path]:
         return sorted(self._folder.glob("*.journal"))

@@ -53,9 +53,10 @@ class Settlements:
         # The client's last bytes are sent first.
         loop.call_soon(self._send_at_once, settlement)
 
-    def ends(self) -> "list[asyncio.Future[None]]":
-        """Futures of all pending settlements."""
-        return [settlement.ended for settlement in self.under_way.values()]
+    def ends(self, account_id: str = "") -> "list[asyncio.Future[None]]":
+        """Futures of all pending settlements, or of one account's."""
+        settlements = self.under_way.values()
+        return [each.ended for each in settlements if account_id in ("", each.slot.account_id)]
 
     def _send_at_once(self, settlement: Settlement) -> None:
         """Sends it without a task: nearly every settlement is acknowledged at the first attempt."""
