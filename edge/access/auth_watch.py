@@ -58,7 +58,8 @@ class Watch:
         # Send times by ping number, the oldest first. Numbers are never reused, whichever stream a ping goes on.
         self._sent_at_s: dict[int, float] = {}
         self._last_ping_no = 0
-        self._heard = asyncio.Event()
+        # Set when auth has answered for the first time.
+        self.heard = asyncio.Event()
         self._watchers: list[asyncio.Task[None]] = []
         # How many of them have a replica.
         self._watching = 0
@@ -70,10 +71,6 @@ class Watch:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-
-    async def heard(self) -> None:
-        """Returns when auth has answered for the first time."""
-        await self._heard.wait()
 
     async def _keep_watching(self) -> None:
         while True:
@@ -149,7 +146,7 @@ class Watch:
         self._principal_cache.apply_heartbeat(heartbeat, self._sent_at_s.get(heartbeat.echoed_ping_no))
         if is_news:
             self._on_news(heartbeat)
-        self._heard.set()
+        self.heard.set()
 
     def _forget_pings(self, now_s: float) -> None:
         oldest = next(iter(self._sent_at_s))

@@ -26,7 +26,8 @@ class _Entry:
 class PrincipalCache:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._epoch = 0
+        # The newest epoch applied.
+        self.epoch = 0
         self._lease_from_s = float("-inf")
         # Auth's time minus our elapsed seconds; our own wall clock does not matter.
         self._auth_ahead_s = 0.0
@@ -35,11 +36,6 @@ class PrincipalCache:
         # By the ids of keys and playground tokens.
         self._digest_by_id: dict[str, bytes] = {}
         self._used_key_ids: set[str] = set()
-
-    @property
-    def epoch(self) -> int:
-        """The newest epoch applied."""
-        return self._epoch
 
     @property
     def lag_s(self) -> float:
@@ -66,7 +62,7 @@ class PrincipalCache:
         change that we know of, may be about a revoked key: it is neither used nor cached. A `once_only` answer is used
         and not cached."""
         now_s = self._clock.elapsed_s()
-        if now_s - asked_at_s >= LEASE_S or epoch < self._epoch:
+        if now_s - asked_at_s >= LEASE_S or epoch < self.epoch:
             return False
         if once_only:
             if digest in self._entries:
@@ -91,7 +87,7 @@ class PrincipalCache:
     def apply_heartbeat(self, heartbeat: pb.WatchResponse, sent_at_s: float | None) -> None:
         """Invalidates first, then renews the lease, which may never cover what should be invalidated. `sent_at_s` is
         when the echoed ping was sent; the heartbeat itself may have been delayed."""
-        self._epoch = max(self._epoch, heartbeat.epoch)
+        self.epoch = max(self.epoch, heartbeat.epoch)
         if heartbeat.forget_all:
             for digest in [d for d, entry in self._entries.items() if entry.epoch < heartbeat.epoch]:
                 self._forget(digest)

@@ -82,7 +82,7 @@ class Principals:
 
     async def known(self) -> None:
         """Returns when auth has answered for the first time."""
-        await self._watch.heard()
+        await self._watch.heard.wait()
 
     async def identify(self, scope: HttpScope, needed: "Scope.ValueType | None") -> Principal:
         """Authenticates the key and checks its scope; None needs no scope. Counts wrong keys by client address."""

@@ -62,17 +62,15 @@ class EdgeSaturation:
         return SAMPLE_WITH_FEW_CHATS_EACH_S if are_few else SAMPLE_EACH_S
 
     def start(self) -> None:
-        self._sample_later()
+        """Samples the loop's lateness, again and again."""
+        each_s = self.sample_each_s
+        due_s = self._clock.elapsed_s() + each_s
+        self._timer = asyncio.get_running_loop().call_later(each_s, self._sample, due_s)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _sample_later(self) -> None:
-        each_s = self.sample_each_s
-        due_s = self._clock.elapsed_s() + each_s
-        self._timer = asyncio.get_running_loop().call_later(each_s, self._sample, due_s)
-
     def _sample(self, due_s: float) -> None:
         self.note_lateness(max(0.0, self._clock.elapsed_s() - due_s))
-        self._sample_later()
+        self.start()

@@ -20,11 +20,9 @@ WAITING_MOST: Final = 10_000
 
 
 class UsedNetworks:
-    """Networks that keys are used from, for auth, which gives owners a notice of a new one.
-
-    A network is the first 24 bits of an IPv4 address, or the first 48 of an IPv6 address. Each is told once an hour for
-    each key. Most chats come from an address that was seen within the hour, and cost one lookup in a set.
-    """
+    """Collects them. A network is the first 24 bits of an IPv4 address, or the first 48 of an IPv6 address. Each is
+    told once an hour for each key. Most chats come from an address that was seen within the hour, and cost one lookup
+    in a set."""
 
     def __init__(self, addresses: Addresses, clock: Clock) -> None:
         self._addresses = addresses

@@ -136,8 +136,10 @@ class StepTimer:
             self.span.end()
 
 
-def traced_step_timer(clock: Clock, tracer: Tracer, headers: Headers, request_id: str) -> StepTimer:
-    """Returns the timer of a chat that may be traced, as part of its client's trace."""
+def begin_span(tracer: Tracer | None, headers: Headers, request_id: str) -> Span | None:
+    """Returns the span of a chat that is traced, as part of its client's trace."""
+    if tracer is None:
+        return None
     traceparent = next((value for name, value in headers if name == b"traceparent"), b"")
     span = tracer.begin(OPERATION, traceparent.decode("latin-1"))
     if span is not None:
@@ -146,4 +148,4 @@ def traced_step_timer(clock: Clock, tracer: Tracer, headers: Headers, request_id
         span.attributes["gen_ai.provider.name"] = PROVIDER
         span.attributes["http.request.method"] = "POST"
         span.attributes["legato.request_id"] = request_id
-    return StepTimer(clock, span)
+    return span

@@ -8,7 +8,7 @@ from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_body_tokens
 from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat
-from edge.chat.chat_metrics import StepTimer, traced_step_timer
+from edge.chat.chat_metrics import StepTimer, begin_span
 from edge.chat.edge_state import EdgeState
 from edge.chat.idempotency import claim_in
 from edge.chat.replies import StreamedReply, WholeReply
@@ -50,11 +50,7 @@ class ChatEndpoint:
         request_id: str = scope["state"]["request_id"]
         edge = self._edge
         admission: Admission | None = None
-        step_timer = (
-            StepTimer(edge.clock)
-            if edge.tracer is None
-            else traced_step_timer(edge.clock, edge.tracer, scope["headers"], request_id)
-        )
+        step_timer = StepTimer(edge.clock, begin_span(edge.tracer, scope["headers"], request_id))
         try:
             # In the order of what a refusal costs; and a chat refused at saturation is not charged to its rate limit.
             principal = await edge.principals.identify(scope, INFERENCE)

@@ -124,7 +124,7 @@ async def test_running_answers_are_looked_up_where_the_list_of_changes_has_a_gap
         await harness.principals._watch.close()
         await harness.revoke(revoked.key)
         # As if so much had changed that auth no longer knows what.
-        harness.principals._principal_cache._epoch = 0
+        harness.principals._principal_cache.epoch = 0
         harness.principals.start()
         async with asyncio.timeout(WAIT_TIMEOUT_S):
             while not bad.is_refused:
