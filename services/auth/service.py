@@ -91,7 +91,7 @@ class AuthService:
         """Takes metering's notices over from `outbox`."""
 
         async def read_changes(since_epoch: int) -> Changes:
-            return await database.read(lambda connection: changes_since(connection, since_epoch))
+            return await database.read(changes_since, since_epoch)
 
         self._database = database
         self._peppers = peppers
@@ -139,7 +139,7 @@ class AuthService:
         """Records the peppers, before anything is served. If they differ from those of the replica that started last,
         callers drop their caches."""
         noted = self._peppers.noted
-        contradicted = await self._database.read(lambda connection: find_contradicted(connection, self._peppers))
+        contradicted = await self._database.read(find_contradicted, self._peppers)
         if contradicted:
             # A lost secret was replaced by a new one: every key would be refused without a reason.
             raise SettingsError(
@@ -147,7 +147,7 @@ class AuthService:
                 "created with: restore that secret or, if it is lost, give the new one its own version, such as 2:HEX "
                 "(keys that were created with the lost one stay refused)"
             )
-        if await self._database.write(lambda connection: note_peppers(connection, noted)):
+        if await self._database.write(note_peppers, noted):
             self._log.info("peppers.changed")
 
     async def close(self) -> None:
@@ -159,5 +159,5 @@ class AuthService:
 
     async def encrypt_emails(self) -> None:
         """Encrypts addresses that are in plain text or under an earlier key, before anything is served."""
-        if await self._database.write(lambda connection: encrypt_anew(connection, metadata, self._cipher)):
+        if await self._database.write(encrypt_anew, metadata, self._cipher):
             self._log.info("emails.encrypted")

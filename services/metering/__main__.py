@@ -1,7 +1,5 @@
 """Runs metering (`python -m services.metering`): credit, prices, limits and usage."""
 
-from functools import partial
-
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.settings import load
@@ -21,8 +19,7 @@ async def main() -> None:
     price_file = read_prices(settings.prices)
     async with serving("metering", settings) as process:
         database = process.open_database(MIGRATIONS)
-        adopt = partial(adopt_prices, wanted=price_file.current, scheduled=price_file.scheduled)
-        prices = await database.write(adopt)
+        prices = await database.write(adopt_prices, price_file.current, price_file.scheduled)
         metering = MeteringService(database, prices, await open_limiter(settings, process), settings, process)
         # Also without passes: entries of a month without a partition could not be written.
         await metering.retention.try_to_create_partitions()

@@ -67,7 +67,7 @@ class AccountAudits:
         age_s = self._clock.elapsed_s() - known.ended_s
         if age_s < REST_FACTOR * known.took_s or age_s >= TOLD_FOR_S:
             return age_s < REST_FACTOR * known.took_s
-        last_id = await self._database.read(lambda connection: find_last_entry(connection, account_id))
+        last_id = await self._database.read(find_last_entry, account_id)
         return last_id == known.entry_id
 
     async def _audit(self, account_id: str) -> FoundAudit:

@@ -350,7 +350,7 @@ class Writer:
     def _commit(
         self, operations: Sequence[Operation[Any]], *, skips_locked: bool = False
     ) -> "asyncio.Future[list[Outcome]]":
-        return self._database.write(
+        return self._database.write_unless_locked(
             partial(
                 write_operations,
                 operations=operations,
@@ -359,7 +359,7 @@ class Writer:
                 skips_locked=skips_locked,
                 notice_rules=self._notice_rules,
             ),
-            lock_timeout_s=SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
+            SHORT_LOCK_TIMEOUT_S if skips_locked else LOCK_TIMEOUT_S,
         )
 
     def _resolve(self, waiting: _Waiting, outcome: Outcome) -> None:

@@ -47,7 +47,7 @@ class CreditPage(NamedTuple):
 
 
 async def list_credits(database: Database, account_id: str, after: CreditPosition, size: int) -> CreditPage:
-    return await database.read(lambda connection: read_page(connection, account_id, after, size))
+    return await database.read(read_page, account_id, after, size)
 
 
 def read_page(connection: Any, account_id: str, after: CreditPosition, size: int) -> CreditPage:

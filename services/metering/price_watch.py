@@ -1,7 +1,6 @@
 """Follows the price file and the versions that other replicas adopt, so that prices change without a restart."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,8 +46,7 @@ class PriceWatch:
             file = await self._read_file()
             self._is_valid = file is not None
             if file is not None:
-                adopt = partial(adopt_prices, wanted=file.current, scheduled=file.scheduled)
-                await self._database.write(adopt)
+                await self._database.write(adopt_prices, file.current, file.scheduled)
             # Only now: a database that was not available is asked again.
             self._stamp = stamp
         found = await self._database.read(read_schedule)

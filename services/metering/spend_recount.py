@@ -1,6 +1,5 @@
 """Recounts the counters of spend limits: when metering starts, and when an operator asks."""
 
-from functools import partial
 from typing import NamedTuple
 
 from services.chassis.database.database import Database
@@ -19,8 +18,8 @@ async def recount_spends(database: Database, log: Log) -> Recounted:
     account_ids = await database.read(list_limited_accounts)
     corrected = 0
     for account_id in account_ids:
-        if await database.read(partial(find_miscounted, account_id=account_id)):
-            spends = await database.write(partial(recount, account_id=account_id))
+        if await database.read(find_miscounted, account_id):
+            spends = await database.write(recount, account_id)
             log.warning("spends.recounted", account_id=account_id)
             corrected += spends > 0
     return Recounted(len(account_ids), corrected)

@@ -94,12 +94,12 @@ class RequestsPage(NamedTuple):
 
 
 async def list_entries(database: Database, query: StatementQuery) -> StatementPage:
-    return await database.read(lambda connection: _read_page(connection, query))
+    return await database.read(_read_page, query)
 
 
 async def list_requests(database: Database, query: StatementQuery) -> RequestsPage:
     """Lists requests, the newest first; those that run are on the first page."""
-    return await database.read(lambda connection: _read_requests(connection, query))
+    return await database.read(_read_requests, query)
 
 
 async def list_days(database: Database, query: DaysQuery) -> StatementDays:
@@ -107,11 +107,11 @@ async def list_days(database: Database, query: DaysQuery) -> StatementDays:
     if query.start_us % HOUR_US or query.end_us % HOUR_US:
         raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
     days = find_local_days(query.time_zone, query.start_us, query.end_us)
-    return await database.read(lambda connection: _read_days(connection, query, days))
+    return await database.read(_read_days, query, days)
 
 
 async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
-    return await database.read(lambda connection: store.read_receipt(connection, account_id, request_id))
+    return await database.read(store.read_receipt, account_id, request_id)
 
 
 class PriceList(NamedTuple):

@@ -6,7 +6,6 @@ a later settlement still counts.
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from services.chassis.database.database import Database
@@ -40,7 +39,7 @@ class Sweeper:
         forget_at_s = 0.0
         while True:
             try:
-                if await self._database.read(partial(find_overdue, most=1)):
+                if await self._database.read(find_overdue, 1):
                     await self.sweep()
                 if self._clock.elapsed_s() >= forget_at_s:
                     while await self.forget() == FORGET_MOST:
@@ -56,7 +55,7 @@ class Sweeper:
         swept = 0
         last: Overdue | None = None
         while True:
-            overdue = await self._database.read(partial(find_overdue, most=SWEEP_MOST, after=last))
+            overdue = await self._database.read(find_overdue, SWEEP_MOST, last)
             swept += await self._sweep(overdue)
             if len(overdue) < SWEEP_MOST:
                 return swept
@@ -85,4 +84,4 @@ class Sweeper:
 
     async def forget(self) -> int:
         """Deletes some of the expired claims; returns how many."""
-        return await self._database.write(lambda connection: forget_claims(connection, FORGET_MOST))
+        return await self._database.write(forget_claims, FORGET_MOST)

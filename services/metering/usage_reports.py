@@ -47,9 +47,7 @@ class UsageRow(msgspec.Struct, frozen=True):
 async def list_top_keys(database: Database, query: UsageReportQuery, totals: KeyTotals) -> tuple[list[UsageRow], int]:
     """Returns the rows, and how many keys the last of them adds up, which has no key; 0: there is no such row."""
     _require_hours(query)
-    top = await database.read(
-        lambda connection: totals.read_top(connection, query.account_id, query.start_us, query.end_us, query.top_keys)
-    )
+    top = await database.read(totals.read_top, query.account_id, query.start_us, query.end_us, query.top_keys)
     others = [("", top.others)] if top.other_keys else []
     rows = [
         UsageRow(query.start_us, key_id, "", requests, Usage(*tokens), cost_nanos)
@@ -69,7 +67,7 @@ async def list_usage(database: Database, query: UsageReportQuery, totals: KeyTot
     _require_hours(query)
     is_by_day = query.bucket_us == DAY_US
     days = find_local_days(query.time_zone if is_by_day else "", query.start_us, query.end_us)
-    rows = await database.read(lambda connection: _read_usage(connection, query, days, totals))
+    rows = await database.read(_read_usage, query, days, totals)
     if len(rows) > ROWS_MOST:
         raise LegatoError(Reason.REQUEST_INVALID, "The period is too long: choose a shorter one.", param="start_time")
     # A start is that of many keys.

@@ -1,7 +1,6 @@
 """Notes and documents for the console's tests: the router's own store and intake, on a SQLite file."""
 
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -109,11 +108,10 @@ class Grounding:
             f"att_{count + 1:016d}", ACCOUNT_ID, before_us(days=9 - count), name, kind, size_bytes, pages, passages
         )
         rows = Attachments(self._database, sealer, StandingClock())._seal_passages(attachment, (texts or {}).items())
-        add_passages = partial(stored_attachments.add_passages, attachment.attachment_id, *rows, 0)
         with self._database.transaction(writes=True) as connection:
             stored_attachments.begin_attachment(connection, sealer, attachment, ATTACHMENTS_MOST)
             if texts:
-                add_passages(connection)
+                stored_attachments.add_passages(connection, attachment.attachment_id, *rows, 0)
             stored_attachments.finish_attachment(connection, attachment, ATTACHMENTS_MOST)
 
     def remove_all(self) -> None:

@@ -88,7 +88,7 @@ class MeteringHarness:
 
     async def balance(self) -> tuple[int, int]:
         await self.metering.settled()
-        [account] = await self._database.read(lambda connection: read_balances(connection, [ANN.account_id]))
+        [account] = await self._database.read(read_balances, [ANN.account_id])
         return account.balance_nanos, account.held_nanos
 
     async def read_hold(self, number: int) -> Row[Any]:

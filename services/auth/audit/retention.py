@@ -5,7 +5,6 @@ gone for the others. Once the start is moved, a pass that is interrupted is fini
 """
 
 from datetime import UTC, timedelta
-from functools import partial
 
 from services.auth.audit.log import AuditLog
 from services.auth.records.times import to_micros
@@ -36,14 +35,14 @@ class AuditRetention:
     async def run_pass(self) -> None:
         if not self._kept_days:
             return
-        last_no = await self._database.read(partial(stored.find_last_before, time_us=self._kept_from_us()))
+        last_no = await self._database.read(stored.find_last_before, self._kept_from_us())
         if last_no:
             _, broken = await self._database.read(self._audit.verify)
             if broken:
                 # Nothing is deleted that could prove what was changed.
                 self._log.warning("audit_log.not_pruned", violations=len(broken))
                 return
-            await self._database.write(partial(self._audit.prune_until, event_no=last_no))
+            await self._database.write(self._audit.prune_until, last_no)
         pruned_before = self.pruned
         # Also what an earlier pass did not finish.
         await delete_in_portions(self._database, stored.delete_pruned, self._note, self._pause_s)

@@ -3,7 +3,6 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable
-from functools import partial
 from itertools import islice
 from typing import ClassVar, Generic, TypeVar
 
@@ -51,7 +50,7 @@ class Reports(Domain, Generic[ReportT]):
             for each in reports:
                 del self._waiting[each]
             try:
-                await self._database.write(partial(self.write, reports=reports))
+                await self._database.write(self.write, reports)
             except Exception as error:
                 self._waiting |= dict.fromkeys(reports)
                 if self._can_write:

@@ -48,7 +48,7 @@ class Verifier(Domain):
         if key is None or (key.is_token and not accepts_tokens):
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
         key_id, is_token = key.key_id, key.is_token
-        holder, epoch = await self._database.read(lambda connection: find_holder(connection, key_id, is_token=is_token))
+        holder, epoch = await self._database.read(find_holder, key_id, is_token=is_token)
         is_genuine = self._peppers.recognise(key, holder.digest if holder else None)
         if holder is not None and not self._peppers.has(holder.digest.pepper_version):
             # Not the caller's fault: keys of that version are refused until its pepper is configured again.
@@ -65,5 +65,5 @@ class Verifier(Domain):
         """Returns those that are revoked or unknown, or whose account is suspended."""
         asked = checks.key_ids(key_ids)
         possible = [key_id for key_id in asked if checks.is_id(key_id)]
-        refused = await self._database.read(lambda connection: find_refused_keys(connection, possible))
+        refused = await self._database.read(find_refused_keys, possible)
         return [*refused, *(key_id for key_id in asked if not checks.is_id(key_id))]

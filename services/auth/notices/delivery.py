@@ -8,7 +8,6 @@ nothing but notices to themselves.
 import asyncio
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from services.auth.notices.webhook_client import CONNECTIONS_MOST, DeliveryFailed, WebhookClient
@@ -75,15 +74,10 @@ class NoticeDelivery(Domain):
 
     async def _start_due(self) -> None:
         now_us = self.now_us()
-        claim = partial(
-            claim_due,
-            now_us=now_us,
-            lease_until_us=now_us + LEASE_US,
-            running=list(self._running.values()),
-            most=AT_ONCE_MOST,
-            account_most=ACCOUNT_AT_ONCE_MOST,
-        )
-        for claimed in await self._database.write(claim):
+        running = list(self._running.values())
+        for claimed in await self._database.write(
+            claim_due, now_us, now_us + LEASE_US, running, AT_ONCE_MOST, ACCOUNT_AT_ONCE_MOST
+        ):
             task = asyncio.create_task(self._deliver(*claimed))
             self._running[task] = claimed
             task.add_done_callback(self._ended)
@@ -113,10 +107,10 @@ class NoticeDelivery(Domain):
             state, next_us = DeliveryState.PENDING, self.now_us() + pause_us
         elif failure:
             self._log.warning("notice.given_up", name=delivery.channel.value)
-        await self._database.write(lambda found: note_outcome(found, delivery.delivery_id, state, failure, next_us))
+        await self._database.write(note_outcome, delivery.delivery_id, state, failure, next_us)
 
     async def _post(self, delivery: Delivery, notice: OwnerNotice) -> None:
-        webhook = await self._database.read(partial(stored.find_webhook, webhook_id=delivery.recipient_id))
+        webhook = await self._database.read(stored.find_webhook, delivery.recipient_id)
         if webhook is None:
             raise DeliveryFailed("the webhook was removed")
         if not (webhook.url and webhook.secret and notice.body):

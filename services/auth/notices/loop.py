@@ -86,12 +86,12 @@ class NoticeLoop(Domain):
             await self._attempt("outbox", taking)
         if now_us >= self._next_slow_us:
             self._next_slow_us = now_us + SLOW_EVERY_US
-            await self._attempt("expiry", partial(self._database.write, partial(self._look, now_us=now_us)))
+            await self._attempt("expiry", partial(self._database.write, self._look, now_us))
 
     async def _count(self) -> None:
         self.undelivered = await self._database.read(stored.count_by_state)
 
-    def _look(self, connection: Connection, *, now_us: int) -> None:
+    def _look(self, connection: Connection, now_us: int) -> None:
         """Records keys that expire, and forgets what is old."""
         note_expiring_keys(connection, self._recorder, now_us)
         stored.forget_before(connection, now_us - KEPT_US, FORGOTTEN_AT_ONCE)

@@ -4,7 +4,6 @@ acknowledges it there.
 A crash in between brings it twice, and its id makes it one. Any number of replicas may do this at the same time.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from protos.metering.v1 import outbox_pb2 as pb
@@ -34,7 +33,7 @@ async def take_over(
     while not is_last:
         pending = await outbox.ListPending(pb.ListPendingRequest(page_size=AT_ONCE_MOST), timeout=TIMEOUT_S)
         if pending.notices or pending.changes:
-            await database.write(partial(_store, pending=pending, recorder=recorder, audit=audit, now_us=now_us))
+            await database.write(_store, pending, recorder, audit, now_us)
             acknowledged = pb.AcknowledgeRequest(
                 notice_ids=[notice.notice_id for notice in pending.notices],
                 change_ids=[change.change_id for change in pending.changes],
@@ -44,7 +43,7 @@ async def take_over(
 
 
 def _store(
-    connection: Connection, *, pending: pb.ListPendingResponse, recorder: NoticeRecorder, audit: AuditLog, now_us: int
+    connection: Connection, pending: pb.ListPendingResponse, recorder: NoticeRecorder, audit: AuditLog, now_us: int
 ) -> None:
     names = key_names(connection, {notice.key_id for notice in pending.notices if notice.key_id})
     for notice in pending.notices:

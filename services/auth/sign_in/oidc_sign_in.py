@@ -99,7 +99,7 @@ class OidcSignIn(Domain):
         """Begins to link an identity to a signed-in user, whom the issuer asks for proof."""
         url, browser_token, challenge = await self._begin(origin, by.user_id, [], again=True)
         now_us = self.now_us()
-        await self._database.write(lambda connection: stored_codes.add_challenge(connection, challenge, now_us))
+        await self._database.write(stored_codes.add_challenge, challenge, now_us)
         return url, browser_token
 
     async def finish(

@@ -127,7 +127,7 @@ class PasswordSignIn(Domain):
 
     async def set_password(self, by: Access, given: str, email: str) -> None:
         self._required_cipher()
-        user = await self._database.read(lambda connection: stored_users.require_user(connection, by.user_id))
+        user = await self._database.read(stored_users.require_user, by.user_id)
         address = user.email or checks.email(email)
         if not address:
             raise checks.refusal("email", "Give the email address that you will sign in with.")

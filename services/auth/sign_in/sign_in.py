@@ -78,7 +78,7 @@ class SignIn(Domain):
 
     async def mail_code(self, by: Access, client: Client) -> None:
         """Sends a code to the user of a session, who then proves with it who they are."""
-        user = await self._database.read(lambda connection: stored_users.find_user(connection, by.user_id))
+        user = await self._database.read(stored_users.find_user, by.user_id)
         if user is None or not user.email or not self._mail.is_offered:
             raise LegatoError(Reason.REQUEST_INVALID, "There is no address to send a code to.")
         await self.start(client, lambda _: True, [(self.limit_name("mail", user.email), MAILS)])

@@ -102,7 +102,7 @@ class Mail(Domain):
 
     async def _send_links(self, email: str) -> None:
         try:
-            links = await self._database.write(lambda connection: self._make_links(connection, email))
+            links = await self._database.write(self._make_links, email)
         except Exception as error:
             self._log.failure("mail.failed", error)
             return
@@ -133,7 +133,7 @@ class Mail(Domain):
 
     async def _send_code(self, user: User) -> None:
         try:
-            code = await self._database.write(lambda connection: self._make_code(connection, user))
+            code = await self._database.write(self._make_code, user)
         except Exception as error:
             self._log.failure("mail.failed", error)
             return

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -23,6 +23,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 
 ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
 
 # PostgreSQL's SQLSTATE codes; the last two are timeouts, of an idle transaction and of a long one.
 READ_ONLY = "25006"
@@ -135,19 +136,28 @@ class Database:
         self._own_revision = ""
 
     def write(
-        self, change: Callable[[sa.Connection], ResultT], *, lock_timeout_s: float | None = None
+        self, change: Callable[Concatenate[sa.Connection, P], ResultT], *arguments: P.args, **named: P.kwargs
     ) -> "asyncio.Future[ResultT]":
-        """Runs `change` in one transaction; writes run one at a time, in the order of the calls. `lock_timeout_s`
-        limits the wait for each locked row in PostgreSQL; then LockTimeout is raised."""
+        """Runs `change` with a connection and the arguments in one transaction; writes run one at a time, in the order
+        of the calls."""
+        return self._writer.run(self._write, lambda connection: change(connection, *arguments, **named), None)
+
+    def write_unless_locked(
+        self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float
+    ) -> "asyncio.Future[ResultT]":
+        """Does the same, but waits at most so long for each locked row in PostgreSQL; then LockTimeout is raised."""
         return self._writer.run(self._write, change, lock_timeout_s)
 
-    async def read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        """Runs `look` on one snapshot of the database."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, look)
+    async def read(
+        self, look: Callable[Concatenate[sa.Connection, P], ResultT], *arguments: P.args, **named: P.kwargs
+    ) -> ResultT:
+        """Runs `look` with a connection and the arguments on one snapshot of the database."""
 
-    def _read(self, look: Callable[[sa.Connection], ResultT]) -> ResultT:
-        with self._read_outages, self.transaction(writes=False) as connection:
-            return look(connection)
+        def read() -> ResultT:
+            with self._read_outages, self.transaction(writes=False) as connection:
+                return look(connection, *arguments, **named)
+
+        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
 
     def _write(self, change: Callable[[sa.Connection], ResultT], lock_timeout_s: float | None) -> ResultT:
         with self._write_outages:

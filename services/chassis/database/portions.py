@@ -29,6 +29,6 @@ async def delete_in_portions(
 ) -> None:
     """Calls `delete` with a connection and the most rows to delete, each time in a transaction of its own, until it
     returns 0; `note` gets the number of each portion."""
-    while deleted := await database.write(lambda connection: delete(connection, PORTION_MOST)):
+    while deleted := await database.write(delete, PORTION_MOST):
         note(deleted)
         await asyncio.sleep(pause_s)

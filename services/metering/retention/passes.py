@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
 from services.chassis.database.clock import read_now_us
@@ -44,6 +44,7 @@ MONTHS_AHEAD: Final = 3
 
 
 ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
 
 
 class LeaseLost(Exception):
@@ -154,7 +155,7 @@ class Retention:
     async def close_month(self, month: CalendarMonth) -> Closing:
         """Closes the month after the last closed one. Its entries must have been audited."""
         failpoints.hit("metering.closing.begun")
-        while await self._write(lambda connection: closing_store.delete_drafts(connection, month, WRITE_MOST)):
+        while await self._write(closing_store.delete_drafts, month, WRITE_MOST):
             pass
         previous, entries, sums = await self._database.read(
             lambda connection: (
@@ -199,7 +200,7 @@ class Retention:
     ) -> AccountsDigest:
         """Writes each account's row: those of the month before, and new ones, in one order."""
         digest, before_us = AccountsDigest(), -1 if previous is None else previous.month_us
-        closed_ids = await self._database.read(lambda connection: closing_store.read_account_ids(connection, before_us))
+        closed_ids = await self._database.read(closing_store.read_account_ids, before_us)
         account_ids = sorted(sums.keys() | closed_ids)
         for start in range(0, len(account_ids), WRITE_MOST):
             some = account_ids[start : start + WRITE_MOST]
@@ -210,7 +211,7 @@ class Retention:
             rows = [close_account(month, each, before.get(each), sums.get(each)) for each in some]
             for row in rows:
                 digest.add(row)
-            await self._write(lambda connection: closing_store.write_drafts(connection, rows))  # noqa: B023
+            await self._write(closing_store.write_drafts, rows)
         return digest
 
     async def prune_ledger(self) -> None:
@@ -230,7 +231,7 @@ class Retention:
         """Archives a month, keeps the ids of its credits, and marks it as pruned. Returns False if its entries are not
         those that were closed: they stay."""
         month = closing.month
-        entries = await self._database.read(lambda connection: closing_store.find_entries(connection, month))
+        entries = await self._database.read(closing_store.find_entries, month)
         violations = await self._archive(closing, entries)
         for violation in violations:
             self._log.warning("pruning.refused", month=str(month), violation=violation)
@@ -238,12 +239,10 @@ class Retention:
             return False
         failpoints.hit("metering.pruning.archived")
         rest = entries
-        while rows := await self._database.read(
-            lambda connection: closing_store.read_month_entries(connection, rest, READ_MOST)  # noqa: B023
-        ):
-            await self._write(lambda connection: pruning.keep_credits(connection, rows, LEDGER_COLUMNS))
+        while rows := await self._database.read(closing_store.read_month_entries, rest, READ_MOST):
+            await self._write(pruning.keep_credits, rows, LEDGER_COLUMNS)
             rest = rest._replace(after_id=rows[-1][0])
-        await self._write(lambda connection: pruning.mark(connection, "ledger_pruned_before_us", closing.ends_us))
+        await self._write(pruning.mark, "ledger_pruned_before_us", closing.ends_us)
         failpoints.hit("metering.pruning.marked")
         self._log.info("month.pruned", month=str(month), entries=closing.entries)
         return True
@@ -273,9 +272,7 @@ class Retention:
         last_id = await self._database.read(
             lambda connection: closing_store.find_entries(connection, month_of(before_us - 1)).last_id
         )
-        while deleted := await self._write(
-            lambda connection: pruning.delete_entries(connection, before_us, last_id, WRITE_MOST)
-        ):
+        while deleted := await self._write(pruning.delete_entries, before_us, last_id, WRITE_MOST):
             self.pruned["ledger"] += deleted
             failpoints.hit("metering.pruning.deleted")
 
@@ -298,16 +295,12 @@ class Retention:
                 await self._mark("usage_summed_before_us", closing.ends_us)
 
     async def _mark(self, name: str, before_us: int) -> None:
-        await self._write(lambda connection: pruning.mark(connection, name, before_us))
+        await self._write(pruning.mark, name, before_us)
 
     async def _sum_up(self, month: CalendarMonth) -> None:
         after = ""
-        while account_ids := await self._database.read(
-            lambda connection: pruning.find_accounts(connection, month, after, WRITE_MOST // 10)  # noqa: B023
-        ):
-            self.pruned["usage_hours"] += await self._write(
-                lambda connection: pruning.sum_up_hours(connection, account_ids, month)
-            )
+        while account_ids := await self._database.read(pruning.find_accounts, month, after, WRITE_MOST // 10):
+            self.pruned["usage_hours"] += await self._write(pruning.sum_up_hours, account_ids, month)
             failpoints.hit("metering.pruning.summed")
             after = account_ids[-1]
 
@@ -318,28 +311,26 @@ class Retention:
             return
         before_us, after = min(closings[-1].ends_us, now_us - self._policy.holds_days * DAY_US), ""
         while True:
-            old_ids, last_id = await self._database.read(
-                lambda connection: pruning.find_old_holds(connection, after, before_us, READ_MOST)  # noqa: B023
-            )
+            old_ids, last_id = await self._database.read(pruning.find_old_holds, after, before_us, READ_MOST)
             for start in range(0, len(old_ids), WRITE_MOST):
                 some = old_ids[start : start + WRITE_MOST]
-                self.pruned["holds"] += await self._write(
-                    lambda connection: pruning.delete_holds(connection, some, before_us)  # noqa: B023
-                )
+                self.pruned["holds"] += await self._write(pruning.delete_holds, some, before_us)
                 failpoints.hit("metering.pruning.holds")
             if last_id is None:
                 return
             after = last_id
             await self._pause()
 
-    async def _write(self, change: Callable[[Any], ResultT]) -> ResultT:
+    async def _write(
+        self, change: Callable[Concatenate[Any, P], ResultT], *arguments: P.args, **named: P.kwargs
+    ) -> ResultT:
         """Writes only as long as no other process has taken over: this one may have stood still, or the clock may have
         been set."""
 
         def write(connection: Any) -> ResultT:
             if not pruning.has_lease(connection, self._holder):
                 raise LeaseLost
-            return change(connection)
+            return change(connection, *arguments, **named)
 
         result = await self._database.write(write)
         await self._pause()
@@ -352,7 +343,7 @@ class Retention:
             raise LeaseLost
 
     async def _lease(self) -> bool:
-        leased = await self._database.write(lambda connection: pruning.lease(connection, self._holder, LEASE_US))
+        leased = await self._database.write(pruning.lease, self._holder, LEASE_US)
         self._leased_at_s = time.monotonic()
         return bool(leased)
 

@@ -1,7 +1,5 @@
 """Implements CreditAdminService: what operators book, and what they read of all accounts."""
 
-from functools import partial
-
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
@@ -33,7 +31,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
 
     async def ListBalances(self, request: pb.ListBalancesRequest, context: Context) -> pb.ListBalancesResponse:
         account_ids = [checked_id(account_id, "account_ids") for account_id in request.account_ids]
-        accounts = await self._database.read(partial(read_balances, account_ids=account_ids))
+        accounts = await self._database.read(read_balances, account_ids)
         return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
 
     async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:

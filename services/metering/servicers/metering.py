@@ -182,20 +182,20 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         account_id = checked_id(request.account_id, "account_id")
         if request.key_id:
             require_key(request.key_id)
-        [account] = await self._database.read(partial(read_balances, account_ids=[account_id]))
+        [account] = await self._database.read(read_balances, [account_id])
         response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
             least_input_nanos_per_million=self._writer.prices.least_input_nanos,
         )
         if request.key_id and account.has_spend_limits:
             key_ids = [checked_id(request.key_id, "key_id")]
-            spends = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=key_ids))
+            spends = await self._database.read(list_spends_now, account_id, key_ids)
             response.spends.extend(map(from_spend, spends))
         return response
 
     async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
         account_id, request_id = checked_id(request.account_id, "account_id"), checked_request_id(request.request_id)
-        hold = await self._database.read(partial(read_request, account_id=account_id, request_id=request_id))
+        hold = await self._database.read(read_request, account_id, request_id)
         if hold is None:
             raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
         return reports.from_hold(hold)

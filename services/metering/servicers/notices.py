@@ -1,7 +1,5 @@
 """Implements the RPCs of notices: the thresholds of accounts."""
 
-from functools import partial
-
 from protos.metering.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
@@ -19,7 +17,7 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
 
     async def GetLowBalance(self, request: pb.GetLowBalanceRequest, context: Context) -> pb.GetLowBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
-        own_nanos = await self._database.read(partial(read_threshold, account_id=account_id))
+        own_nanos = await self._database.read(read_threshold, account_id)
         return pb.GetLowBalanceResponse(low_balance=self._to_low_balance(own_nanos))
 
     async def SetLowBalance(self, request: pb.SetLowBalanceRequest, context: Context) -> pb.SetLowBalanceResponse:
@@ -27,8 +25,7 @@ class NoticeThresholdServicer(notices_pb2_grpc.NoticeThresholdServiceServicer):
         own_nanos = request.threshold_nanos if request.HasField("threshold_nanos") else None
         if own_nanos is not None and not 0 <= own_nanos <= LARGEST_BOOKING_NANOS:
             raise invalid("A threshold must not be negative, and at most a million dollars.", "threshold_nanos")
-        change = partial(set_threshold, account_id=account_id, low_balance_nanos=own_nanos, changed_by=current_user())
-        await self._database.write(change)
+        await self._database.write(set_threshold, account_id, own_nanos, current_user())
         return pb.SetLowBalanceResponse(low_balance=self._to_low_balance(own_nanos))
 
     def _to_low_balance(self, own_nanos: int | None) -> pb.LowBalance:

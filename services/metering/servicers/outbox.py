@@ -1,6 +1,5 @@
 """Implements the outbox that auth takes over from: notices to owners, and changes for the audit log."""
 
-from functools import partial
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -31,8 +30,8 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
         most = request.page_size or PAGE_MOST
         if not 0 < most <= PAGE_MOST:
             raise invalid(f"A page has at most {PAGE_MOST} notices and as many changes.", "page_size")
-        notices = await self._database.read(partial(list_pending_notices, most=most))
-        changes = await self._database.read(partial(list_pending_changes, most=most))
+        notices = await self._database.read(list_pending_notices, most)
+        changes = await self._database.read(list_pending_changes, most)
         return pb.ListPendingResponse(
             notices=[pb.PendingNotice(**_fields_of(notice)) for notice in notices],
             changes=[pb.PendingChange(change_id=change_id, **_fields_of(change)) for change_id, change in changes],
@@ -41,8 +40,8 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         if max(len(request.notice_ids), len(request.change_ids)) > PAGE_MOST:
             raise invalid(f"At most {PAGE_MOST} can be acknowledged at once.", "notice_ids")
-        await self._database.write(partial(acknowledge_notices, notice_ids=list(request.notice_ids)))
-        await self._database.write(partial(acknowledge_changes, change_ids=list(request.change_ids)))
+        await self._database.write(acknowledge_notices, list(request.notice_ids))
+        await self._database.write(acknowledge_changes, list(request.change_ids))
         return pb.AcknowledgeResponse()
 
 

@@ -1,7 +1,5 @@
 """Books card payments: a grant for what was paid, adjustments for what was returned."""
 
-from functools import partial
-
 from protos.metering.v1 import payment_booking_pb2 as pb
 from protos.metering.v1 import payment_booking_pb2_grpc
 from services.chassis.database.database import Database
@@ -24,7 +22,7 @@ class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServi
 
     async def OpenAccount(self, request: pb.OpenAccountRequest, context: Context) -> pb.OpenAccountResponse:
         account_id = checked_id(request.account_id, "account_id")
-        await self._database.write(partial(open_account, account_id=account_id))
+        await self._database.write(open_account, account_id)
         return pb.OpenAccountResponse()
 
     async def BookPayment(self, request: pb.BookPaymentRequest, context: Context) -> pb.BookPaymentResponse:
@@ -32,7 +30,7 @@ class PaymentBookingServicer(payment_booking_pb2_grpc.PaymentBookingServiceServi
         left as it is, and a call that ends half-way is completed by its repetition."""
         bookings, balance = to_bookings(request), None
         # Accounts never go away.
-        if not await self._database.read(partial(has_account, account_id=request.account_id)):
+        if not await self._database.read(has_account, request.account_id):
             raise LegatoError(Reason.NOT_FOUND, "There is no such account.")
         for operation in bookings:
             balance = await self._writer.submit(operation, operations.from_account)

@@ -1,6 +1,5 @@
 """Implements the RPCs of spend limits."""
 
-from functools import partial
 from typing import Any, Final
 
 from protos.metering.v1 import spend_limits_pb2 as pb
@@ -36,7 +35,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         if len(request.key_ids) > KEYS_MOST:
             raise invalid(f"At most {KEYS_MOST} keys can be asked for at once.", "key_ids")
         key_ids = [checked_id(key_id, "key_ids") for key_id in request.key_ids]
-        spends = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=key_ids))
+        spends = await self._database.read(list_spends_now, account_id, key_ids)
         return pb.ListSpendLimitsResponse(spends=map(from_spend, spends))
 
     async def SetSpendLimits(self, request: pb.SetSpendLimitsRequest, context: Context) -> pb.SetSpendLimitsResponse:
@@ -57,7 +56,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         key_id = checked_id(request.key_id, "key_id")
         replaced_key_id = checked_id(request.replaced_key_id, "replaced_key_id")
         require_key(key_id, replaced_key_id)
-        found = await self._database.read(partial(list_spends_now, account_id=account_id, key_ids=[replaced_key_id]))
+        found = await self._database.read(list_spends_now, account_id, [replaced_key_id])
         if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
             # A key without limits costs a chat nothing, and stays so.
             return pb.InheritSpendLimitsResponse()
@@ -68,7 +67,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
 
 
-def list_spends_now(connection: Any, *, account_id: str, key_ids: list[str]) -> list[Spend]:
+def list_spends_now(connection: Any, account_id: str, key_ids: list[str]) -> list[Spend]:
     now_us = read_now_us(connection)
     return [spend.at(now_us) for spend in list_spends(connection, account_id, key_ids, LISTED_MOST)]
 

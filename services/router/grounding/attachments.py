@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -59,15 +58,11 @@ class Attachments:
             len(document.pages),
             count,
         )
-        if not await self._database.write(
-            lambda connection: stored.begin_attachment(connection, self._sealer, attachment, ATTACHMENTS_MOST)
-        ):
+        if not await self._database.write(stored.begin_attachment, self._sealer, attachment, ATTACHMENTS_MOST):
             raise _too_many()
         try:
             await self._store_passages(attachment, passages_of(document), on_progress)
-            if not await self._database.write(
-                lambda connection: stored.finish_attachment(connection, attachment, ATTACHMENTS_MOST)
-            ):
+            if not await self._database.write(stored.finish_attachment, attachment, ATTACHMENTS_MOST):
                 raise _too_many()
         except BaseException:
             # Where that fails too, it is swept.
@@ -86,17 +81,16 @@ class Attachments:
             rows, words = await asyncio.to_thread(self._seal_passages, attachment, some)
             if not rows:
                 return
-            add = partial(stored.add_passages, attachment.attachment_id, rows, words, self._now_us())
-            if not await self._database.write(add):
+            if not await self._database.write(
+                stored.add_passages, attachment.attachment_id, rows, words, self._now_us()
+            ):
                 raise unavailable("The store of documents")
             done += len(rows)
             on_progress(done, attachment.passages)
 
     async def list_of(self, account_id: str) -> Sequence[Attachment]:
         """Returns the attachments, oldest first; one that cannot be decrypted has no name."""
-        return await self._database.read(
-            lambda connection: stored.list_attachments(connection, self._sealer, account_id)
-        )
+        return await self._database.read(stored.list_attachments, self._sealer, account_id)
 
     async def remove(self, account_id: str, attachment_id: str) -> None:
         if not await self._erase(account_id, attachment_id):
@@ -105,20 +99,16 @@ class Attachments:
     async def sweep(self) -> None:
         """Erases what is left of documents whose adding or erasing was interrupted, as by a crash."""
         before_us = self._now_us() - round(INTERRUPTED_AFTER_S * 1e6)
-        left = await self._database.read(lambda connection: stored.list_unfinished(connection, before_us))
+        left = await self._database.read(stored.list_unfinished, before_us)
         for account_id, attachment_id in left:
             await self._erase(account_id, attachment_id)
 
     async def _erase(self, account_id: str, attachment_id: str) -> bool:
         """Erases a document, in portions; returns False if there is none."""
         now_us = self._now_us()
-        if not await self._database.write(
-            lambda connection: stored.begin_erasing(connection, account_id, attachment_id, now_us)
-        ):
+        if not await self._database.write(stored.begin_erasing, account_id, attachment_id, now_us):
             return False
-        while await self._database.write(
-            lambda connection: stored.erase_portion(connection, attachment_id, PASSAGES_AT_ONCE)
-        ):
+        while await self._database.write(stored.erase_portion, attachment_id, PASSAGES_AT_ONCE):
             pass
         await empty_write_log(self._database)
         return True

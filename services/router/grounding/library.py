@@ -32,7 +32,7 @@ class Library:
         if known is not None and self._clock.elapsed_s() < known[1]:
             return known[0]
         believed_until_s = self._clock.elapsed_s() + BELIEVED_S
-        holding = await self._database.read(lambda connection: find_holding(connection, account_id))
+        holding = await self._database.read(find_holding, account_id)
         if len(self._known) >= REMEMBERED_MOST:
             self._known.clear()
         self._known[account_id] = (holding, believed_until_s)

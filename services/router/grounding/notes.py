@@ -30,9 +30,7 @@ class Notes:
 
     async def add(self, account_id: str, text: str) -> Note:
         note = _new_note(f"note_{secrets.token_hex(8)}", account_id, to_micros(self._clock.now()), text)
-        if not await self._database.write(
-            lambda connection: stored.add_note(connection, self._sealer, note, NOTES_MOST)
-        ):
+        if not await self._database.write(stored.add_note, self._sealer, note, NOTES_MOST):
             raise LegatoError(
                 Reason.REQUEST_INVALID, f"An account may have at most {NOTES_MOST} notes: remove one first."
             )
@@ -42,7 +40,7 @@ class Notes:
         """Replaces the text of a note, which keeps its place."""
         # Its time is not known before the transaction.
         note = _new_note(note_id, account_id, 0, text)
-        updated = await self._database.write(lambda connection: stored.update_note(connection, self._sealer, note))
+        updated = await self._database.write(stored.update_note, self._sealer, note)
         if updated is None:
             raise _unknown()
         await empty_write_log(self._database)
@@ -50,7 +48,7 @@ class Notes:
 
     async def list_of(self, account_id: str) -> Sequence[Note]:
         """Returns the notes, oldest first; one that cannot be decrypted has no text."""
-        return await self._database.read(lambda connection: stored.list_notes(connection, self._sealer, account_id))
+        return await self._database.read(stored.list_notes, self._sealer, account_id)
 
     async def remove(self, account_id: str, note_id: str) -> None:
         if not await self._remove(account_id, note_id):
@@ -61,7 +59,7 @@ class Notes:
         return await self._remove(account_id)
 
     async def _remove(self, account_id: str, note_id: str | None = None) -> int:
-        removed = await self._database.write(lambda connection: stored.remove_notes(connection, account_id, note_id))
+        removed = await self._database.write(stored.remove_notes, account_id, note_id)
         await empty_write_log(self._database)
         return removed
 

@@ -331,7 +331,7 @@ async def test_charge_by_a_price_that_does_not_exist_is_found(kept: Database) ->
 async def test_right_costs_are_found_right_also_where_they_are_largest(database: Database, log: Log) -> None:
     """Beyond ten times these the database's integers end."""
     dearest = Price(LARGEST_PRICE_NANOS, LARGEST_PRICE_NANOS - 1, LARGEST_PRICE_NANOS - 999_999)
-    prices = await database.write(lambda connection: adopt_prices(connection, {"forte": dearest}))
+    prices = await database.write(adopt_prices, {"forte": dearest})
     writer = Writer(database, prices, LIFE_S, log)
     usages = ((1, 1, 1), (0, 0, 0), (7, 3, 10**4 - 1), (10**9, 10**9, 3), (10**9, 0, 0))
     await ask_each(writer, grant(LARGEST_BALANCE_NANOS), *(reserve(number, output=1) for number in range(len(usages))))

@@ -36,7 +36,7 @@ from tests.services.metering.samples import (
 
 
 async def account_in(database: Database, account_id: str = ACCOUNT) -> AccountBalance:
-    [account] = await database.read(lambda connection: read_balances(connection, [account_id]))
+    [account] = await database.read(read_balances, [account_id])
     return account
 
 

@@ -128,7 +128,7 @@ async def test_list_is_what_the_ledger_says_on_whatever_pages(
     whole = await whole_list(database)
     assert len(whole) > 30
     assert whole == expected_from_the_ledger(database)
-    [account] = await database.read(lambda connection: read_balances(connection, [ACCOUNT]))
+    [account] = await database.read(read_balances, [ACCOUNT])
     assert whole[-1].balance_nanos == account.balance_nanos
     for size in (1, 3, len(whole) - 1, len(whole), len(whole) + 1):
         assert await in_pages(database, size) == whole

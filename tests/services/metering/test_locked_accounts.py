@@ -71,7 +71,7 @@ def locked(url: str, table: str = "accounts", account_id: str = STUCK) -> Iterat
 
 
 async def balance(database: Database, account_id: str) -> AccountBalance:
-    [account] = await database.read(lambda connection: read_balances(connection, [account_id]))
+    [account] = await database.read(read_balances, [account_id])
     return account
 
 

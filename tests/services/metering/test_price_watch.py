@@ -61,7 +61,7 @@ async def test_prices_that_another_replica_adopts_are_followed(
     database: Database, prices: Prices, watch: PriceWatch
 ) -> None:
     dearer = {"forte": prices.of_version(1, "mezzo"), "mezzo": prices.of_version(1, "mezzo")}
-    await database.write(lambda connection: adopt_prices(connection, dearer))
+    await database.write(adopt_prices, dearer)
     await watch.look()
     assert prices.current_version == 2
     assert (await database.read(read_schedule)).current_version == 2

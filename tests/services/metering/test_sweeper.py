@@ -36,7 +36,7 @@ def hasty(database: Database, prices: Prices, log: Log) -> Writer:
 
 
 async def balance_in(database: Database) -> tuple[int, int]:
-    [account] = await database.read(lambda connection: read_balances(connection, [ACCOUNT]))
+    [account] = await database.read(read_balances, [ACCOUNT])
     return account.balance_nanos, account.held_nanos
 
 

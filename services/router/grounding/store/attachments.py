@@ -37,11 +37,11 @@ def begin_attachment(connection: sa.Connection, sealer: Sealer, attachment: Atta
 
 
 def add_passages(
+    connection: sa.Connection,
     attachment_id: str,
     passage_rows: Sequence[RowValues],
     posting_rows: Sequence[RowValues],
     now_us: int,
-    connection: sa.Connection,
 ) -> bool:
     """Adds passages with their words. Returns False if the attachment was erased meanwhile."""
     touch = attachments.update().where(*_is_one(ADDING, attachment_id)).values(created_at_us=now_us)

@@ -79,7 +79,7 @@ async def test_uses_that_cannot_be_written_wait_for_better_times(
     noted: list[str] = []
     is_away = True
 
-    async def write(change: object) -> None:
+    async def write(change: object, reports: object) -> None:
         if is_away:
             raise DatabaseUnavailable
         noted.append("written")

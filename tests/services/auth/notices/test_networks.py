@@ -1,7 +1,5 @@
 """Notices about keys: those that expire soon, and those that are used from a new network."""
 
-from functools import partial
-
 import sqlalchemy as sa
 
 from protos.auth.v1 import auth_pb2
@@ -26,7 +24,7 @@ async def make_key(console: Console, account_id: str, days: int | None = None) -
 
 
 async def told(database: Database, account_id: str) -> list[OwnerNotice]:
-    found = await database.read(partial(stored.list_notices, account_id=account_id, limit=100))
+    found = await database.read(stored.list_notices, account_id=account_id, limit=100)
     return [notice for notice, _ in reversed(found)]
 
 

@@ -117,7 +117,7 @@ def test_refused_reserve_claims_nothing() -> None:
 
 
 async def held_in(database: Database) -> int:
-    [account] = await database.read(lambda connection: read_balances(connection, [ACCOUNT]))
+    [account] = await database.read(read_balances, [ACCOUNT])
     return account.held_nanos
 
 

@@ -1,6 +1,5 @@
 """Changes of an account, which metering keeps for the audit log until auth has them."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ ADA = ChangedBy("usr_ada", "ses_one")
 
 async def changes(database: Database) -> list[tuple[str, str, str]]:
     """Returns what was changed, of which key, and by whom."""
-    found = await database.read(partial(list_pending_changes, most=100))
+    found = await database.read(list_pending_changes, most=100)
     assert all(change.account_id == ACCOUNT and change.recorded_at_us for _, change in found)
     assert len({change_id for change_id, _ in found}) == len(found)
     return [(change.action, change.key_id, change.user_id) for _, change in found]
@@ -86,7 +85,7 @@ async def test_what_is_refused_or_not_committed_is_not_recorded(
 
 async def test_a_new_threshold_is_recorded_and_the_same_again_is_not(database: Database) -> None:
     for nanos in (7, 7, None, None):
-        await database.write(partial(set_threshold, account_id=ACCOUNT, low_balance_nanos=nanos, changed_by=ADA))
+        await database.write(set_threshold, account_id=ACCOUNT, low_balance_nanos=nanos, changed_by=ADA)
     assert await changes(database) == [("low_balance.changed", "", "usr_ada")] * 2
 
 

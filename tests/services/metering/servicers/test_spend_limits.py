@@ -153,7 +153,7 @@ async def test_limits_are_set_and_listed_by_rpc(
         listed = await stub.ListSpendLimits(pb.ListSpendLimitsRequest(account_id=ACCOUNT))
         assert {each.key_id: each.total_spent_nanos for each in listed.spends} == {KEY: 40, "key_new": 40}
         assert await audit(database) == []
-        assert await database.read(lambda connection: find_violations_of(connection, ACCOUNT)) == []
+        assert await database.read(find_violations_of, ACCOUNT) == []
         for corrected in (1, 0):
             if corrected:
                 with database.transaction(writes=True) as connection:

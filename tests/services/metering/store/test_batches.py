@@ -200,24 +200,24 @@ async def test_claims_are_forgotten_when_their_day_is_over_the_oldest_first(data
     with database.transaction(writes=True) as connection:
         connection.exec_driver_sql(f"{OLD} WHERE request_id <> '{request_id(3)}'")
         connection.exec_driver_sql(f"UPDATE claims SET claimed_at_us = 1 WHERE request_id = '{request_id(2)}'")
-    assert await database.write(lambda connection: forget_claims(connection, 1)) == 1
+    assert await database.write(forget_claims, 1) == 1
     assert claimants_in(database) == [request_id(0), request_id(1), request_id(3)]
-    assert await database.write(lambda connection: forget_claims(connection, 10)) == 2
-    assert await database.write(lambda connection: forget_claims(connection, 10)) == 0
+    assert await database.write(forget_claims, 10) == 2
+    assert await database.write(forget_claims, 10) == 0
     assert claimants_in(database) == [request_id(3)]
 
 
 async def test_claim_that_a_batch_is_taking_over_is_not_waited_for(postgres_url: str, log: Log) -> None:
     database, replica = Database(postgres_url, "metering"), Database(postgres_url, "metering")
     database.migrate(MIGRATIONS)
-    prices = await database.write(lambda connection: adopt_prices(connection, PRICES))
+    prices = await database.write(adopt_prices, PRICES)
     writer = Writer(database, prices, LIFE_S, log)
     await ask_each(writer, grant(1_000), reserve(1, claim=claimed("a")), reserve(2, claim=claimed("b")))
     with database.transaction(writes=True) as connection:
         connection.exec_driver_sql(OLD)
     with replica.transaction(writes=True) as connection:
         connection.exec_driver_sql(f"UPDATE claims SET request_id = 'new' WHERE request_id = '{request_id(1)}'")
-        assert await database.write(lambda connection: forget_claims(connection, 10)) == 1
+        assert await database.write(forget_claims, 10) == 1
     replica.close()
     assert claimants_in(database) == ["new"]
     database.close()
@@ -228,16 +228,16 @@ DEARER = {**PRICES, "forte": Price(4_000_000, 4_000_000, 20_000_000)}
 
 async def test_prices_that_did_not_change_keep_their_version(database: Database) -> None:
     for _ in range(2):
-        prices = await database.write(lambda connection: adopt_prices(connection, PRICES))
+        prices = await database.write(adopt_prices, PRICES)
         assert prices.current_version == 1
 
 
 async def test_changed_prices_become_a_new_version_and_the_old_one_stays(database: Database) -> None:
-    await database.write(lambda connection: adopt_prices(connection, PRICES))
-    prices = await database.write(lambda connection: adopt_prices(connection, DEARER))
+    await database.write(adopt_prices, PRICES)
+    prices = await database.write(adopt_prices, DEARER)
     assert prices.current_version == 2
     assert prices.of_version(2, "forte") == DEARER["forte"]
-    assert await database.read(lambda connection: read_version(connection, 1)) == PRICES
+    assert await database.read(read_version, 1) == PRICES
 
 
 async def test_request_is_charged_by_the_version_it_began_with_also_after_a_restart(
@@ -246,7 +246,7 @@ async def test_request_is_charged_by_the_version_it_began_with_also_after_a_rest
     await ask(writer, grant(1_000))
     await ask(writer, reserve(1))
     # Started anew, the writer knows no version but the newest.
-    prices: Prices = await database.write(lambda connection: adopt_prices(connection, DEARER))
+    prices: Prices = await database.write(adopt_prices, DEARER)
     restarted = Writer(database, prices, LIFE_S, log)
     assert (await ask(restarted, settle(1, completion=3))).charged_nanos == 30
     await ask(restarted, reserve(2))

@@ -36,7 +36,7 @@ async def other_writer(database_url: str, prices: Prices, log: Log) -> AsyncIter
 
 
 async def balances_of(database: Database, account_ids: list[str]) -> list[int]:
-    accounts = await database.read(lambda connection: read_balances(connection, account_ids))
+    accounts = await database.read(read_balances, account_ids)
     return [account.balance_nanos for account in accounts]
 
 

@@ -1,7 +1,6 @@
 """Notices of a low balance and of spend limits, on real databases."""
 
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ async def spend(writer: Writer, number: int, nanos: int) -> None:
 
 
 async def pending(database: Database) -> list[AccountNotice]:
-    return await database.read(partial(list_pending_notices, most=100))
+    return await database.read(list_pending_notices, most=100)
 
 
 async def test_a_balance_that_falls_below_the_threshold_gives_one_notice_each_time(
@@ -77,7 +76,7 @@ async def test_the_threshold_of_an_account_replaces_that_of_the_service(
     database: Database, writer: Writer, own_nanos: int | None, told: list[int]
 ) -> None:
     # Before the account has any credit, too.
-    await database.write(partial(set_threshold, account_id=ACCOUNT, low_balance_nanos=own_nanos))
+    await database.write(set_threshold, account_id=ACCOUNT, low_balance_nanos=own_nanos)
     await ask(writer, grant(1_000))
     for number in range(1, 52):
         await spend(writer, number, 10)
@@ -150,13 +149,11 @@ async def test_acknowledged_notices_are_kept_for_a_while_so_that_none_comes_twic
     for number in (2, 3):
         with pytest.raises(LegatoError):
             await ask(writer, reserve(number, prompt=20, output=10))
-        await database.write(
-            partial(acknowledge_notices, notice_ids=[each.notice_id for each in await pending(database)])
-        )
+        await database.write(acknowledge_notices, notice_ids=[each.notice_id for each in await pending(database)])
     with database.transaction(writes=True) as connection:
         assert len(connection.execute(sa.select(notices)).all()) == 1
         connection.execute(notices.update().values(acknowledged_at_us=notices.c.acknowledged_at_us - KEPT_US - 1))
-    await database.write(partial(acknowledge_notices, notice_ids=["ntc_unknown"]))
+    await database.write(acknowledge_notices, notice_ids=["ntc_unknown"])
     with database.transaction(writes=False) as connection:
         assert connection.execute(sa.select(notices)).all() == []
 

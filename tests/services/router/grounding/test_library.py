@@ -14,9 +14,9 @@ from tests.support.fakes import FakeClock
 class Counting(Database):
     reads = 0
 
-    async def read(self, look):  # type: ignore[no-untyped-def]
+    async def read(self, look, *arguments, **named):  # type: ignore[no-untyped-def]
         self.reads += 1
-        return await super().read(look)
+        return await super().read(look, *arguments, **named)
 
 
 async def test_database_is_asked_once_for_many_chats_of_an_account(

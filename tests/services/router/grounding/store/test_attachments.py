@@ -161,10 +161,10 @@ async def test_document_that_fails_midway_leaves_nothing(
 ) -> None:
     add_passages = stored.add_passages
 
-    def add(attachment_id: str, passages: object, words: object, now_us: int, connection: sa.Connection) -> bool:
+    def add(connection: sa.Connection, *arguments: object) -> bool:
         if (connection.execute(sa.text("SELECT count(*) FROM passages")).scalar_one()) >= 2 * PASSAGES_AT_ONCE:
             raise DatabaseUnavailable
-        return add_passages(attachment_id, passages, words, now_us, connection)  # type: ignore[arg-type]
+        return add_passages(connection, *arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as failing:
         failing.setattr(stored, "add_passages", add)
