@@ -5,49 +5,21 @@ from collections.abc import Callable, Sequence
 from edge.backends.exchanges import Backends
 from edge.billing.journal import SLOTS
 from edge.chat.edge_state import EdgeState
-from services.chassis.telemetry.metrics import Registry, gauge, gauges, histograms_of
+from services.chassis.telemetry.metrics import Registry
 
 
 def show_edge(registry: Registry, edge: EdgeState, services: Backends, missing: Callable[[], Sequence[str]]) -> None:
-    gauge(registry, "legato_ready", "1 if this edge is ready for requests, otherwise 0.", lambda: not missing())
-    gauges(
-        registry,
-        "legato_replicas_usable",
-        "Usable replicas of each service.",
-        ["peer"],
-        lambda: [([service], usable) for service, usable in services.usable_replicas().items()],
-    )
-    gauge(registry, "legato_live_streams", "Running chats, streamed or not.", lambda: edge.saturation.gate.running)
-    gauge(
-        registry,
-        "legato_streams_limit",
-        "Limit of concurrent chats, adapted to event-loop lag. 1000000: the loop never lagged.",
-        lambda: edge.saturation.gate.limit,
-    )
-    histograms_of(
-        registry,
-        "legato_loop_lag_seconds",
-        "Event-loop lag, sampled 20 times a second.",
-        [],
-        lambda: [([], edge.saturation.lateness_s)],
-    )
-    gauge(
-        registry,
-        "legato_journal_depth",
-        "Journal slots in use: running chats, and settlements that metering has not acknowledged.",
-        lambda: len(edge.journal.taken),
-    )
-    gauge(registry, "legato_journal_slots", "Size of the journal, in slots.", lambda: SLOTS)
-    gauge(
-        registry,
-        "legato_settlements_pending",
-        "Ended chats whose settlement metering has not acknowledged.",
-        lambda: len(edge.metering.settlements.under_way),
-    )
-    histograms_of(
-        registry,
-        "legato_settlement_duration_seconds",
-        "Time from a chat's end until metering acknowledged its settlement.",
-        [],
-        lambda: [([], edge.metering.settlements.times_s)],
-    )
+    registry.gauge("legato_ready", "1 if this edge is ready for requests, otherwise 0.", lambda: not missing())
+    registry.gauge("legato_replicas_usable", "Usable replicas of each service.", services.usable_replicas, "peer")
+    registry.gauge("legato_live_streams", "Running chats, streamed or not.", lambda: edge.saturation.gate.running)
+    limit = "Limit of concurrent chats, adapted to event-loop lag. 1000000: the loop never lagged."
+    registry.gauge("legato_streams_limit", limit, lambda: edge.saturation.gate.limit)
+    lag = "Event-loop lag, sampled 20 times a second."
+    registry.histogram("legato_loop_lag_seconds", lag, lambda: edge.saturation.lateness_s)
+    depth = "Journal slots in use: running chats, and settlements that metering has not acknowledged."
+    registry.gauge("legato_journal_depth", depth, lambda: len(edge.journal.taken))
+    registry.gauge("legato_journal_slots", "Size of the journal, in slots.", lambda: SLOTS)
+    pending = "Ended chats whose settlement metering has not acknowledged."
+    registry.gauge("legato_settlements_pending", pending, lambda: len(edge.metering.settlements.under_way))
+    times = "Time from a chat's end until metering acknowledged its settlement."
+    registry.histogram("legato_settlement_duration_seconds", times, lambda: edge.metering.settlements.times_s)

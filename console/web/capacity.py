@@ -11,7 +11,7 @@ from services.chassis.http.connection_limit import (
 )
 from services.chassis.http.request_limit import RequestLimit
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, counters_of
+from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 
 # Of the connections. An idle one makes room for the next, so a request that finds a place finds a connection.
@@ -37,10 +37,9 @@ def _share(most: int, share: float) -> int:
 
 def show_capacity(registry: Registry, capacity: Capacity) -> None:
     show_connections(registry, capacity.connections, "legato_console_connections")
-    counters_of(
-        registry,
+    registry.counter(
         "legato_console_requests_turned_away",
         "Requests of the console that were refused, as too many were being answered.",
-        ["kind"],
-        lambda: [(["page"], capacity.pages.refused), (["webhook"], capacity.webhooks.refused)],
+        lambda: {"page": capacity.pages.refused, "webhook": capacity.webhooks.refused},
+        "kind",
     )

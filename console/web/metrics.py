@@ -3,21 +3,18 @@
 from collections.abc import Callable
 from typing import Final
 
-from services.chassis.telemetry.metrics import Registry, counts, gauges, histograms
+from services.chassis.telemetry.metrics import Registry
 
 PAGE_BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class PageMetrics:
     def __init__(self, registry: Registry) -> None:
-        self._pages = counts(
-            registry,
-            "legato_console_pages",
-            "Answered requests of the console, by page and status.",
-            ["page", "status"],
+        self._pages = registry.counts(
+            "legato_console_pages", "Answered requests of the console, by page and status.", "page", "status"
         )
-        self._durations_s = histograms(
-            registry, "legato_console_page_duration_seconds", "Time to answer a page.", ["page"], PAGE_BOUNDS_S
+        self._durations_s = registry.histograms(
+            "legato_console_page_duration_seconds", "Time to answer a page.", PAGE_BOUNDS_S, "page"
         )
 
     def answered(self, page: str, status: int, took_s: float) -> None:
@@ -26,10 +23,5 @@ class PageMetrics:
 
 
 def show_replicas(registry: Registry, usable: Callable[[], dict[str, int]]) -> None:
-    gauges(
-        registry,
-        "legato_console_replicas_usable",
-        "Usable replicas of each service, as the console sees them.",
-        ["peer"],
-        lambda: [([service], number) for service, number in usable().items()],
-    )
+    meaning = "Usable replicas of each service, as the console sees them."
+    registry.gauge("legato_console_replicas_usable", meaning, usable, "peer")

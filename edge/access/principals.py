@@ -24,7 +24,7 @@ from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 
 # A busy machine, a restart of auth or a failover takes seconds; a client would rather wait than be refused.
@@ -58,18 +58,10 @@ class Principals:
         )
         # Verifications under way, by the key's digest.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
-        gauge(
-            registry,
-            "auth_revocation_lag_seconds",
-            "Age of this edge's view of key changes: seconds since the newest answered ping was sent.",
-            lambda: self._principal_cache.lag_s,
-        )
-        gauge(
-            registry,
-            "legato_maintenance",
-            "1 during maintenance, while new chats are refused, otherwise 0.",
-            lambda: self.maintenance.is_on,
-        )
+        lag = "Age of this edge's view of key changes: seconds since the newest answered ping was sent."
+        registry.gauge("auth_revocation_lag_seconds", lag, lambda: self._principal_cache.lag_s)
+        maintenance = "1 during maintenance, while new chats are refused, otherwise 0."
+        registry.gauge("legato_maintenance", maintenance, lambda: self.maintenance.is_on)
 
     def start(self) -> None:
         self._watch.start()

@@ -16,8 +16,6 @@ from services.chassis.telemetry.metrics import (
     STEP_BOUNDS_S,
     Histogram,
     Registry,
-    counts,
-    histograms,
 )
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
 from services.chassis.timing.deadlines import Clock
@@ -44,42 +42,36 @@ class Step(NamedTuple):
 
 class ChatMetrics:
     def __init__(self, registry: Registry) -> None:
-        self._chats = counts(registry, "legato_chats", "Admitted chats, by class and outcome.", ["class", "outcome"])
-        self._refusals = counts(
-            registry,
-            "legato_refusals",
-            "Errors sent to clients, as a response or within a stream, by reason.",
-            ["reason"],
+        self._chats = registry.counts("legato_chats", "Admitted chats, by class and outcome.", "class", "outcome")
+        self._refusals = registry.counts(
+            "legato_refusals", "Errors sent to clients, as a response or within a stream, by reason.", "reason"
         )
-        steps = histograms(
-            registry, "legato_step_duration_seconds", "Duration of each step of a chat.", ["step"], STEP_BOUNDS_S
+        steps = registry.histograms(
+            "legato_step_duration_seconds", "Duration of each step of a chat.", STEP_BOUNDS_S, "step"
         )
         self.auth, self.rate, self.body, self.reserve, self.first_piece, self.relay = (
             Step(name, steps[name,]) for name in ("auth", "rate", "body", "reserve", "first_piece", "relay")
         )
-        self._durations_s = histograms(
-            registry,
+        self._durations_s = registry.histograms(
             "gen_ai_server_request_duration_seconds",
             "Duration of served chats, from arrival to end.",
-            SERVER_LABELS,
             REQUEST_BOUNDS_S,
+            *SERVER_LABELS,
         )
-        self._first_tokens_s = histograms(
-            registry,
+        self._first_tokens_s = registry.histograms(
             "gen_ai_server_time_to_first_token_seconds",
             "Time from a chat's arrival to the first piece of its answer.",
-            SERVER_LABELS,
             FIRST_TOKEN_BOUNDS_S,
+            *SERVER_LABELS,
         )
-        self._output_tokens_s = histograms(
-            registry,
+        self._output_tokens_s = registry.histograms(
             "gen_ai_server_time_per_output_token_seconds",
             "Time per output token after the first, of served chats.",
-            SERVER_LABELS,
             OUTPUT_TOKEN_BOUNDS_S,
+            *SERVER_LABELS,
         )
-        self._tokens = counts(
-            registry, "legato_tokens", "Charged tokens, by class and type.", ["class", "gen_ai_token_type"]
+        self._tokens = registry.counts(
+            "legato_tokens", "Charged tokens, by class and type.", "class", "gen_ai_token_type"
         )
 
     def refused(self, reason: Reason) -> None:

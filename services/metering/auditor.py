@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from services.chassis.database.database import Database
 from services.chassis.process import memory
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 from services.metering.closed_months import find_chain_violations
 from services.metering.store import checks, owed_checks
@@ -147,13 +147,13 @@ class Auditor:
         self._last_run_s = clock.now().timestamp()
         self._holds = HoldCounts(0, 0)
         found = "Violations found by the last audit of the ledger."
-        gauge(registry, "legato_audit_violations", found, lambda: self._violations)
+        registry.gauge("legato_audit_violations", found, lambda: self._violations)
         last_run = "Time at which the last audit ended; before the first audit, the time of the start."
-        gauge(registry, "legato_audit_last_run_timestamp_seconds", last_run, lambda: self._last_run_s)
-        gauge(registry, "legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s)
-        gauge(registry, "legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live)
+        registry.gauge("legato_audit_last_run_timestamp_seconds", last_run, lambda: self._last_run_s)
+        registry.gauge("legato_audit_interval_seconds", "Pause between two audits.", lambda: self._interval_s)
+        registry.gauge("legato_holds_live", "Open holds at the time of the last audit.", lambda: self._holds.live)
         overdue = "Open holds at the time of the last audit that were overdue for sweeping."
-        gauge(registry, "legato_holds_overdue", overdue, lambda: self._holds.overdue)
+        registry.gauge("legato_holds_overdue", overdue, lambda: self._holds.overdue)
 
     async def run(self) -> None:
         """Audits periodically until cancelled. An audit that fails is retried at the next interval."""

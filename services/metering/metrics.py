@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from services.chassis.telemetry.metrics import Registry, counters_of, gauge, histograms_of
+from services.chassis.telemetry.metrics import Registry
 from services.metering.batch import Writer
 from services.metering.retention.passes import Retention
 from services.metering.sweeper import Sweeper
@@ -12,47 +12,42 @@ if TYPE_CHECKING:
 
 
 def show_ledger(writer: Writer, sweeper: Sweeper, registry: Registry) -> None:
-    counters_of(
-        registry,
+    registry.counter(
         "legato_operations",
         "Ledger operations, by kind and outcome: done, or the reason of the refusal.",
-        ["operation", "outcome"],
-        lambda: [
-            ((kind.__name__.lower(), "done" if refused_for is None else refused_for), number)
+        lambda: {
+            (kind.__name__.lower(), "done" if refused_for is None else refused_for): number
             for (kind, refused_for), number in writer.outcomes.items()
-        ],
+        },
+        "operation",
+        "outcome",
     )
     sizes = "Operations per batch, which is one transaction."
-    histograms_of(registry, "legato_batch_operations", sizes, [], lambda: [([], writer.batch_sizes)])
+    registry.histogram("legato_batch_operations", sizes, lambda: writer.batch_sizes)
     times = "Time to write a batch, including the commit."
-    histograms_of(registry, "legato_batch_write_seconds", times, [], lambda: [([], writer.write_times_s)])
-    gauge(registry, "legato_operations_waiting", "Operations waiting for the next batch.", lambda: writer.waiting)
+    registry.histogram("legato_batch_write_seconds", times, lambda: writer.write_times_s)
+    registry.gauge("legato_operations_waiting", "Operations waiting for the next batch.", lambda: writer.waiting)
     locked = "Accounts with operations waiting for a row lock that another database session holds."
-    gauge(registry, "legato_accounts_locked", locked, lambda: writer.locked_accounts)
+    registry.gauge("legato_accounts_locked", locked, lambda: writer.locked_accounts)
     unmatched = "Settlements of requests without a hold. Investigate each one."
-    counters_of(registry, "legato_settlements_unmatched", unmatched, [], lambda: [([], writer.unmatched)])
+    registry.counter("legato_settlements_unmatched", unmatched, lambda: writer.unmatched)
     swept = "Overdue holds that were swept because their edge was lost."
-    counters_of(registry, "legato_holds_swept", swept, [], lambda: [([], sweeper.swept)])
+    registry.counter("legato_holds_swept", swept, lambda: sweeper.swept)
 
 
 def show_retention(retention: Retention, registry: Registry) -> None:
     closed = "Months that this process has closed."
-    counters_of(registry, "legato_months_closed", closed, [], lambda: [([], retention.closed_months)])
-    counters_of(
-        registry,
-        "legato_rows_pruned",
-        "Rows that this process has pruned, by table.",
-        ["table"],
-        lambda: [([table], number) for table, number in retention.pruned.items()],
-    )
+    registry.counter("legato_months_closed", closed, lambda: retention.closed_months)
+    pruned = "Rows that this process has pruned, by table."
+    registry.counter("legato_rows_pruned", pruned, lambda: retention.pruned, "table")
     due = "Months that are due, and are not closed because the audit finds a violation or a pass failed."
-    gauge(registry, "legato_months_to_close", due, lambda: retention.months_to_close)
+    registry.gauge("legato_months_to_close", due, lambda: retention.months_to_close)
     ahead = "Months after this one for whose entries PostgreSQL has a partition."
-    gauge(registry, "legato_ledger_months_ahead", ahead, lambda: retention.months_ahead)
+    registry.gauge("legato_ledger_months_ahead", ahead, lambda: retention.months_ahead)
     ended = "Time at which this process last ended a pass, or found another process at it; before that, its start."
-    gauge(registry, "legato_retention_last_pass_timestamp_seconds", ended, lambda: retention.last_pass_s)
+    registry.gauge("legato_retention_last_pass_timestamp_seconds", ended, lambda: retention.last_pass_s)
 
 
 def show_shared_limits(limiter: "ValkeyLimiter", registry: Registry) -> None:
     shared = "1 if all replicas share the rate limits, 0 if each enforces its own because Valkey is unavailable."
-    gauge(registry, "legato_limits_shared", shared, lambda: limiter.is_shared)
+    registry.gauge("legato_limits_shared", shared, lambda: limiter.is_shared)

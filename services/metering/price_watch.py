@@ -7,7 +7,7 @@ from typing import Final
 from services.chassis.database.database import Database
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.telemetry.metrics import Registry
 from services.metering.ledger.prices import PriceFile, Prices, read_prices
 from services.metering.store.prices import adopt_prices, read_schedule
 
@@ -27,9 +27,9 @@ class PriceWatch:
         self._stamp = stamp_of(path)
         self._is_valid = True
         valid = "1 if the price file is valid, 0 if the last change of it has a mistake and is not in effect."
-        gauge(registry, "legato_price_file_valid", valid, lambda: self._is_valid)
+        registry.gauge("legato_price_file_valid", valid, lambda: self._is_valid)
         version = "Version of the prices for new requests, without those that are scheduled."
-        gauge(registry, "legato_price_version", version, lambda: self._prices.current_version)
+        registry.gauge("legato_price_version", version, lambda: self._prices.current_version)
 
     async def run(self) -> None:
         """Looks periodically until cancelled. A look that fails is repeated at the next interval."""

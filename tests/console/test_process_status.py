@@ -8,7 +8,7 @@ from console.settings import ConsoleServerSettings
 from services.chassis.settings import SettingsError, load
 from services.chassis.telemetry.http_port import serve_operations, version
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge, histograms
+from services.chassis.telemetry.metrics import Registry
 
 
 def test_addresses_are_parsed() -> None:
@@ -27,8 +27,8 @@ async def test_a_process_is_read_on_a_socket_and_on_tcp(
 ) -> None:
     monkeypatch.setattr("console.process_status.READ_WITHIN_S", 60.0)
     registry = Registry()
-    gauge(registry, "legato_live_streams", "Running chats.", lambda: 7)
-    family = histograms(registry, "seconds", "Durations.", ["class"], (0.1, 1.0))
+    registry.gauge("legato_live_streams", "Running chats.", lambda: 7)
+    family = registry.histograms("seconds", "Durations.", (0.1, 1.0), "class")
     for value in (0.05, 0.5, 0.6, 3.0):
         family["forte",].observe(value)
     missing: list[str] = []

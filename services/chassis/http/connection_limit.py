@@ -12,7 +12,7 @@ from typing import Final
 
 from services.chassis.http.addresses import Addresses, client_network
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, counters_of, gauge
+from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock
 
 MOST_CONNECTIONS: Final = 10_000
@@ -121,12 +121,11 @@ class ConnectionLimit:
 
 
 def show_connections(registry: Registry, connections: ConnectionLimit, name: str = "legato_connections") -> None:
-    gauge(registry, name, "Open client connections.", lambda: connections.open)
-    gauge(registry, f"{name}_limit", "Limit of open client connections.", lambda: connections.most)
-    counters_of(
-        registry,
+    registry.gauge(name, "Open client connections.", lambda: connections.open)
+    registry.gauge(f"{name}_limit", "Limit of open client connections.", lambda: connections.most)
+    registry.counter(
         f"{name}_turned_away",
         "Connections beyond the limit: idle ones closed to make room, and new ones refused.",
-        ["kind"],
-        lambda: [(["idle"], connections.idle_closed), (["refused"], connections.refused)],
+        lambda: {"idle": connections.idle_closed, "refused": connections.refused},
+        "kind",
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from services.chassis.load.fair_budget import FairBudget
-from services.chassis.telemetry.metrics import Registry, counters_of, gauge
+from services.chassis.telemetry.metrics import Registry
 
 # With what a process needs besides, and with the copies that are made while prompts are received, parsed and sent, this
 # stays below a gigabyte.
@@ -24,12 +24,7 @@ def open_prompt_memory(prompt_bytes: int = PROMPT_BYTES) -> FairBudget:
 
 
 def show_prompt_memory(registry: Registry, prompt_memory: FairBudget) -> None:
-    gauge(registry, "legato_prompt_bytes", "Prompts of chats whose answers have not begun.", lambda: prompt_memory.used)
-    gauge(registry, "legato_prompt_bytes_limit", "Limit of these.", lambda: prompt_memory.capacity)
-    counters_of(
-        registry,
-        "legato_prompts_refused",
-        "Chats refused because their account used its share of that limit.",
-        (),
-        lambda: [((), prompt_memory.refused)],
-    )
+    registry.gauge("legato_prompt_bytes", "Prompts of chats whose answers have not begun.", lambda: prompt_memory.used)
+    registry.gauge("legato_prompt_bytes_limit", "Limit of these.", lambda: prompt_memory.capacity)
+    refused = "Chats refused because their account used its share of that limit."
+    registry.counter("legato_prompts_refused", refused, lambda: prompt_memory.refused)

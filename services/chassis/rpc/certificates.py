@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.telemetry.metrics import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,8 @@ def open_certificates(
 def show_certificate(registry: Registry, certificates: Certificates | None) -> None:
     """Registers the certificate's expiry, if any."""
     if certificates is not None:
-        gauge(
-            registry,
-            "legato_certificate_expiry_timestamp_seconds",
-            "Expiry time of this process's certificate.",
-            certificates.expires_at_s,
-        )
+        meaning = "Expiry time of this process's certificate."
+        registry.gauge("legato_certificate_expiry_timestamp_seconds", meaning, certificates.expires_at_s)
 
 
 def _reason(error: Exception) -> str:

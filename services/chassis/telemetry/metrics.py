@@ -10,7 +10,7 @@ Each process has one registry, created at startup and served by `http_port.py`.
 import asyncio
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final
@@ -19,8 +19,6 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
-
-Registry = CollectorRegistry
 
 # For steps that take from microseconds to seconds.
 STEP_BOUNDS_S: Final = (
@@ -63,15 +61,15 @@ class Histogram:
         return list(zip(bounds, accumulate(self.counts), strict=True))
 
 
-# Label values, and the value read.
-Readings = Callable[[], Iterable[tuple[Sequence[str], float]]]
-HistogramReadings = Callable[[], Iterable[tuple[Sequence[str], Histogram]]]
+Value = float | Histogram
+# Returns a value or, where there are labels, values by the value of the label, or by a tuple of those of several.
+Read = Callable[[], Value | Mapping[Any, Value]]
 
 
 class _Reader(Collector):
     """Reads one metric when it is scraped, on the event loop."""
 
-    def __init__(self, new_metric: Callable[[], Any], read: Callable[[], Iterable[tuple[Sequence[str], Any]]]) -> None:
+    def __init__(self, new_metric: Callable[[], Any], read: Read) -> None:
         self._new_metric = new_metric
         self._read = read
 
@@ -79,49 +77,43 @@ class _Reader(Collector):
         yield self._new_metric()
 
     def collect(self) -> Iterator[Metric]:
-        metric = self._new_metric()
-        for labels, value in self._read():
-            metric.add_metric(labels, *((value.buckets(), value.total) if isinstance(value, Histogram) else (value,)))
+        metric, found = self._new_metric(), self._read()
+        for labels, value in (found if isinstance(found, Mapping) else {(): found}).items():
+            values = (value.buckets(), value.total) if isinstance(value, Histogram) else (value,)
+            metric.add_metric([labels] if isinstance(labels, str) else labels, *values)
         yield metric
 
 
-def counts(registry: Registry, name: str, meaning: str, labels: Sequence[str]) -> Counts:
-    """Registers counters of which each is there once it was counted."""
-    counted: Counts = Counter()
-    counters_of(registry, name, meaning, labels, counted.items)
-    return counted
+class Registry(CollectorRegistry):
+    def gauge(self, name: str, meaning: str, read: Read, *labels: str) -> None:
+        self.register(_Reader(partial(GaugeMetricFamily, name, meaning, labels=labels), read))
 
+    def counter(self, name: str, meaning: str, read: Read, *labels: str) -> None:
+        """Registers a counter; `name` is without `_total`, which is appended."""
+        self.register(_Reader(partial(CounterMetricFamily, name, meaning, labels=labels), read))
 
-def histograms(
-    registry: Registry, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float]
-) -> defaultdict[tuple[str, ...], Histogram]:
-    observed: defaultdict[tuple[str, ...], Histogram] = defaultdict(lambda: Histogram(bounds))
-    histograms_of(registry, name, meaning, labels, observed.items)
-    return observed
+    def histogram(self, name: str, meaning: str, read: Read, *labels: str) -> None:
+        self.register(_Reader(partial(HistogramMetricFamily, name, meaning, labels=labels), read))
 
+    def counts(self, name: str, meaning: str, *labels: str) -> Counts:
+        """Registers counters of which each is there once it was counted."""
+        counted: Counts = Counter()
+        self.counter(name, meaning, lambda: counted, *labels)
+        return counted
 
-def gauge(registry: Registry, name: str, meaning: str, read: Callable[[], float]) -> None:
-    gauges(registry, name, meaning, (), lambda: [((), read())])
-
-
-def gauges(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: Readings) -> None:
-    registry.register(_Reader(partial(GaugeMetricFamily, name, meaning, labels=labels), read))
-
-
-def counters_of(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: Readings) -> None:
-    """Registers counters; `name` is without `_total`, which is appended."""
-    registry.register(_Reader(partial(CounterMetricFamily, name, meaning, labels=labels), read))
-
-
-def histograms_of(registry: Registry, name: str, meaning: str, labels: Sequence[str], read: HistogramReadings) -> None:
-    registry.register(_Reader(partial(HistogramMetricFamily, name, meaning, labels=labels), read))
+    def histograms(
+        self, name: str, meaning: str, bounds: Sequence[float], *labels: str
+    ) -> defaultdict[tuple[str, ...], Histogram]:
+        observed: defaultdict[tuple[str, ...], Histogram] = defaultdict(lambda: Histogram(bounds))
+        self.histogram(name, meaning, lambda: observed, *labels)
+        return observed
 
 
 def new_registry() -> Registry:
     """Creates a registry with the process metrics of the operating system."""
     registry = Registry()
     ProcessCollector(registry=registry)
-    gauge(registry, "process_tasks", "Tasks of the event loop.", _tasks)
+    registry.gauge("process_tasks", "Tasks of the event loop.", _tasks)
     return registry
 
 
@@ -135,10 +127,6 @@ def _tasks() -> float:
 
 def show_exchanges(registry: Registry, message_items: Mapping[str, Histogram]) -> None:
     """Registers each exchange's items per message."""
-    histograms_of(
-        registry,
-        "legato_exchange_message_items",
-        "Items per message of an exchange.",
-        ["exchange"],
-        lambda: [([name], histogram) for name, histogram in message_items.items()],
+    registry.histogram(
+        "legato_exchange_message_items", "Items per message of an exchange.", lambda: message_items, "exchange"
     )

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, counters_of
+from services.chassis.telemetry.metrics import Registry
 from services.chassis.telemetry.tracing import Tracer
 from services.chassis.timing.deadlines import Clock
 
@@ -96,12 +96,11 @@ def exporting(
         shutdown_on_exit=False,
     )
     provider.add_span_processor(processor)
-    counters_of(
-        registry,
+    registry.counter(
         "legato_spans",
         "Spans sent to the collector, and spans dropped.",
-        ["outcome"],
-        lambda: [(["sent"], exporter.sent), (["dropped"], processor.dropped)],
+        lambda: {"sent": exporter.sent, "dropped": processor.dropped},
+        "outcome",
     )
     try:
         yield Tracer(clock, provider)

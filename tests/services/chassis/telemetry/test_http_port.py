@@ -7,13 +7,13 @@ import pytest
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
-from services.chassis.telemetry.metrics import Registry, gauge
+from services.chassis.telemetry.metrics import Registry
 
 
 @pytest.fixture
 def registry() -> Registry:
     registry = Registry()
-    gauge(registry, "legato_example", "An example.", lambda: 7)
+    registry.gauge("legato_example", "An example.", lambda: 7)
     return registry
 
 

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.chassis.telemetry.metrics import Registry, counters_of, counts, gauge, gauges, histograms, new_registry
+from services.chassis.telemetry.metrics import Registry, new_registry
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def registry() -> Registry:
 
 
 def test_what_is_counted_is_read_by_its_labels(registry: Registry) -> None:
-    chats = counts(registry, "legato_chats", "Chats.", ["class", "outcome"])
+    chats = registry.counts("legato_chats", "Chats.", "class", "outcome")
     chats["forte", "complete"] += 1
     chats["forte", "complete"] += 1
     chats["mezzo", "refused"] += 1
@@ -23,7 +23,7 @@ def test_what_is_counted_is_read_by_its_labels(registry: Registry) -> None:
 
 
 def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Registry) -> None:
-    steps = histograms(registry, "legato_step", "Steps.", ["step"], (0.1, 1.0))
+    steps = registry.histograms("legato_step", "Steps.", (0.1, 1.0), "step")
     for took_s in (0.05, 0.1, 0.5, 7.0):
         steps["auth",].observe(took_s)
 
@@ -38,9 +38,9 @@ def test_histogram_has_in_each_bucket_what_is_not_above_its_bound(registry: Regi
 def test_gauge_is_read_when_it_is_scraped(registry: Registry) -> None:
     running = 1
     by_model = {("upstream", "large"): 2.0}
-    gauge(registry, "legato_live_streams", "Streams.", lambda: running)
-    gauges(registry, "legato_breaker", "Breakers.", ["provider", "model"], by_model.items)
-    counters_of(registry, "legato_attempts", "Attempts.", ["provider", "model"], by_model.items)
+    registry.gauge("legato_live_streams", "Streams.", lambda: running)
+    registry.gauge("legato_breaker", "Breakers.", lambda: by_model, "provider", "model")
+    registry.counter("legato_attempts", "Attempts.", lambda: by_model, "provider", "model")
     running = 5
     by_model["upstream", "large"] = 3.0
     labels = {"provider": "upstream", "model": "large"}
@@ -67,9 +67,9 @@ async def test_task_that_is_not_ended_is_seen() -> None:
 
 def test_what_is_told_is_understood_by_prometheus(registry: Registry) -> None:
     odd = 'a "quoted" name\\with\nall'
-    gauges(registry, "legato_streams", "Streams.", ["model"], lambda: [([odd], 3), (["plain"], float("inf"))])
-    histograms(registry, "legato_step_seconds", "Steps.", ["step"], (0.1, 1))["auth",].observe(0.5)
-    counts(registry, "legato_chats", "Chats.", [])[()] += 2
+    registry.gauge("legato_streams", "Streams.", lambda: {odd: 3, "plain": float("inf")}, "model")
+    registry.histograms("legato_step_seconds", "Steps.", (0.1, 1), "step")["auth",].observe(0.5)
+    registry.counts("legato_chats", "Chats.")[()] += 2
     families = {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
     assert {name: family.type for name, family in families.items()} == {
         "legato_streams": "gauge",
@@ -84,6 +84,6 @@ def test_what_is_told_is_understood_by_prometheus(registry: Registry) -> None:
 
 
 def test_name_that_is_told_twice_is_a_mistake_in_the_code(registry: Registry) -> None:
-    gauge(registry, "legato_live_streams", "Streams.", lambda: 1)
+    registry.gauge("legato_live_streams", "Streams.", lambda: 1)
     with pytest.raises(ValueError, match="legato_live_streams"):
-        gauge(registry, "legato_live_streams", "Streams.", lambda: 2)
+        registry.gauge("legato_live_streams", "Streams.", lambda: 2)
