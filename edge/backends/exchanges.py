@@ -9,7 +9,9 @@ from edge.backends.auth import AuthReplica
 from protos.metering.v1 import metering_pb2, metering_pb2_grpc
 from protos.router.v1 import router_pb2, router_pb2_grpc
 from protos.router.v1.router_pb2 import ChatRequest
-from services.chassis.exchange import CallsInFlight, ClientCall, Consumer, ExchangeClient, RpcCall
+from services.chassis.exchange.calls import ClientCall, Consumer
+from services.chassis.exchange.client import CallsInFlight, ExchangeClient
+from services.chassis.exchange.rpc import RpcCall
 from services.chassis.packed_pieces import unpack_piece
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder

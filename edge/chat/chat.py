@@ -21,7 +21,7 @@ from protos.metering.v1 import metering_pb2 as metering_pb
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
-from services.chassis.exchange import ExchangeBroken
+from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.http.asgi import WhenGone
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.process import failpoints

@@ -20,7 +20,9 @@ from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, Correct
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1.usage_pb2 import Usage
-from services.chassis.exchange import CallStream, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.exchange.methods import CallStream, StreamMethod
+from services.chassis.exchange.rpc import serve_stream
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.rpc.server import RpcServer

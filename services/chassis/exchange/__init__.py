@@ -5,24 +5,3 @@ message on an open stream, the same call costs some microseconds. Both sides kee
 last write is done: alone, an item is sent at once; under load, batches form by themselves. Ordinary pieces of an answer
 wait for each other some milliseconds; with many calls in flight a client pauses as long after a message.
 """
-
-from services.chassis.exchange.calls import ClientCall, Consumer
-from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient
-from services.chassis.exchange.methods import CallSpans, CallStream, StreamMethod, UnaryMethod
-from services.chassis.exchange.rpc import RpcCall, serve_stream
-from services.chassis.exchange.server import ExchangeServer
-
-__all__ = [
-    "CallSpans",
-    "CallStream",
-    "CallsInFlight",
-    "ClientCall",
-    "Consumer",
-    "ExchangeBroken",
-    "ExchangeClient",
-    "ExchangeServer",
-    "RpcCall",
-    "StreamMethod",
-    "UnaryMethod",
-    "serve_stream",
-]

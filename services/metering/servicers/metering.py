@@ -11,7 +11,8 @@ from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1 import metering_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.exchange.methods import UnaryMethod
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.access_check import require_key
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log

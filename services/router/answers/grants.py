@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
-from services.chassis.exchange import CallStream
+from services.chassis.exchange.methods import CallStream
 
 # An edge answers a need within seconds, even if metering is down. But it reads the need only after everything sent
 # before it, and its client may stop reading for a minute. If either disconnects, that ends the chat.

@@ -7,7 +7,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
-from services.chassis.exchange import CallSpans, ExchangeServer, StreamMethod, serve_stream
+from services.chassis.exchange.methods import CallSpans, StreamMethod
+from services.chassis.exchange.rpc import serve_stream
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Histogram

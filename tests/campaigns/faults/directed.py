@@ -18,7 +18,7 @@ from edge.billing.settlements import ANSWER_TIMEOUT_S
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
-from services.chassis.exchange import ExchangeBroken
+from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from services.metering.ledger.spend import SpendLimits

@@ -20,7 +20,7 @@ from edge.billing.metering import Metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ExchangeBroken
+from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

@@ -13,7 +13,8 @@ from edge.wire.chat_request import ChatBody
 from protos.metering.v1.metering_pb2 import Balance
 from protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, forget_origin
-from services.chassis.exchange import ClientCall, RpcCall
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.rpc import RpcCall
 from services.chassis.load.prompt_memory import UNCHARGED_BYTES
 from tests.edge.chat_harness import (
     PROMPT_TOKENS,

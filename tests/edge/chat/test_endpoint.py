@@ -11,7 +11,7 @@ import pytest
 from edge.access.maintenance import MaintenanceMode
 from edge.api.app import EdgeApp
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.telemetry.log import Log

@@ -9,7 +9,7 @@ import services.metering
 from protos.metering.v1 import metering_pb2 as pb
 from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from services.chassis.database.database import Database
-from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.load.gcra import Rate
 from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer

@@ -13,7 +13,9 @@ import pytest
 from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
 from protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
-from services.chassis.exchange import ClientCall, ExchangeClient, RpcCall
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.client import ExchangeClient
+from services.chassis.exchange.rpc import RpcCall
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer

@@ -12,7 +12,7 @@ from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Gran
 from protos.type.v1.class_allowance_pb2 import ClassAllowance
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
-from services.chassis.exchange import RpcCall
+from services.chassis.exchange.rpc import RpcCall
 from services.chassis.telemetry.log import Log
 from services.router.completion import resolve_class
 from services.router.prompts.prompt import load_character

@@ -6,7 +6,7 @@ import pytest
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker

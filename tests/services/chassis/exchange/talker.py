@@ -8,14 +8,10 @@ from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import (
-    CallStream,
-    ExchangeClient,
-    ExchangeServer,
-    StreamMethod,
-    UnaryMethod,
-    serve_stream,
-)
+from services.chassis.exchange.client import ExchangeClient
+from services.chassis.exchange.methods import CallStream, StreamMethod, UnaryMethod
+from services.chassis.exchange.rpc import serve_stream
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

@@ -14,7 +14,8 @@ from protos.metering.v1 import metering_pb2 as metering
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import CallsInFlight, ClientCall, ExchangeBroken, ExchangeClient
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening

@@ -9,7 +9,8 @@ from protos.router.v1 import router_pb2 as router
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.exchange import ClientCall, ExchangeClient
+from services.chassis.exchange.calls import ClientCall
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.outbox import PART_BYTES
 from services.chassis.rpc.channel import LARGEST_MESSAGE_BYTES
 from tests.services.chassis.exchange.talker import Talker, ask, opening

@@ -2,7 +2,7 @@ import contextlib
 
 from protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError
-from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.tracing import work_on
 from services.chassis.timing.deadlines import SystemClock
 from tests.services.chassis.exchange.talker import ask, opening

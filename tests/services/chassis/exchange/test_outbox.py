@@ -10,8 +10,8 @@ from protos.router.v1 import router_pb2_grpc
 from protos.router.v1.router_pb2 import ExchangeResponse
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange import outbox as rests
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox, read_packed
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
-from services.chassis.exchange import ExchangeClient, RpcCall
+from services.chassis.exchange.client import ExchangeClient
+from services.chassis.exchange.rpc import RpcCall
 from services.chassis.rpc.channel import open_channel
 from tests.services.chassis.exchange.talker import Serve, Talker, opening
 from tests.support.leftovers import nothing_is_left

@@ -9,8 +9,8 @@ from protos.router.v1 import router_pb2 as router
 from protos.router.v1 import router_pb2_grpc
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
-from services.chassis.exchange import ExchangeClient
 from services.chassis.exchange import server as session
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.rpc.channel import open_channel
 from tests.services.chassis.exchange.talker import Serve, Talker, ask, opening

@@ -21,7 +21,8 @@ from protos.payments.v1 import payments_pb2
 from protos.router.v1 import grounding_pb2, router_pb2
 from protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
-from services.chassis.exchange import ExchangeServer, UnaryMethod
+from services.chassis.exchange.methods import UnaryMethod
+from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.access_check import rule_of
 from services.chassis.rpc.callers import Role, role_of, roles_for
 from services.chassis.rpc.channel import from_rpc_error, open_channel

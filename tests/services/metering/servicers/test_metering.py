@@ -11,7 +11,7 @@ from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
-from services.chassis.exchange import ExchangeClient
+from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.log import Log
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 from tests.services.metering.servicers.messages import Ask, delivery, grant, refusal_of, reserve, settle
