@@ -6,22 +6,7 @@ from typing import Any
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.body_progress import LEAST_PROGRESS_BYTES, BodyProgress, TimedReceive
-
-
-def test_upload_that_is_slow_but_moves_is_waited_for() -> None:
-    """A telephone in the country is slow."""
-    progress = BodyProgress(now_s=100, timeout_s=60, within_s=20)
-    assert progress.due_s == 120
-    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=110)
-    assert progress.due_s == 120
-    progress.note(LEAST_PROGRESS_BYTES // 2, now_s=118)
-    assert progress.due_s == 138
-    progress.note(LEAST_PROGRESS_BYTES, now_s=130)
-    assert progress.due_s == 150
-    # But neither for ever.
-    progress.note(LEAST_PROGRESS_BYTES, now_s=149)
-    assert progress.due_s == 160
+from services.chassis.http.body_progress import LEAST_PROGRESS_BYTES, TimedReceive
 
 
 class Arriving:
@@ -40,6 +25,24 @@ class Arriving:
 
 def piece(body: bytes, *, more: bool) -> dict[str, Any]:
     return {"type": "http.request", "body": body, "more_body": more}
+
+
+async def test_upload_that_is_slow_but_moves_is_waited_for() -> None:
+    """A telephone in the country is slow."""
+    half = piece(bytes(LEAST_PROGRESS_BYTES // 2), more=True)
+    receive = TimedReceive(Arriving(half, half).receive, timeout_s=60, within_s=20)
+    first_due_s = receive.due_s
+    await receive()
+    assert receive.due_s == first_due_s
+    await receive()
+    assert receive.due_s > first_due_s
+
+
+async def test_upload_that_moves_is_not_waited_for_longer_than_its_timeout() -> None:
+    receive = TimedReceive(Arriving(piece(bytes(LEAST_PROGRESS_BYTES), more=True)).receive, timeout_s=20, within_s=20)
+    last_due_s = receive.due_s
+    await receive()
+    assert receive.due_s == last_due_s
 
 
 async def test_body_that_does_not_come_is_not_waited_for() -> None:
