@@ -16,7 +16,6 @@ from services.chassis.http.connection_limit import ConnectionLimit
 from services.chassis.http.half_closed import HalfClosed
 from services.chassis.http.request_head import HeadProtocol
 from services.chassis.http.response_writer import ResponseWriter
-from services.chassis.http.stalled_reader import StalledReader
 from services.chassis.http.unread_body import MOST_PASSED_OVER_BYTES, UNREAD_TIMEOUT_S, UnreadBody
 from services.chassis.timing.deadlines import Deadline
 
@@ -91,7 +90,7 @@ class ServerConnection(HeadProtocol):
         self._pipelined_bytes = 0
         # Malformed data arrived after a valid request.
         self._has_invalid_data = False
-        self._unread_body = UnreadBody(transport, self.loop, self.passed_over)
+        self._unread_body = UnreadBody(transport, self.passed_over)
         self._pace = BodyPacer(self.owing)
         # Counters of the current request: pieces since the last pause, and bytes with and without chunk framing.
         self._pieces = 0
@@ -101,9 +100,11 @@ class ServerConnection(HeadProtocol):
         self._unparsed = b""
         self._rest: asyncio.TimerHandle | None = None
         self._half_closed = HalfClosed(transport, self.loop)
-        self._reader = StalledReader(transport, self.loop, self.stalled_reader_s)
-        # Of the headers, if they are awaited, or of the next request.
+        # Of the headers, if they are awaited, of the next request, or of a body that is not read.
         self._deadline = Deadline(self.loop, self._on_deadline)
+        # Of a client that does not read its answer, and how much of that was unsent when it began.
+        self._stalled = Deadline(self.loop, self._on_stalled)
+        self._unsent_bytes = 0
         self._awaits_headers = False
         if self.all_connections.add(transport):
             self._expect_headers()
@@ -120,7 +121,7 @@ class ServerConnection(HeadProtocol):
         self._half_closed.stop()
         if self._rest is not None:
             self._rest.cancel()
-        self._reader.stop()
+        self._stalled.close()
         if self._started is not None:
             self._started.connection_lost()
         super().connection_lost(exc)
@@ -268,7 +269,8 @@ class ServerConnection(HeadProtocol):
             self.flow.resume_reading()
         started: Any = self._started
         if started.more_body:
-            self._unread_body.start(self.unread_timeout_s)
+            self._unread_body.start()
+            self._deadline.set(self.loop.time() + self.unread_timeout_s)
             self.all_connections.wait(self.transport, self._make_room)
         else:
             self._go_on()
@@ -347,15 +349,27 @@ class ServerConnection(HeadProtocol):
             cycle.provide_body()
         elif not self.transport.is_closing():
             self._unread_body.stop()
+            self._deadline.clear()
             self._go_on()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reader.expect()
+        self._expect_reading()
 
     def resume_writing(self) -> None:
-        self._reader.stop()
+        self._stalled.clear()
         super().resume_writing()
+
+    def _expect_reading(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._stalled.set(self.loop.time() + self.stalled_reader_s)
+
+    def _on_stalled(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unsent_bytes:
+            # The client reads slowly.
+            self._expect_reading()
+        else:
+            self.transport.abort()
 
     def _on_invalid_data(self) -> None:
         if not self._is_pipelined():

@@ -18,22 +18,17 @@ UNREAD_TIMEOUT_S = 60.0
 class UnreadBody:
     """Drains one connection."""
 
-    __slots__ = ("_due", "_loop", "_passed_over", "_pieces", "_size_bytes", "_transport", "is_under_way")
+    __slots__ = ("_passed_over", "_pieces", "_size_bytes", "_transport", "is_under_way")
 
-    def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, passed_over: "set[UnreadBody]"
-    ) -> None:
+    def __init__(self, transport: asyncio.Transport, passed_over: "set[UnreadBody]") -> None:
         """Takes `passed_over`, the set of all connections that drain a body."""
         self._transport = transport
-        self._loop = loop
         self._passed_over = passed_over
         self._size_bytes = 0
         self._pieces = 0
-        self._due: asyncio.TimerHandle | None = None
         self.is_under_way = False
 
-    def start(self, within_s: float) -> None:
-        self._due = self._loop.call_later(within_s, self._transport.close)
+    def start(self) -> None:
         self.is_under_way = True
         self._passed_over.add(self)
 
@@ -48,8 +43,5 @@ class UnreadBody:
 
     def stop(self) -> None:
         self._size_bytes = self._pieces = 0
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-            self.is_under_way = False
-            self._passed_over.discard(self)
+        self.is_under_way = False
+        self._passed_over.discard(self)
