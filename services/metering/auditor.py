@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.database.database import Database
+from services.chassis.database.portions import run_passes
 from services.chassis.process import memory
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -156,19 +157,13 @@ class Auditor:
         registry.gauge("legato_holds_overdue", overdue, lambda: self._holds.overdue)
 
     async def run(self) -> None:
-        """Audits periodically until cancelled. An audit that fails is retried at the next interval."""
-        await asyncio.sleep(min(FIRST_AFTER_S, self._interval_s))
-        while True:
-            try:
-                self._report(*await audit_in_thread(self._database, "metering-audit", _look))
-            except Exception as error:
-                self._log.failure("audit.failed", error)
-            await asyncio.sleep(self._interval_s)
+        """Audits periodically until cancelled."""
+        await run_passes(self._audit, self._interval_s, self._log, "audit.failed", FIRST_AFTER_S)
 
-    def _report(self, violations: list[str], holds: HoldCounts) -> None:
+    async def _audit(self) -> None:
+        violations, self._holds = await audit_in_thread(self._database, "metering-audit", _look)
         self._violations = len(violations)
         self._last_run_s = self._clock.now().timestamp()
-        self._holds = holds
         for violation in violations[:LOGGED_MOST]:
             self._log.warning("audit.violation", violation=violation, violations=len(violations))
 

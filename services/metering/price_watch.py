@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from services.chassis.database.database import Database
+from services.chassis.database.portions import run_passes
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -32,13 +33,8 @@ class PriceWatch:
         registry.gauge("legato_price_version", version, lambda: self._prices.current_version)
 
     async def run(self) -> None:
-        """Looks periodically until cancelled. A look that fails is repeated at the next interval."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            try:
-                await self.look()
-            except Exception as error:
-                self._log.failure("prices.failed", error)
+        """Looks periodically until cancelled."""
+        await run_passes(self.look, EVERY_S, self._log, "prices.failed")
 
     async def look(self) -> None:
         stamp = await asyncio.to_thread(stamp_of, self._path)
