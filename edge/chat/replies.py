@@ -9,8 +9,8 @@ from edge.wire.responses import JSON
 from protos.router.v1 import router_pb2 as router
 from protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
-from services.chassis.http.asgi import BodyWriter, Headers, Send
-from services.chassis.http.response_writer import COMMENT
+from services.chassis.http.asgi import Headers, Send
+from services.chassis.http.response_writer import COMMENT, ResponseWriter
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR, unpack_piece
 
 _STREAM_HEADERS: Headers = [
@@ -102,7 +102,7 @@ class StreamedReply(Reply):
     is_streamed = True
 
     def __init__(
-        self, send: Send, chunks: Chunks, ignored: Sequence[str], writer: BodyWriter, keepalive_s: float
+        self, send: Send, chunks: Chunks, ignored: Sequence[str], writer: ResponseWriter, keepalive_s: float
     ) -> None:
         super().__init__(send, chunks, ignored)
         self._chunks = chunks

@@ -80,7 +80,7 @@ class ChatHarness:
         self.prompt_memory = open_prompt_memory()
         self.admission = Admission(AdmitRequest(tokens=self.admitted_tokens), self.corrections.append)
         self.admission.confirm(AdmitResponse(limit_requests=60, limit_tokens=1000))
-        # Cleared while the client does not read, and how often that was waited for: the harness is the BodyWriter.
+        # Cleared while the client does not read, and how often that was waited for: the harness is the ResponseWriter.
         self.waits = 0
         self.reads = asyncio.Event()
         self.reads.set()
@@ -121,7 +121,7 @@ class ChatHarness:
         admitted = AdmittedRequest(ANN, self.running_keys.add(ANN.key_id), self.admission, step_timer, memory)
         body = ChatBody("forte", stream, None, messages_json, b"", b"", b"")
         reply = (
-            StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), self, keepalive_s)
+            StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
             if stream
             else WholeReply(self._send, Folded("chatcmpl-7", 1, "forte"), ())
         )

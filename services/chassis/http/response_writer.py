@@ -95,10 +95,12 @@ class ResponseWriter(RequestResponseCycle):
         self.write(message.get("body", b""), more=message.get("more_body", False))
 
     async def drain(self) -> None:
+        """Waits until the client has caught up: `flow.write_paused` is True while it does not keep up."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
 
     def write(self, body: bytes, *, more: bool = True) -> None:
+        """Writes a piece of the body of a response that has begun, without waiting."""
         if self.disconnected:
             return
         if self.response_complete:

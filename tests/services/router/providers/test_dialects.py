@@ -137,7 +137,7 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
 
     completion = "chatcmpl-1", 1_800_000_000, "forte"
     reply = (
-        StreamedReply(send, Chunks(*completion), (), Writer(written), keepalive_s=10)
+        StreamedReply(send, Chunks(*completion), (), cast(Any, Writer(written)), keepalive_s=10)
         if stream
         else WholeReply(send, Folded(*completion), ())
     )
