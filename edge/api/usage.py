@@ -173,7 +173,8 @@ async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, 
     period = period_of(query, int(edge.clock.now().timestamp()))
     groups = {*query.group_by, *query.bracketed_group_by}
     await metering.caught_up(principal.account_id)
-    rows = await metering.usage(
+    rows: pb.ListUsageResponse = await metering.read(
+        "ListUsage",
         pb.ListUsageRequest(
             account_id=principal.account_id,
             start_time=Timestamp(seconds=period.start_s),
@@ -181,12 +182,13 @@ async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, 
             bucket=period.width.bucket,
             group_by_key="key" in groups,
             group_by_class="model" in groups,
-        )
+        ),
     )
     results: dict[int, list[UsageResult]] = {}
     for row in rows.rows:
         results.setdefault(row.start_time.seconds, []).append(_to_result(row))
-    told = await metering.balance(principal.account_id, principal.key_id)
+    asked = pb.GetBalanceRequest(account_id=principal.account_id, key_id=principal.key_id)
+    told: pb.GetBalanceResponse = await metering.read("GetBalance", asked)
     has_more = period.page_end_s < period.end_s
     return UsagePage(
         data=[
@@ -257,7 +259,8 @@ async def get_usage_request(
     if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
     await edge.metering.caught_up(principal.account_id)
-    found = await edge.metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
+    asked = pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id)
+    found: pb.GetRequestResponse = await edge.metering.read("GetRequest", asked)
     return UsageRequest(
         id=found.request_id,
         state=_word(pb.RequestState.Name(found.state), "REQUEST_STATE"),
