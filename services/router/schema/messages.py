@@ -1,15 +1,16 @@
 """The messages of a chat: described here, and parsed once for all providers.
 
-Texts stay raw JSON, because providers send them on as they are. A message of known fields alone keeps its bytes. Any
-other is written anew without the rest: clients store an answer as an object and send all of it back, with null for
-every missing field, its citations, and what they parsed from its text. OpenAI ignores that; others reject a message for
-one unknown field. And the content of an uncounted field would be read by a model without being charged.
+Texts stay raw JSON, because providers send them on as they are. Messages that have only a role and a text, as most
+have, keep their bytes. Others are written anew, with the known fields alone: clients store an answer as an object and
+send all of it back, with null for every missing field, its citations, and what they parsed from its text. OpenAI
+ignores that; others reject a message for one unknown field. And the content of an uncounted field would be read by a
+model without being charged. Servers also differ in which of two fields of the same name they read.
 """
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -30,18 +31,19 @@ NULL: Final = Raw(b"null")
 # Values that stand for a missing field. Null content is kept: some servers require it beside calls.
 _NOTHING: Final = (NULL, Raw(b"[]"))
 
-# JSON around the values of a message with a role and a content, with common spaces.
+# JSON around the values of a message with a role and a content, with common spaces: any other field takes more than
+# those.
 _PLAIN_BYTES: Final = len('{"role": "", "content": }')
 # Fields that may be any JSON.
 _MESSAGE_VALUES: Final = ("tool_calls", "refusal", "reasoning_content", "reasoning", "prefix", "partial")
 _PART_VALUES: Final = ("type", "text", "cache_control")
 _CALL_VALUES: Final = ("type", "extra_content")
+_FUNCTION_VALUES: Final = ("arguments",)
 _QUOTE: Final = ord('"')
 _BRACKET: Final = ord("[")
 
 
 # A prompt may have 100,000 of the structs below. They form no reference cycles, so gc=False spares the collector them.
-# Those named `_Strict` reject unknown fields; the others skip them.
 class Part(Struct, gc=False, omit_defaults=True):
     type: Raw = ABSENT
     # A JSON string.
@@ -103,36 +105,23 @@ class MessageFields(Struct, Generic[_Content, _ToolCalls], gc=False, omit_defaul
 Message = MessageFields[Raw | list[Part], Raw | list[PastToolCall]]
 _RawMessage = MessageFields[Raw, Raw]
 
-
-class _StrictPart(Part, forbid_unknown_fields=True): ...
-
-
-class _StrictFunction(PastFunction, forbid_unknown_fields=True): ...
-
-
-class _StrictCall(PastToolCall, forbid_unknown_fields=True):
-    function: _StrictFunction | None = None
-
-
-class _StrictMessage(_RawMessage, forbid_unknown_fields=True): ...
-
-
 _list = msgspec.json.Decoder(list[Raw])
 _string = msgspec.json.Decoder(str)
-_message, _strict_message = msgspec.json.Decoder(_RawMessage), msgspec.json.Decoder(_StrictMessage)
-_part, _strict_part = msgspec.json.Decoder(Part), msgspec.json.Decoder(_StrictPart)
-_call, _strict_call = msgspec.json.Decoder(PastToolCall), msgspec.json.Decoder(_StrictCall)
+_message = msgspec.json.Decoder(_RawMessage)
+_part = msgspec.json.Decoder(Part)
+_call = msgspec.json.Decoder(PastToolCall)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Messages:
-    """Parsed messages, with the JSON of each and of all. Never changed, since several calls may use them.
+    """Parsed messages. Never changed, since several calls may use them.
 
     All of them refer to the bytes that the client sent, of which there is one copy."""
 
     parsed: list[Message]
-    raw: list[Raw]
-    # The JSON of all, in pieces, if the client's own is part of it; empty: it is written from `raw`.
+    # The size of what the client sent.
+    size_bytes: int = 0
+    # The JSON of all, in pieces, if the client's own is part of it; empty: it is written from `parsed`.
     _given: tuple[bytes | memoryview, ...] = ()
 
     @property
@@ -140,25 +129,18 @@ class Messages:
         return b"".join(self.json_pieces)
 
     @property
-    def json_pieces(self) -> Sequence[bytes | memoryview | Raw]:
+    def json_pieces(self) -> Sequence[bytes | memoryview]:
         """The JSON of all, to be joined with what is around it."""
-        if self._given:
-            return self._given
-        pieces: list[bytes | Raw] = [b","] * (2 * len(self.raw) + 1)
-        pieces[1::2] = self.raw
-        pieces[0], pieces[-1] = b"[", b"]"
-        return pieces
+        return self._given or (msgspec.json.encode(self.parsed),)
 
     def insert(self, index: int, message: Message) -> "Messages":
         """Returns a copy with another message. Those after a first one keep their bytes and spaces."""
-        parsed, raw = self.parsed.copy(), self.raw.copy()
+        parsed, given = self.parsed.copy(), self._given
         parsed.insert(index, message)
-        raw.insert(index, encode(message))
-        if index or not self._given:
-            return Messages(parsed, raw)
-        first, *others = self._given
-        begin = bytes(first).index(b"[") + 1
-        return Messages(parsed, raw, (b"[" + raw[0] + b",", memoryview(first)[begin:], *others))
+        if given and not index:
+            begin = bytes(given[0]).index(b"[") + 1
+            given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
+        return Messages(parsed, self.size_bytes, () if index else given)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -170,14 +152,12 @@ class Messages:
         """Returns a copy with other messages at these indices; the same object if there are none."""
         if not changed:
             return self
-        parsed, raw = self.parsed.copy(), self.raw.copy()
-        for index, message in changed.items():
-            parsed[index], raw[index] = message, encode(message)
-        return Messages(parsed, raw)
+        parsed = [changed.get(index, message) for index, message in enumerate(self.parsed)]
+        return Messages(parsed, self.size_bytes)
 
     def append(self, messages: list[Message]) -> "Messages":
         """Returns a copy with more messages at its end."""
-        return Messages(self.parsed + messages, self.raw + [encode(message) for message in messages])
+        return Messages(self.parsed + messages, self.size_bytes)
 
 
 async def object_bytes(messages: Messages) -> int:
@@ -195,16 +175,16 @@ async def object_bytes(messages: Messages) -> int:
     return total_bytes
 
 
-def encode(message: Message) -> Raw:
-    return Raw(msgspec.json.encode(message))
-
-
 def decode_string(string_json: Raw) -> str:
     return _string.decode(string_json)
 
 
 def encode_string(text: str) -> Raw:
     return Raw(msgspec.json.encode(text))
+
+
+def join_strings(strings_json: list[Raw]) -> Raw:
+    return strings_json[0] if len(strings_json) == 1 else encode_string("".join(map(decode_string, strings_json)))
 
 
 async def read_messages(
@@ -227,111 +207,66 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
     raw_messages = _list.decode(messages_json)
     await yielder.spend(len(messages_json))
     parsed: list[Message] = []
-    were_rewritten = False
-    for index, raw_message in enumerate(raw_messages):
-        message = _read_plain(raw_message)
-        is_same = message is not None
-        if message is None:
-            message, is_same = await _read_any(raw_message, yielder)
+    are_plain = True
+    for raw_message in raw_messages:
+        raw = _message.decode(raw_message)
+        # Parts and calls are replaced in place.
+        message = cast(Message, raw)
+        content, size_bytes = memoryview(raw.content), len(memoryview(raw_message))
+        is_text = bool(content) and content[0] == _QUOTE
+        if not is_text or size_bytes > _PLAIN_BYTES + len(raw.role) + len(content):
+            are_plain = False
+            await _read_fields(raw, message, yielder)
         if message.role == "developer":
             # All providers accept `system`.
-            message.role, is_same = "system", False
-        if not is_same:
-            raw_messages[index] = encode(message)
-            were_rewritten = True
+            message.role, are_plain = "system", False
         parsed.append(message)
-        await yielder.spend(len(memoryview(raw_message)))
-    return Messages(parsed, raw_messages, () if were_rewritten else (messages_json,))
+        await yielder.spend(size_bytes)
+    return Messages(parsed, len(messages_json), (messages_json,) if are_plain else ())
 
 
-def _read_plain(raw_message: Raw) -> Message | None:
-    """Decodes a message that has only a role and a text, as most have; returns None for any other."""
-    try:
-        message = _strict_message.decode(raw_message)
-    except msgspec.ValidationError:
-        return None
-    content = memoryview(message.content)
-    if not content or content[0] != _QUOTE:
-        return None
-    # Any other field takes more than the spaces.
-    if len(memoryview(raw_message)) > _PLAIN_BYTES + len(message.role) + len(content):
-        return None
-    plain: Any = message
-    return plain  # type: ignore[no-any-return]
-
-
-async def _read_any(raw_message: Raw, yielder: Yielder) -> tuple[Message, bool]:
-    """Decodes any message, and returns whether it has only known fields."""
-    message, is_same = _decode(raw_message, _strict_message, _message, _MESSAGE_VALUES)
-    _check_string(message.refusal)
-    # Parts and calls are replaced in place.
-    parsed = cast(Message, message)
-    if message.content is not ABSENT and message.content != NULL:
-        if memoryview(message.content)[0] == _BRACKET:
-            parsed.content, is_known = await _read_items(message.content, _read_part, yielder)
-            is_same = is_same and is_known
+async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> None:
+    """Reads what a message may have besides a role and a text."""
+    _drop_nothing(raw, _MESSAGE_VALUES)
+    _check_string(raw.refusal)
+    if raw.content is not ABSENT and raw.content != NULL:
+        if memoryview(raw.content)[0] == _BRACKET:
+            message.content = await _read_items(raw.content, _read_part, yielder)
         else:
-            _check_string(message.content)
-    if message.tool_calls is not ABSENT:
-        parsed.tool_calls, is_known = await _read_items(message.tool_calls, _read_call, yielder)
-        is_same = is_same and is_known
-    return parsed, is_same
+            _check_string(raw.content)
+    if raw.tool_calls is not ABSENT:
+        message.tool_calls = await _read_items(raw.tool_calls, _read_call, yielder)
 
 
-async def _read_items(
-    raw_list: Raw, read: Callable[[Raw], tuple[_Item, bool]], yielder: Yielder
-) -> tuple[list[_Item], bool]:
-    items, is_same = [], True
+async def _read_items(raw_list: Raw, read: Callable[[Raw], _Item], yielder: Yielder) -> list[_Item]:
+    items = []
     for raw_item in _list.decode(raw_list):
-        item, is_known = read(raw_item)
-        items.append(item)
-        is_same = is_same and is_known
+        items.append(read(raw_item))
         await yielder.spend(len(memoryview(raw_item)) + BYTES_PER_ITEM)
-    return items, is_same
+    return items
 
 
-def _read_part(raw_part: Raw) -> tuple[Part, bool]:
-    part, is_same = _decode(raw_part, _strict_part, _part, _PART_VALUES)
+def _read_part(raw_part: Raw) -> Part:
+    part = _part.decode(raw_part)
+    _drop_nothing(part, _PART_VALUES)
     _check_string(part.text)
-    return part, is_same
+    return part
 
 
-def _read_call(raw_call: Raw) -> tuple[PastToolCall, bool]:
-    call, is_same = _decode(raw_call, _strict_call, _call, _CALL_VALUES)
+def _read_call(raw_call: Raw) -> PastToolCall:
+    call = _call.decode(raw_call)
+    _drop_nothing(call, _CALL_VALUES)
     if call.function is not None:
-        if call.function.arguments in _NOTHING:
-            call.function.arguments, is_same = ABSENT, False
+        _drop_nothing(call.function, _FUNCTION_VALUES)
         _check_string(call.function.arguments)
-    return call, is_same
+    return call
 
 
-def _decode(
-    raw_object: Raw, strict: msgspec.json.Decoder[Any], lenient: msgspec.json.Decoder[_Item], values: tuple[str, ...]
-) -> tuple[_Item, bool]:
-    """Decodes an object, and returns whether it has only known fields; `values` are those that may be any JSON."""
-    try:
-        decoded, is_same = strict.decode(raw_object), True
-    except msgspec.ValidationError:
-        decoded, is_same = lenient.decode(raw_object), False
-    for name in values:
+def _drop_nothing(decoded: Struct, names: tuple[str, ...]) -> None:
+    """Makes fields absent that have a value which stands for a missing one."""
+    for name in names:
         if getattr(decoded, name) in _NOTHING:
             setattr(decoded, name, ABSENT)
-            is_same = False
-    return decoded, is_same and _is_all_of(raw_object, decoded)
-
-
-def _is_all_of(raw_object: Raw, decoded: Struct) -> bool:
-    """Returns whether an object has only these fields, by its size. Detects fields that are null or twice in it, since
-    servers differ in which of two they read."""
-    fields = _count_fields(decoded)
-    if isinstance(decoded, PastToolCall) and decoded.function is not None:
-        fields += _count_fields(decoded.function)
-    # One space after each colon and comma.
-    return len(memoryview(raw_object)) < len(msgspec.json.encode(decoded)) + 2 * fields
-
-
-def _count_fields(decoded: Struct) -> int:
-    return sum(value is not ABSENT and value is not None for value in msgspec.structs.astuple(decoded))
 
 
 def _check_string(value: Raw) -> None:

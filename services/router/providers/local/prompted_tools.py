@@ -15,7 +15,6 @@ from services.router.schema.messages import (
     Message,
     Messages,
     decode_string,
-    encode,
     encode_string,
     unreadable,
 )
@@ -82,18 +81,10 @@ def read_answer(text: str) -> str | ToolCallFragment | None:
     return ToolCallFragment(name=answer.name, arguments=msgspec.json.encode(answer.arguments).decode())
 
 
-def render_as_plain_text(messages: Messages, guidance: str = "") -> Messages:
+def render_as_plain_text(messages: Messages) -> Messages:
     """Rewrites the conversation for a template with only system, user and assistant roles."""
-    rendered: list[Message] = []
     names: dict[str, str] = {}
-    for message in messages.parsed:
-        if guidance and message.role != "system":
-            rendered.append(_message("system", guidance))
-            guidance = ""
-        rendered.append(_rendered(message, names))
-    if guidance:
-        rendered.append(_message("system", guidance))
-    return Messages(rendered, list(map(encode, rendered)))
+    return Messages([_rendered(message, names) for message in messages.parsed], messages.size_bytes)
 
 
 def _rendered(message: Message, names: dict[str, str]) -> Message:

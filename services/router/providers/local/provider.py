@@ -110,7 +110,7 @@ def _bound_call(call: ProviderCall, *, offer: Offer, exact: bool) -> ProviderCal
     parameters["response_format"] = msgspec.Raw(msgspec.json.encode(offer.response_format(exact=exact)))
     return replace(
         call,
-        messages=render_as_plain_text(call.messages, offer.guidance),
+        messages=render_as_plain_text(call.messages).insert_guidance(offer.guidance),
         tools=NO_TOOLS,
         parameters=Parameters(msgspec.json.encode(parameters)),
         stream=True,

@@ -8,12 +8,10 @@ either form, and many frameworks prefer lists.
 import hashlib
 import re
 import string
-from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw
 
-from services.router.schema.messages import ABSENT, Messages, Part, PastToolCall, decode_string, encode_string
+from services.router.schema.messages import Messages, PastToolCall, join_strings
 
 SHORT_CHARACTERS = 9
 
@@ -49,10 +47,5 @@ def write_as_strings(messages: Messages) -> Messages:
     changed = {}
     for index, message in enumerate(messages.parsed):
         if isinstance(message.content, list):
-            changed[index] = msgspec.structs.replace(message, content=_joined(message.content))
+            changed[index] = msgspec.structs.replace(message, content=join_strings(message.texts))
     return messages.replace(changed)
-
-
-def _joined(parts: Sequence[Part]) -> Raw:
-    texts = [part.text for part in parts if part.text is not ABSENT]
-    return texts[0] if len(texts) == 1 else encode_string("".join(map(decode_string, texts)))

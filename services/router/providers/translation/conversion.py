@@ -20,9 +20,7 @@ LONGEST_AT_ONCE_BYTES: Final = 64 * 1024
 
 
 async def convert(call: ProviderCall, conversion: Callable[[ProviderCall], _Converted]) -> _Converted:
-    pieces: Iterable[memoryview] = map(memoryview, call.messages.json_pieces)
-    size_bytes = sum(map(len, pieces)) + len(call.tools.json)
-    if size_bytes > LONGEST_AT_ONCE_BYTES:
+    if call.messages.size_bytes + len(call.tools.json) > LONGEST_AT_ONCE_BYTES:
         return await asyncio.to_thread(conversion, call)
     return conversion(call)
 

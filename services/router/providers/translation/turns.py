@@ -19,7 +19,7 @@ from services.router.schema.messages import (
     PastFunction,
     PastToolCall,
     decode_string,
-    encode_string,
+    join_strings,
 )
 
 # The ids that providers accept for a call.
@@ -141,7 +141,7 @@ class _Reader:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call must follow the message with the call, and only once.")
-        self._given[call_id] = _joined(list(filter(_says_something, message.texts)))
+        self._given[call_id] = join_strings(list(filter(_says_something, message.texts)))
 
 
 def plain_id(call_id: str) -> str:
@@ -164,12 +164,6 @@ def _read_call(call: PastToolCall) -> PastCall:
 def _says_something(text: Raw) -> bool:
     """Returns whether a text is not blank. Providers refuse blank texts, though models write them before a call."""
     return len(memoryview(text)) > _LONGEST_BLANK_BYTES or bool(decode_string(text).strip())
-
-
-def _joined(texts: list[Raw]) -> Raw:
-    if len(texts) == 1:
-        return texts[0]
-    return encode_string("".join(map(decode_string, texts)))
 
 
 def _refusal(message: str) -> LegatoError:

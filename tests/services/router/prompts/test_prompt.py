@@ -16,7 +16,6 @@ from services.router.prompts.prompt import (
     load_character,
 )
 from services.router.prompts.tokens import SLICE_CHARACTERS, count
-from services.router.schema.messages import encode
 
 CHARACTER = load_character()
 
@@ -26,9 +25,9 @@ async def compose(messages_json: bytes, tools_json: bytes = b"") -> bytes:
 
 
 async def test_character_comes_first_and_the_clients_bytes_follow_unchanged() -> None:
-    messages = b' [ {"role":"system",  "content":"Be \\u0062rief."}, {"content":"1.0e0", "role":"user", "name":"n"} ]'
+    messages = b' [ {"role":"system",  "content":"Be \\u0062rief."}, {"content":"1.0e0", "role":"user"} ]'
     composed = await compose(messages)
-    assert composed == b"[" + encode(CHARACTER.message) + b"," + messages.lstrip()[1:]
+    assert composed == b"[" + msgspec.json.encode(CHARACTER.message) + b"," + messages.lstrip()[1:]
     roles = [message["role"] for message in msgspec.json.decode(composed)]
     assert roles == ["system", "system", "user"]
 
@@ -187,7 +186,7 @@ async def test_messages_that_cannot_be_read_are_refused_without_being_quoted(mes
 def test_character_is_a_system_message(tmp_path: Path) -> None:
     (tmp_path / "character.md").write_text('Be "kind".\n')
     character = load_character("character.md", tmp_path)
-    assert msgspec.json.decode(encode(character.message)) == {"role": "system", "content": 'Be "kind".'}
+    assert msgspec.json.decode(msgspec.json.encode(character.message)) == {"role": "system", "content": 'Be "kind".'}
 
 
 def test_every_bundled_text_is_found_by_its_name_which_is_its_version() -> None:

@@ -12,7 +12,6 @@ from services.router.schema.messages import (
     Part,
     PastToolCall,
     decode_string,
-    encode,
     encode_string,
     read_messages,
 )
@@ -31,8 +30,7 @@ async def told(message: dict[str, Any]) -> Any:
     messages = await read_messages(msgspec.json.encode([QUESTION, message]))
     question, told_message = msgspec.json.decode(messages.json)
     assert question == QUESTION
-    assert [msgspec.json.decode(raw) for raw in messages.raw] == [question, told_message]
-    assert [msgspec.json.decode(encode(each)) for each in messages.parsed] == [question, told_message]
+    assert msgspec.json.decode(msgspec.json.encode(messages.parsed)) == [question, told_message]
     return told_message
 
 
@@ -75,14 +73,29 @@ async def test_all_else_stays(message: dict[str, Any]) -> None:
     assert await told(message) == message
 
 
-async def test_message_with_nothing_to_leave_out_keeps_its_bytes() -> None:
+async def test_messages_of_roles_and_texts_keep_their_bytes() -> None:
+    json = (
+        b' [{"role":"user","content":"null, [] and \\"annotations\\""},'
+        b' {"content": "\\u007b\\u007d", "role": "assistant"}, {"role": "user", "content": ""} ]'
+    )
+    assert (await read_messages(json)).json is json
+
+
+async def test_texts_stay_as_they_were_written_in_messages_of_other_fields() -> None:
     json = (
         b'[{"role":"assistant", "content" : null,"tool_calls":[ {"id":"call_1","type":"function",'
         b'"function":{"arguments":"null \\u007b\\u007d","name":"get_weather"}}]},'
-        b' {"role":"user","content":"null, [] and \\"annotations\\"", "name":"n"},'
-        b' {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": ""} ]'
+        b' {"role": "user", "content": [{"type": "text", "text":"\\u0061"},{"type": "text", "text": "b"}], "name":""}]'
     )
-    assert (await read_messages(json)).json is json
+    written = (await read_messages(json)).json
+    assert msgspec.json.decode(written) == msgspec.json.decode(json)
+    assert b'"null \\u007b\\u007d"' in written
+    assert b'"\\u0061"' in written
+
+
+async def test_of_two_fields_of_the_same_name_one_is_sent() -> None:
+    written = (await read_messages(b'[{"role":"user","role":"system","content":"a"}]')).json
+    assert written == b'[{"role":"system","content":"a"}]'
 
 
 @pytest.mark.parametrize(
@@ -125,11 +138,10 @@ def test_messages_are_inserted_and_appended_in_a_copy() -> None:
     system = Message(role="system", content=encode_string("Be brief."))
     longer = messages.insert(0, system).insert(2, system).append([system])
     assert messages.insert(0, system).json.endswith(b', {"role":"user", "content":"Hi"} ] ')
-    assert messages.append([system]).raw[:1] == messages.raw
+    assert messages.append([system]).parsed[:1] == messages.parsed
     assert [message.role for message in longer.parsed] == ["system", "user", "system", "system"]
     assert [message["role"] for message in msgspec.json.decode(longer.json)] == ["system", "user", "system", "system"]
-    assert [msgspec.json.decode(raw) for raw in longer.raw] == msgspec.json.decode(longer.json)
-    assert len(messages.parsed) == len(messages.raw) == 1
+    assert len(messages.parsed) == 1
 
 
 @pytest.mark.parametrize(

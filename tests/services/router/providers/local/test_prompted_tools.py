@@ -30,7 +30,8 @@ def offer(choice: Any = None) -> Offer:
 
 
 def told(messages: Sequence[Any], guidance: str = "") -> Any:
-    return msgspec.json.decode(render_as_plain_text(parsed(msgspec.json.encode(messages)), guidance).json)
+    rendered = render_as_plain_text(parsed(msgspec.json.encode(messages)))
+    return msgspec.json.decode((rendered.insert_guidance(guidance) if guidance else rendered).json)
 
 
 def ways_to_answer(made: Offer, *, exact: bool = True) -> list[dict[str, Any]]:
