@@ -1,9 +1,34 @@
 """Reads the tables of a TOML file key by key, and collects all mistakes, each with its key."""
 
-import math
-from typing import Any
+import sys
+from dataclasses import MISSING
+from typing import Annotated, Any, Final, get_args
+
+import msgspec
+from msgspec import Meta
 
 from services.chassis.money import parse_usd
+
+_LONGEST_S: Final = sys.float_info.max
+
+
+class Nanos(int):
+    """An amount in nano-dollars, which is a text in the file."""
+
+
+# The kinds of values, each with what is said of any other.
+TEXT: Final = Annotated[str, Meta(min_length=1, description="must be a non-empty string")]
+NAMES: Final = Annotated[list[str], Meta(min_length=1, description="must be a non-empty list of names")]
+POSITIVE: Final = Annotated[int, Meta(ge=1, description="must be a whole number above zero")]
+FLAG: Final = Annotated[bool, Meta(description="must be true or false")]
+SECONDS: Final = Annotated[float, Meta(gt=0, le=_LONGEST_S, description="must be a number of seconds above zero")]
+SECONDS_OR_ZERO: Final = Annotated[
+    float, Meta(ge=0, le=_LONGEST_S, description="must be a number of seconds above zero, or 0")
+]
+DOLLARS: Final = Annotated[
+    Nanos, Meta(description='must be dollars in a string, like "0.10", with at most nine decimals')
+]
+TABLE: Final = Annotated[dict[str, Any], Meta(description="must be a table")]
 
 
 class Table:
@@ -15,97 +40,49 @@ class Table:
         self._fields = dict(fields)
 
     def mistake(self, key: str, what: str) -> None:
-        path = ".".join(part for part in (self._path, key) if part)
-        self._mistakes.append(f"{path}: {what}")
+        self._mistakes.append(f"{self._path_of(key)}: {what}")
+
+    def _path_of(self, key: str) -> str:
+        return ".".join(part for part in (self._path, key) if part)
 
     def has(self, key: str) -> bool:
         return key in self._fields
 
-    def pop(self, key: str) -> Any:
-        return self._fields.pop(key, None)
-
-    def text(self, key: str, *, one_of: tuple[str, ...] = (), default: str | None = None) -> str:
-        value = self.pop(key)
-        if value is None:
-            if default is None:
-                self.mistake(key, "is missing")
-            return default or ""
-        if not isinstance(value, str) or not value:
-            self.mistake(key, "must be a non-empty string")
-            return ""
-        if one_of and value not in one_of:
-            self.mistake(key, f'is "{value}", but must be one of {", ".join(one_of)}')
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        value = self.pop(key)
-        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-            self.mistake(key, "must be a non-empty list of names")
-            return []
-        return value
-
-    def positive(self, key: str) -> int:
-        value = self.pop(key)
-        if value is None:
+    def read(self, key: str, kind: Any, default: Any = MISSING) -> Any:
+        """Returns the value of a key, which is a mistake if it is of another kind, or missing without a default."""
+        if key in self._fields:
+            try:
+                return msgspec.convert(self._fields.pop(key), kind, dec_hook=_read_nanos)
+            except msgspec.ValidationError:
+                self.mistake(key, get_args(kind)[1].description)
+        elif default is MISSING:
             self.mistake(key, "is missing")
-        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            self.mistake(key, "must be a whole number above zero")
-        else:
-            return value
-        return 1
+        # Stands for a value, so that the rest of the file can be checked.
+        return get_args(kind)[0]() if default is MISSING else default
 
-    def flag(self, key: str, *, default: bool) -> bool:
-        value = self._fields.pop(key, default)
-        if not isinstance(value, bool):
-            self.mistake(key, "must be true or false")
-            return default
+    def choose(self, key: str, options: tuple[str, ...], default: Any = MISSING) -> str:
+        """Returns a text that must be one of these."""
+        value: str = self.read(key, TEXT, default)
+        if value and value not in options:
+            self.mistake(key, f'is "{value}", but must be one of {", ".join(options)}')
         return value
-
-    def must_be_true(self, key: str, why: str) -> None:
-        if not self.has(key):
-            self.mistake(key, f"is missing: {why}")
-        elif self.pop(key) is not True:
-            self.mistake(key, f"must be true: {why}")
-
-    def seconds(self, key: str, *, or_zero: bool = False) -> float:
-        value = self.pop(key)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not (0 < value < math.inf or (or_zero and value == 0)):
-            self.mistake(key, f"must be a number of seconds above zero{', or 0' if or_zero else ''}")
-            return 1.0
-        return float(value)
-
-    def dollars(self, key: str) -> int:
-        """Returns nano-dollars."""
-        value = self.pop(key)
-        try:
-            nanos = parse_usd(value) if isinstance(value, str) else -1
-        except ValueError:
-            nanos = -1
-        if nanos < 0:
-            self.mistake(key, 'must be dollars in a string, like "0.10", with at most nine decimals')
-            return 0
-        return nanos
 
     def inner(self, key: str) -> "Table":
         """Returns a table within this one."""
-        return Table(self._mistakes, f"{self._path}.{key}", self.table(key))
+        return Table(self._mistakes, self._path_of(key), self.read(key, TABLE, {}))
 
-    def table(self, key: str) -> dict[str, Any]:
-        value = self.pop(key)
-        if value is not None and not isinstance(value, dict):
-            self.mistake(key, "must be a table")
-        return value if isinstance(value, dict) else {}
-
-    def tables(self, key: str) -> list[tuple[str, "Table"]]:
-        found = []
-        for name, fields in self.table(key).items():
-            if isinstance(fields, dict):
-                found.append((name, Table(self._mistakes, f"{key}.{name}", fields)))
-            else:
-                self.mistake(f"{key}.{name}", "must be a table")
-        return found
+    def tables(self, key: str) -> dict[str, "Table"]:
+        """Returns the tables within a table, by name."""
+        outer = self.inner(key)
+        return {name: outer.inner(name) for name in list(outer._fields)}
 
     def finish(self) -> None:
         for key in self._fields:
             self.mistake(key, "is not a known key")
+
+
+def _read_nanos(kind: type, value: Any) -> Nanos:
+    nanos = Nanos(parse_usd(value) if isinstance(value, str) else -1)
+    if nanos < 0:
+        raise ValueError
+    return nanos

@@ -6,7 +6,7 @@ The file is validated before anything is opened, and all mistakes are reported a
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing import route_file as kinds
 from services.router.routing.queue_watch import MOST_WAITING
 from services.router.routing.route_file import Table
 from services.rules.model_classes import CLASSES
@@ -26,6 +27,7 @@ DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
 DEFAULT_TIMEOUTS = Timeouts()
 
 _OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens")
+_FLAGS = ("no_store", "short_call_ids", "string_content")
 # Timeouts that a model may override; the connect timeout belongs to the provider.
 _TIMEOUTS = ("first_byte_s", "idle_s", "whole_s", "total_s")
 
@@ -113,12 +115,12 @@ class _Reader:
 
     def read(self, document: dict[str, Any]) -> Routes:
         root = Table(self.mistakes, "", document)
-        providers = {name: self._read_provider(name, table) for name, table in root.tables("providers")}
-        models = {name: self._read_model(table, providers) for name, table in root.tables("models")}
-        default_character = root.text("character", default=prompt.DEFAULT)
+        providers = {name: self._read_provider(name, table) for name, table in root.tables("providers").items()}
+        models = {name: self._read_model(table, providers) for name, table in root.tables("models").items()}
+        default_character = root.read("character", kinds.TEXT, prompt.DEFAULT)
         tables = root.tables("classes")
-        characters = {name: self._read_character(table, default_character) for name, table in tables}
-        classes = {name: self._read_class(name, table, models) for name, table in tables}
+        characters = {name: self._read_character(table, default_character) for name, table in tables.items()}
+        classes = {name: self._read_class(name, table, models) for name, table in tables.items()}
         root.finish()
         for name in CLASSES:
             if name not in classes:
@@ -127,7 +129,7 @@ class _Reader:
         return Routes({name: route for name, route in providers.items() if name in used}, classes, characters)
 
     def _read_provider(self, name: str, table: Table) -> ProviderRoute:
-        kind = table.text("kind", one_of=tuple(KINDS))
+        kind = table.choose("kind", tuple(KINDS))
         route = ProviderRoute(name, kind)
         if kind in KINDS and KINDS[kind].needs_address:
             route = self._read_remote(name, kind, table)
@@ -137,28 +139,25 @@ class _Reader:
         return route
 
     def _read_remote(self, name: str, kind: str, table: Table) -> ProviderRoute:
-        table.must_be_true("zero_retention", "only providers that retain no data are used")
+        lack = "must be true" if table.has("zero_retention") else "is missing"
+        if table.read("zero_retention", Any, None) is not True:
+            table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
         versions = KINDS[kind].versions
         route = ProviderRoute(
             name,
             kind,
             base_url=self._read_address(table),
             api_key=self._read_secret(table, is_needed=bool(versions)),
-            extra_json=msgspec.json.encode(table.table("body")),
+            extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
         )
         if versions:
-            return replace(route, version=table.text("version", one_of=versions))
-        return replace(
-            route,
-            output_field=table.text("output_field", one_of=_OUTPUT_FIELDS, default="max_tokens"),
-            no_store=table.flag("no_store", default=True),
-            short_call_ids=table.flag("short_call_ids", default=False),
-            string_content=table.flag("string_content", default=False),
-        )
+            return replace(route, version=table.choose("version", versions))
+        flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in _FLAGS}
+        return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, "max_tokens"), **flags)
 
     @staticmethod
     def _read_address(table: Table, key: str = "base_url") -> str:
-        url = table.text(key)
+        url: str = table.read(key, kinds.TEXT)
         if url and not url.startswith(("http://", "https://")):
             table.mistake(key, "must start with http:// or https://")
         elif url and not has_host(url):
@@ -166,9 +165,9 @@ class _Reader:
         return url
 
     def _read_secret(self, table: Table, *, is_needed: bool) -> str:
-        if table.pop("api_key") is not None:
+        if table.read("api_key", Any, None) is not None:
             table.mistake("api_key", "do not put secrets in this file: name a variable in api_key_env")
-        variable = table.text("api_key_env", default=None if is_needed else "")
+        variable = table.read("api_key_env", kinds.TEXT, MISSING if is_needed else "")
         if not variable:
             return ""
         try:
@@ -181,21 +180,21 @@ class _Reader:
         return secret or ""
 
     def _read_model(self, table: Table, providers: Mapping[str, ProviderRoute]) -> Target:
-        provider = table.text("provider")
+        provider = table.read("provider", kinds.TEXT)
         if provider and provider not in providers:
             table.mistake("provider", f'no provider named "{provider}"')
         target = Target(
             provider,
-            table.text("name"),
-            table.positive("context_tokens"),
-            table.positive("max_output_tokens"),
-            table.positive("concurrency") if table.has("concurrency") else None,
-            replace(self._timeouts, **{key: table.seconds(key) for key in _TIMEOUTS if table.has(key)}),
+            table.read("name", kinds.TEXT),
+            table.read("context_tokens", kinds.POSITIVE),
+            table.read("max_output_tokens", kinds.POSITIVE),
+            table.read("concurrency", kinds.POSITIVE, None),
+            replace(self._timeouts, **{key: table.read(key, kinds.SECONDS) for key in _TIMEOUTS if table.has(key)}),
             # The bundled model does not stream with tools, which is worth it only for the client's own tools.
-            table.flag("tools", default=provider not in providers or providers[provider].kind != "local"),
+            table.read("tools", kinds.FLAG, provider not in providers or providers[provider].kind != "local"),
             self._read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
-            table.positive("queue_most_waiting") if table.has("queue_most_waiting") else MOST_WAITING,
-            table.seconds("queueing_s", or_zero=True) if table.has("queueing_s") else None,
+            table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
+            table.read("queueing_s", kinds.SECONDS_OR_ZERO, None),
             self._read_cost(table) if table.has("cost") else None,
         )
         table.finish()
@@ -204,15 +203,15 @@ class _Reader:
     @staticmethod
     def _read_cost(table: Table) -> ProviderCost:
         cost = table.inner("cost")
-        input_nanos = cost.dollars("input")
-        cached_nanos = cost.dollars("cached_input") if cost.has("cached_input") else input_nanos
-        output_nanos = cost.dollars("output")
+        input_nanos = cost.read("input", kinds.DOLLARS)
+        cached_nanos = cost.read("cached_input", kinds.DOLLARS, input_nanos)
+        output_nanos = cost.read("output", kinds.DOLLARS)
         cost.finish()
         return ProviderCost(input_nanos, cached_nanos, output_nanos)
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:
-            return load_character(table.text("character", default=default), self._folder)
+            return load_character(table.read("character", kinds.TEXT, default), self._folder)
         except SettingsError as error:
             table.mistake("character", str(error))
             return load_character()
@@ -222,7 +221,7 @@ class _Reader:
         if name not in CLASSES:
             table.mistake("", f"is not a class; the classes are {', '.join(CLASSES)}")
             return ()
-        named = table.texts("models")
+        named = table.read("models", kinds.NAMES)
         for model in named:
             if model not in models:
                 table.mistake("models", f'no model named "{model}"')
