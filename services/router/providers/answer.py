@@ -16,7 +16,7 @@ from services.router.providers.base import (
     ProviderUsage,
     as_count,
 )
-from services.router.providers.errors.classify import ErrorPatterns, read_failure_in_answer
+from services.router.providers.errors.classify import ErrorPatterns, read_failure
 from services.router.schema.tools import ToolCallFragment
 
 # Longer text, of any kind, becomes several pieces. Counting the tokens of this much takes some milliseconds.
@@ -93,7 +93,7 @@ class ProviderAnswer(ABC):
 
     def _failure(self, error: Raw | bytes) -> ProviderError:
         """Classifies an error sent in place of an answer."""
-        return read_failure_in_answer(self._status_of(error), bytes(error), self.error_patterns)
+        return read_failure(self._status_of(error), bytes(error), self.error_patterns)
 
     def _status_of(self, error: Raw | bytes) -> int:
         """Returns the HTTP status of an error, which most servers put in `code`."""

@@ -70,24 +70,19 @@ class ErrorPatterns:
     account: ErrorPattern
 
 
-def read_failure(status: int, headers: Mapping[str, str], said: bytes, error_patterns: ErrorPatterns) -> ProviderError:
-    """Classifies an error response. The body `said` may quote the conversation, so it is not passed on."""
-    what = f"answered with status {status}"
-    error_body = read_error_body(said)
-    failure, retry_after_s = _meaning(status, headers, error_body, error_patterns)
-    figures = _figures(failure, error_body, error_patterns, said)
-    return ProviderError(what, failure, status, retry_after_s, figures, _mentions(failure, said))
-
-
-def read_failure_in_answer(status: int, said: bytes, error_patterns: ErrorPatterns) -> ProviderError:
-    """Classifies an error sent in place of an answer under status 200; `status` is its equivalent."""
-    error_body = read_error_body(said)
-    if error_patterns.context.is_in(error_body):
+def read_failure(
+    status: int, said: bytes, error_patterns: ErrorPatterns, headers: Mapping[str, str] | None = None
+) -> ProviderError:
+    """Classifies an error response, or an error sent in place of an answer under status 200, which has no headers;
+    `status` is its equivalent then. What was `said` may quote the conversation, so it is not passed on."""
+    error_body, is_in_answer = read_error_body(said), headers is None
+    if is_in_answer and error_patterns.context.is_in(error_body):
         status = _TOO_LARGE
-    failure, retry_after_s = _meaning(status, {}, error_body, error_patterns)
+    failure, retry_after_s = _meaning(status, headers or {}, error_body, error_patterns)
     figures = _figures(failure, error_body, error_patterns, said)
-    what, mentions = "reported an error in place of an answer", _mentions(failure, said)
-    return ProviderError(what, failure, None, retry_after_s, figures, mentions)
+    what = "reported an error in place of an answer" if is_in_answer else f"answered with status {status}"
+    http_status = None if is_in_answer else status
+    return ProviderError(what, failure, http_status, retry_after_s, figures, _mentions(failure, said))
 
 
 def _mentions(failure: Failure, said: bytes) -> frozenset[str]:

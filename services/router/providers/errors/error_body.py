@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
 
 from services.router.providers.base import UNREADABLE, as_object
 
-# In a larger body only known fields are read, each up to this size.
+# Of a larger body, only the text of its beginning is read.
 LARGEST_ERROR_BODY_BYTES: Final = 16 * 1024
 
 # Fields that hold codes, beside the message and in nested objects, or lists of objects, of these names.
@@ -36,31 +35,14 @@ class ErrorBody:
     retry_after_s: float | None = None
 
 
-class _Table(msgspec.Struct, gc=False):
-    """An error, or its body, with each field left undecoded until it is needed."""
-
-    message: Raw = Raw()
-    code: Raw = Raw()
-    type: Raw = Raw()
-    status: Raw = Raw()
-    details: Raw = Raw()
-    metadata: Raw = Raw()
-    innererror: Raw = Raw()
-    error: Raw = Raw()
-
-
-_tables_of_fields = msgspec.json.Decoder(_Table)
-_texts = msgspec.json.Decoder(str)
-
-
 def read_error_body(said: bytes) -> ErrorBody:
     """Parses an error body, or an error sent in place of an answer."""
+    beginning = said[:LARGEST_ERROR_BODY_BYTES]
     try:
-        is_large = len(said) > LARGEST_ERROR_BODY_BYTES
-        error = _error_in(_decode_large(said) if is_large else msgspec.json.decode(said))
+        error = _error_in(msgspec.json.decode(beginning))
     except UNREADABLE:
         # Plain text, HTML or truncated JSON: only the text is usable.
-        return ErrorBody(message=said[:LARGEST_ERROR_BODY_BYTES].decode(errors="replace").lower())
+        return ErrorBody(message=beginning.decode(errors="replace").lower())
     if isinstance(error, str):
         return ErrorBody(message=error.lower())
     error = as_object(error)
@@ -70,19 +52,6 @@ def read_error_body(said: bytes) -> ErrorBody:
         message.lower() if isinstance(message, str) else "",
         _retry_after_s(error),
     )
-
-
-def _decode_large(said: bytes) -> Any:
-    fields = msgspec.structs.asdict(_tables_of_fields.decode(said))
-    error = bytes(fields.pop("error"))
-    if len(error) > LARGEST_ERROR_BODY_BYTES:
-        return _decode_large(error)
-    message = bytes(fields["message"])
-    small = {name: Raw(value) for name, value in fields.items() if len(bytes(value)) <= LARGEST_ERROR_BODY_BYTES}
-    decoded = {name: msgspec.json.decode(value) for name, value in small.items() if bytes(value)}
-    if len(message) > LARGEST_ERROR_BODY_BYTES:
-        decoded["message"] = _texts.decode(message)[:LARGEST_ERROR_BODY_BYTES]
-    return {"error": msgspec.json.decode(error)} if error not in (b"", b"null") else decoded
 
 
 def _error_in(body: Any) -> Any:

@@ -175,7 +175,7 @@ class HttpProvider(ABC):
                 while len(said) < LARGEST_ERROR_BODY_BYTES and (received := await connection.read()):
                     said += received
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
-        return read_failure(response.status, headers, said[:LARGEST_ERROR_BODY_BYTES], self.answer_type.error_patterns)
+        return read_failure(response.status, said, self.answer_type.error_patterns, headers)
 
 
 def _failure_of(error: Interrupted) -> ProviderError:

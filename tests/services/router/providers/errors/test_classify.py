@@ -12,7 +12,6 @@ from services.router.providers.errors.classify import (
     ErrorPattern,
     ErrorPatterns,
     read_failure,
-    read_failure_in_answer,
     read_retry_after,
 )
 
@@ -45,7 +44,7 @@ SIGNS = ErrorPatterns(
     ],
 )
 def test_status_and_words_together_tell_what_happened(status: int, said: bytes, failure: Failure) -> None:
-    error = read_failure(status, {}, said, SIGNS)
+    error = read_failure(status, said, SIGNS, {})
     assert (error.failure, error.http_status, error.what) == (failure, status, f"answered with status {status}")
 
 
@@ -63,7 +62,7 @@ def test_status_and_words_together_tell_what_happened(status: int, said: bytes, 
 def test_time_to_come_back_is_in_the_header_or_in_the_body(
     headers: dict[str, str], said: bytes, seconds: float | None
 ) -> None:
-    error = read_failure(429, headers, said, SIGNS)
+    error = read_failure(429, said, SIGNS, headers)
     assert (error.failure, error.retry_after_s) == (Failure.BUSY, seconds)
 
 
@@ -72,7 +71,7 @@ def test_time_to_come_back_is_in_the_header_or_in_the_body(
     [(503, b"", Failure.BUSY), (500, b"too long", Failure.CONTEXT), (500, b"", Failure.PROVIDER)],
 )
 def test_error_in_place_of_an_answer_has_no_status_to_report(status: int, said: bytes, failure: Failure) -> None:
-    error = read_failure_in_answer(status, said, SIGNS)
+    error = read_failure(status, said, SIGNS)
     assert (error.failure, error.http_status) == (failure, None)
 
 
@@ -88,9 +87,9 @@ def test_error_in_place_of_an_answer_has_no_status_to_report(status: int, said: 
     ],
 )
 def test_figures_are_told_where_a_shorter_answer_may_fit(status: int, said: bytes, figures: Figures | None) -> None:
-    assert read_failure(status, {}, said, SIGNS).figures == figures
-    assert read_failure_in_answer(status, said, SIGNS).figures == figures
-    assert read_failure(429, {}, said, SIGNS).figures is None
+    assert read_failure(status, said, SIGNS, {}).figures == figures
+    assert read_failure(status, said, SIGNS).figures == figures
+    assert read_failure(429, said, SIGNS, {}).figures is None
 
 
 @pytest.mark.parametrize(
