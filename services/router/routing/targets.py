@@ -1,10 +1,8 @@
 """Tries the models of a class in order until one begins to answer (fallback)."""
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Final, NamedTuple
 
 from protos.router.v1.router_pb2 import ChatOpen
@@ -70,33 +68,17 @@ RETRY_SHARE: Final = 0.2
 LEAST_RETRIES: Final = 3
 
 
+@dataclass(slots=True)
 class RetryBudget:
-    def __init__(self) -> None:
-        # Entered by each chat until its answer begins.
-        self.waiting = _Inside()
-        self.retry = _Inside()
+    """Limits how many chats of a class try another failing model at the same time."""
+
+    # Chats whose answer has not begun.
+    waiting: int = 0
+    retries: int = 0
 
     @property
     def is_spent(self) -> bool:
-        return self.retry.count >= max(LEAST_RETRIES, RETRY_SHARE * self.waiting.count)
-
-
-class _Inside:
-    """A context manager that counts how many are inside it."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __enter__(self) -> None:
-        self.count += 1
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.count -= 1
-
-
-_NOTHING: Final = nullcontext()
+        return self.retries >= max(LEAST_RETRIES, RETRY_SHARE * self.waiting)
 
 
 @dataclass(slots=True)
@@ -133,7 +115,8 @@ class Targets:
         budget = self._budgets[class_id]
         model_states = self._model_states.by_class[class_id]
         opening = _Opening(chat, prompt, allowance, attempts, sink, model_states, self._log, self._tells_traces)
-        with budget.waiting:
+        budget.waiting += 1
+        try:
             for model_state in _in_turn(model_states, opening.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
@@ -146,14 +129,19 @@ class Targets:
                 if is_retry and budget.is_spent:
                     opening.refusals.is_for_now = True
                     continue
-                with budget.retry if is_retry else _NOTHING:
+                budget.retries += is_retry
+                try:
                     upstream = await opening.try_model(model_state)
+                finally:
+                    budget.retries -= is_retry
                 if upstream is not None:
                     return upstream
             for postponed in opening.postponed:
                 upstream = await opening.make(postponed)
                 if upstream is not None:
                     return upstream
+        finally:
+            budget.waiting -= 1
         raise opening.refusals.to_raise()
 
 
@@ -175,6 +163,8 @@ def _in_turn(model_states: Sequence[ModelState], key_id: str) -> Iterator[ModelS
 class _PlannedCall(NamedTuple):
     model_state: ModelState
     max_tokens: int
+    # Parameters that the model has refused.
+    ignored: Sequence[str] = ()
     # The model refused a longer answer.
     is_refit: bool = False
 
@@ -197,10 +187,8 @@ class _Opening:
     # Models to try last: others have a larger context window.
     postponed: list[_PlannedCall] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
-    # A lower max_tokens that may fit, after a model refused for length.
-    refit_tokens: int | None = None
-    # Parameters that a model has refused.
-    dropped: list[str] = field(default_factory=list)
+    # What the model that has just refused may take instead.
+    again: _PlannedCall | None = None
 
     def __post_init__(self) -> None:
         self.key_id = self.chat.key_id or self.chat.account_id
@@ -227,35 +215,26 @@ class _Opening:
         return await self.make(planned, may_postpone=True)
 
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
-        """Makes a call, and once more with a lower max_tokens if the model refused for length."""
-        self.attempts.refits += planned.is_refit
-        upstream = await self._call_with_parameters(planned.model_state, planned.max_tokens)
-        if self.refit_tokens is None or planned.is_refit:
+        """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
+        self.attempts.refits += planned.is_refit or bool(planned.ignored)
+        upstream = await self._call(planned)
+        again, self.again = self.again, None
+        if again is None:
             return upstream
-        again = _PlannedCall(planned.model_state, self.refit_tokens, is_refit=True)
-        if may_postpone and self._has_larger_window_elsewhere(planned.model_state.target):
+        if may_postpone and again.is_refit and self._has_larger_window_elsewhere(planned.model_state.target):
             self.postponed.append(again)
             return None
-        return await self.make(again)
+        return await self.make(again, may_postpone=may_postpone)
 
     def _has_larger_window_elsewhere(self, target: Target) -> bool:
         return any(model_state.target.context_tokens > target.context_tokens for model_state in self.model_states)
 
-    async def _call_with_parameters(self, model_state: ModelState, max_tokens: int) -> Upstream | None:
-        """Calls the model, and once more without the parameters that it does not take."""
-        self.dropped = []
-        upstream = await self._call(model_state, max_tokens)
-        if not self.dropped:
-            return upstream
-        self.attempts.refits += 1
-        return await self._call(model_state, max_tokens, self.dropped)
-
-    async def _call(self, model_state: ModelState, max_tokens: int, ignored: Collection[str] = ()) -> Upstream | None:
-        target, chat, prompt = model_state.target, self.chat, self.prompt
+    async def _call(self, planned: _PlannedCall) -> Upstream | None:
+        model_state, ignored, chat, prompt = planned.model_state, planned.ignored, self.chat, self.prompt
+        target = model_state.target
         parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
-        self.refit_tokens = None
         await self.allowance.cover_prompt(prompt.tokens)
-        max_tokens = self.allowance.fit(max_tokens)
+        max_tokens = self.allowance.fit(planned.max_tokens)
         is_whole = not chat.stream and self.allowance.covers_whole(max_tokens)
         try:
             model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=is_whole)
@@ -289,11 +268,11 @@ class _Opening:
                 raise
             if not ignored and (dropped := dropped_after(error, parameters)):
                 self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
-                self.dropped = dropped
+                self.again = planned._replace(ignored=dropped)
             else:
                 self._note(error, model_state)
+                self.again = self._refit(error, planned, max_tokens)
             forget_origin(error)
-            self.refit_tokens = self._refit(error, model_state, max_tokens)
             return None
         counted = self.counted
         return Upstream(
@@ -320,14 +299,17 @@ class _Opening:
             refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
             self.refusals.add_saturated(refusal)
 
-    def _refit(self, error: ProviderError, model_state: ModelState, max_tokens: int) -> int | None:
-        """Returns a lower max_tokens that may fit, if the model refused for length."""
+    def _refit(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
+        """Returns a call with a lower max_tokens that may fit, once, if the model refused for length."""
         if error.figures is None:
             return None
-        model_tokens = model_prompt_tokens(max_tokens, error.figures)
+        model_state, model_tokens = planned.model_state, model_prompt_tokens(max_tokens, error.figures)
         if model_tokens is not None:
             model_state.calibration.note(self.counted, model_tokens)
-        return refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
+        fitting_tokens = refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
+        if fitting_tokens is None or planned.is_refit:
+            return None
+        return planned._replace(max_tokens=fitting_tokens, is_refit=True)
 
     def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
         self.log.debug(

@@ -169,6 +169,18 @@ async def test_models_that_fail_are_not_asked_once_more_for_every_chat(socket_fo
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def test_retries_that_are_over_make_room_for_others(socket_folder: Path, log: Log) -> None:
+    chats = FAILURES_IN_A_ROW + 3 * LEAST_RETRIES
+    async with (
+        Upstream(BROKEN) as first,
+        Upstream(BROKEN) as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        for _ in range(chats):
+            assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+        assert (len(first.requests), len(second.requests)) == (chats, chats)
+
+
 async def test_model_that_answers_takes_over_every_chat_of_one_that_dies(socket_folder: Path, log: Log) -> None:
     async with Upstream(delayed(BROKEN, 0.5)) as first, Upstream() as second:
         async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
