@@ -158,16 +158,16 @@ class Completions:
         record.class_id = resolve_class(chat.model, chat.preferred_class, _allowed(chat))
         character = self._model_states.routes.characters[record.class_id]
         record.character_version = character.version
-        prompt = await opened.compose(character)
+        prompt, cite = await opened.compose(character), None
         if self._grounding is not None and not prompt.tools.json:
-            grounded = await self._grounding.ground(chat, prompt, self._models_of(record.class_id), conversation)
-            prompt, conversation = grounded.prompt, grounded.conversation
+            grounded = await self._grounding.ground(chat, prompt, self._models_of(record.class_id))
+            prompt, cite = grounded.prompt, grounded.cite
             if grounded.tool is not None:
-                await self._converse_in_rounds(chat, grounded, grounded.tool, allowance, record)
+                await self._converse_in_rounds(chat, grounded, grounded.tool, conversation, allowance, record)
                 return
             del grounded
         only_one_call = prompt.parameters.wants_one_call
-        record.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed)
+        record.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite)
         upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
         # The answer has begun, so no other model will be asked.
         del prompt
@@ -195,14 +195,20 @@ class Completions:
         failpoints.hit("router.finished")
 
     async def _converse_in_rounds(
-        self, chat: ChatOpen, grounded: Grounded, tool: SearchTool, allowance: TokenAllowance, record: _ChatRecord
+        self,
+        chat: ChatOpen,
+        grounded: Grounded,
+        tool: SearchTool,
+        conversation: ChatConversation,
+        allowance: TokenAllowance,
+        record: _ChatRecord,
     ) -> None:
         """Serves a chat whose model may search, within the same total timeout as any other answer."""
 
         def open_round(chat: ChatOpen, prompt: Prompt, rounds: Rounds) -> Awaitable[Upstream]:
             return self._targets.open(record.class_id, chat, prompt, allowance, Attempts(), rounds)
 
-        record.relay = relay = Relay(grounded.conversation)
+        record.relay = relay = Relay(conversation, cite=grounded.cite)
         rounds = Rounds(chat, grounded.prompt, tool, allowance, relay, open_round)
         try:
             upstream = await self._targets.open(

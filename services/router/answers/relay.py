@@ -1,9 +1,12 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
+from collections.abc import Callable
+
 from protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
     ChatResponse,
+    Citation,
     Finished,
     Started,
     ToolCallDelta,
@@ -27,15 +30,28 @@ _MOST_BYTES_A_CHARACTER = 4
 # Realistic text has no more characters per token than this.
 _MOST_CHARACTERS_A_TOKEN = 8
 
+# Finds what a whole answer cites.
+Cite = Callable[[str], list[Citation]]
+
 
 class Relay:
     """Relays on two tracks: `pass_on` awaits what is necessary, and `take` and `take_read`, by which a provider offers
     what it reads in the callback of the read, relay at once what nothing has to be awaited for."""
 
-    def __init__(self, conversation: ChatConversation, *, only_one_call: bool = False, packs: bool = False) -> None:
-        """`packs` if the caller takes ordinary pieces in their packed form."""
+    def __init__(
+        self,
+        conversation: ChatConversation,
+        *,
+        only_one_call: bool = False,
+        packs: bool = False,
+        cite: Cite | None = None,
+    ) -> None:
+        """`packs` if the caller takes ordinary pieces in their packed form. With `cite` the answer is collected, so
+        that its last message lists what it cites."""
         self._conversation = conversation
-        self._send_packed = conversation.send_packed if packs else None
+        self._send_packed = conversation.send_packed if packs and cite is None else None
+        self._cite = cite
+        self._said: list[str] = []
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
         self._count = OutputCount()
@@ -203,11 +219,17 @@ class Relay:
             response.tool_calls.extend(deltas)
         if refuses:
             response.refusal = True
+            # It has no citations: their positions would refer to text that is not an answer.
+            self._cite = None
         if self._started is not None:
             response.started.CopyFrom(self._started)
             self._started = None
+        if self._cite is not None:
+            self._said += contents
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
+            if self._cite is not None:
+                response.finished.citations.extend(self._cite("".join(self._said)))
         return response
 
     async def _cut(

@@ -10,9 +10,9 @@ from protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import unavailable
 from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
-from services.router.answers.grants import ChatConversation
+from services.router.answers.relay import Cite
 from services.router.grounding.blocks import NOTES, PASSAGES
-from services.router.grounding.citations import CitingConversation, Sources
+from services.router.grounding.citations import Source, Sources
 from services.router.grounding.records import Note, Passage
 from services.router.grounding.search import Search
 from services.router.grounding.search_tool import TOOLS, SearchTool, tools_tokens
@@ -57,7 +57,7 @@ class FoundContext:
         sources = Sources()
         for passage in self.passages:
             fragment = f"#page={passage.page}" if passage.page else ""
-            sources.add(passage.title, f"urn:legato:attachment:{passage.attachment_id}{fragment}")
+            sources.append(Source(passage.title, f"urn:legato:attachment:{passage.attachment_id}{fragment}"))
         return sources
 
 
@@ -66,8 +66,8 @@ class Grounded:
     """A chat with its added context."""
 
     prompt: Prompt
-    # Adds citations to the last message.
-    conversation: ChatConversation
+    # None: there is nothing to cite.
+    cite: Cite | None = None
     # None: the model cannot search.
     tool: SearchTool | None = None
 
@@ -83,9 +83,7 @@ class Grounding:
         self._search = search
         self._log = log
 
-    async def ground(
-        self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], conversation: ChatConversation
-    ) -> Grounded:
+    async def ground(self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target]) -> Grounded:
         """Adds context to the prompt; `targets` are the models that may answer."""
         window_tokens = min(target.context_tokens for target in targets)
         search = self._search_for(chat, targets)
@@ -98,16 +96,15 @@ class Grounding:
         prompt = _with_guidance(prompt, found)
         sources, room_tokens = found.sources, window_tokens - prompt.tokens
         has_search = search is not None and room_tokens >= SEARCH_ROOM_TOKENS
-        citing = CitingConversation(conversation, sources) if sources or has_search else conversation
         if search is None or not has_search:
-            return Grounded(prompt, citing)
+            return Grounded(prompt, sources.cited_in if sources else None)
 
         def on_failure(why: str) -> None:
             self._log.warning("search.failed", request_id=chat.request_id, reason=why)
 
         tool = SearchTool(search, sources, room_tokens // 2, self._settings.search_rounds, on_failure)
         with_tool = replace(prompt, offered_tools=TOOLS, tokens=prompt.tokens + tools_tokens())
-        return Grounded(with_tool, citing, tool)
+        return Grounded(with_tool, sources.cited_in, tool)
 
     async def preview(
         self, chat: ChatOpen, prompt: Prompt, targets: Sequence[Target], response: pb.PreviewGroundingResponse
@@ -128,14 +125,8 @@ class Grounding:
         for note in found.notes:
             response.notes.append(to_message(pb.Note, note, tokens=NOTES.tokens_of(note)))
         for number, passage in enumerate(found.passages, 1):
-            response.passages.add(
-                number=number,
-                attachment_id=passage.attachment_id,
-                name=passage.name,
-                page=passage.page,
-                text=passage.text,
-                tokens=PASSAGES.tokens_of(passage),
-            )
+            previewed = to_message(pb.PreviewedPassage, passage, number=number, tokens=PASSAGES.tokens_of(passage))
+            response.passages.append(previewed)
         has_room = window_tokens - grounded.tokens >= SEARCH_ROOM_TOKENS
         if has_room and self._search_for(chat, targets) is not None:
             response.offers_search = True

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from services.router.grounding.blocks import RESULTS
-from services.router.grounding.citations import Sources
+from services.router.grounding.citations import Source, Sources
 from services.router.grounding.records import SearchResult
 from services.router.grounding.search import Search, SearchFailed
 from services.router.prompts import tokens
@@ -93,7 +93,7 @@ class SearchTool:
 
     def take_back(self) -> None:
         """Drops the sources of the last results, which the model has not read."""
-        self.sources.keep_first(self.sources_before)
+        del self.sources[self.sources_before :]
 
     async def _find(self, call: SearchCall) -> list[SearchResult] | str:
         if call.name != NAME:
@@ -119,8 +119,7 @@ class SearchTool:
             self.budget_tokens = 0
             return _NO_ROOM
         text = RESULTS.render(told, first_number=len(self.sources) + 1)
-        for result in told:
-            self.sources.add(result.title, result.url, is_from_search=True)
+        self.sources += [Source(result.title, result.url, is_from_search=True) for result in told]
         self.budget_tokens -= tokens.count(text)
         return text
 

@@ -2,14 +2,12 @@
 
 import pytest
 
-from services.router.grounding.citations import CITATIONS_MOST, Sources
+from services.router.grounding.citations import CITATIONS_MOST, Source, Sources
 
 
 def places(text: str, *, from_search: bool = False) -> list[tuple[str, str]]:
     """Lists what is cited of three sources: mark and title."""
-    sources = Sources()
-    for number in (1, 2, 3):
-        sources.add(f"Source {number}", f"https://{number}.test/", is_from_search=from_search)
+    sources = Sources(Source(f"Source {number}", f"https://{number}.test/", from_search) for number in (1, 2, 3))
     return [(text[cited.start_index : cited.end_index], cited.title) for cited in sources.cited_in(text)]
 
 

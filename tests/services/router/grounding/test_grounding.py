@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, Citation
+from protos.router.v1.router_pb2 import ChatOpen, Citation
 from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Grounding
 from services.router.prompts.prompt import Prompt, load_character
@@ -206,30 +206,10 @@ async def test_chat_of_an_account_that_keeps_nothing_is_left_as_it_is(
     grounding = Grounding(SETTINGS, harness.library, None, log)
     prompt = Prompt(parsed(as_json([CHARACTER, {"role": "user", "content": QUESTION}])), 50)
     chat = ChatOpen(account_id="acct_2", memory=True, attachments=True, search=True)
-    conversation = Unasked()
-    grounded = await grounding.ground(chat, prompt, [target("main")], conversation)
+    grounded = await grounding.ground(chat, prompt, [target("main")])
     assert grounded.prompt is prompt
-    assert grounded.conversation is conversation
+    assert grounded.cite is None
     assert grounded.tool is None
-
-
-class Unasked:
-    """A caller to whom nothing may be said before the model has."""
-
-    async def receive(self) -> ChatRequest:
-        raise AssertionError
-
-    async def send(self, response: ChatResponse) -> None:
-        raise AssertionError
-
-    @property
-    def has_room(self) -> bool:
-        raise AssertionError
-
-    send_packed = None
-
-    def send_soon(self, response: ChatResponse) -> None:
-        raise AssertionError
 
 
 async def test_store_that_fails_costs_no_answer(harness: RouterGroundingHarness, log_text: Callable[[], str]) -> None:
