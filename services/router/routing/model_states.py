@@ -10,9 +10,8 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
-from services.router.providers.queue_gauge import QueueGauge
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
-from services.router.routing.queue_watch import QueueWatch
+from services.router.routing.queue_watch import QueueGauge, QueueWatch
 from services.router.routing.routes import Routes, Target
 from services.router.routing.saturation import ModelSaturation
 

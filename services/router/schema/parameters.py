@@ -53,7 +53,6 @@ class KnownParameters(Struct):
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _known_parameters = msgspec.json.Decoder(KnownParameters)
-_response_format = msgspec.json.Decoder(AnswerFormat)
 
 
 _Decoded = TypeVar("_Decoded")
@@ -90,14 +89,6 @@ class Parameters:
         if len(kept) == len(self.fields):
             return self
         return Parameters(msgspec.json.encode(kept) if kept else b"")
-
-    @property
-    def response_format(self) -> AnswerFormat | None:
-        """The format of the answer; None if it is absent, null or unreadable. Other parameters are not looked at."""
-        try:
-            return _response_format.decode(self.fields.get("response_format", _NOTHING[1]))
-        except msgspec.ValidationError:
-            return None
 
     @property
     def wants_one_call(self) -> bool:

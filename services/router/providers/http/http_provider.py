@@ -146,10 +146,10 @@ class HttpProvider(ABC):
         self, open_connection: Callable[[], Awaitable[HttpConnection]], call: ProviderCall
     ) -> AnswerConnection:
         """Returns the connection without a response if it was closed unheard."""
-        body = await convert(call, self._write_body)
+        timeouts, body = self._timeouts, await convert(call, self._write_body)
         connection = cast(AnswerConnection, await open_connection())
         try:
-            connection.answer_within(self._patience_s(call))
+            connection.answer_within(min(timeouts.first_byte_s, timeouts.total_s) if call.stream else timeouts.whole_s)
             head = self._head.for_body(self._path(call), body, call.traceparent)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.
@@ -160,11 +160,6 @@ class HttpProvider(ABC):
             if not isinstance(error, Interrupted) or not connection.was_closed_unheard:
                 raise
         return connection
-
-    def _patience_s(self, call: ProviderCall) -> float:
-        """Returns the timeout for the first byte of a stream, or for a whole answer."""
-        timeouts = self._timeouts
-        return min(timeouts.first_byte_s, timeouts.total_s) if call.stream else timeouts.whole_s
 
     async def _read_failure(self, connection: AnswerConnection) -> ProviderError:
         said, response = b"", connection.response

@@ -21,7 +21,7 @@ from services.router.providers.local.grammar_bounds import CHOICES_MOST, TooMuch
 from services.router.providers.local.prompted_tools import Offer, read_answer, read_offer, render_as_plain_text
 from services.router.providers.openai.provider import OpenAIProvider
 from services.router.providers.translation.conversion import convert
-from services.router.schema.parameters import Parameters
+from services.router.schema.parameters import AnswerFormat, Parameters
 from services.router.schema.tools import NO_TOOLS
 
 # Parameters that do not apply with tools, where the schema determines the answer.
@@ -46,13 +46,12 @@ class LocalProvider(OpenAIProvider):
         call.ignore(_UNKNOWN_PARAMETERS)
         call.parameters = call.parameters.without(_UNKNOWN_PARAMETERS)
         if offer is None:
-            _check_response_format(call.parameters)
+            _check_response_format(call.parameters.known.response_format)
             async with aclosing(super().answer(await convert(call, _plain_call))) as pieces:
                 async for piece in pieces:
                     yield piece
             return
-        wanted = call.parameters.response_format
-        if wanted is not None and wanted.type != "text":
+        if call.parameters.known.response_format.type != "text":
             call.ignore(("response_format",))
         if len(offer.functions) > CHOICES_MOST:
             raise CannotDo(f"This model accepts at most {CHOICES_MOST} functions.", "tools")
@@ -83,11 +82,7 @@ class LocalProvider(OpenAIProvider):
         raise ProviderError("ended its stream before the answer was complete")
 
 
-def _check_response_format(parameters: Parameters) -> None:
-    wanted = parameters.response_format
-    if wanted is None:
-        # An invalid format is left for the server to report.
-        return
+def _check_response_format(wanted: AnswerFormat) -> None:
     for schema in (wanted.answer_schema, wanted.schema):
         try:
             if schema:

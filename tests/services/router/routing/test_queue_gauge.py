@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.router.providers.queue_gauge import QueueGauge, count_waiting
+from services.router.routing.queue_watch import QueueGauge, count_waiting
 from tests.support.servers.ports import free_port
 
 

@@ -12,13 +12,13 @@ from aiohttp import web
 from services.chassis.errors import LegatoError
 from services.chassis.load.admission import Gate
 from services.chassis.telemetry.log import Log
-from services.router.routing.queue_watch import MOST_WAITING, STALE_S, QueueWatch
+from services.router.routing.queue_watch import MOST_WAITING, STALE_S, QueueGauge, QueueWatch
 from tests.services.router.harness import running_router, target
 from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import Reply, Upstream
 
 
-class MadeUp:
+class MadeUp(QueueGauge):
     """A gauge that says what it is told."""
 
     def __init__(self, readings: list[float | None]) -> None:

@@ -11,7 +11,7 @@ def test_nothing_said_is_nothing_wanted() -> None:
     parameters = Parameters()
     assert parameters.known == KnownParameters()
     assert (parameters.known.stops, parameters.known.response_format.answer_schema) == ([], None)
-    assert (parameters.fields, parameters.response_format, parameters.wants_one_call) == ({}, None, False)
+    assert (parameters.fields, parameters.wants_one_call) == ({}, False)
 
 
 @pytest.mark.parametrize(("stop", "stops"), [("a", ["a"]), (["a", "b"], ["a", "b"])])
@@ -23,6 +23,7 @@ def test_one_stop_is_a_list_of_one(stop: str | list[str], stops: list[str]) -> N
     "parameters",
     [
         b'{"response_format":{"type":"json_schema","json_schema":"x"}}',
+        b'{"response_format":"json"}',
         b'{"parallel_tool_calls":"no"}',
         b"[",
         b'{"response_format":' + b"[" * 100_000,
@@ -42,15 +43,6 @@ def test_parameters_are_parsed_once_and_unknown_ones_kept() -> None:
         "temperature": b"0.50",
         "ignore_eos": b"true",
     }
-
-
-@pytest.mark.parametrize(
-    ("wanted", "is_readable"),
-    [(b'{"type":"json_object"}', True), (b"null", False), (b'"json"', False), (b'{"json_schema":7}', False)],
-)
-def test_format_is_read_whatever_else_is_wrong(wanted: bytes, is_readable: bool) -> None:
-    parameters = Parameters(b'{"temperature":"hot","response_format":' + wanted + b"}")
-    assert (parameters.response_format is not None) == is_readable
 
 
 @pytest.mark.parametrize(("given", "wants_one"), [(b"false", True), (b"true", False), (b"null", False)])
