@@ -39,12 +39,12 @@ class Progress:
         # Waits until all that was told was sent, so that no more is told than is read.
         self.delivered = self._told.join
 
-    def put(self, response: pb.AddAttachmentResponse | None) -> None:
-        """Adds an answer; None after the last."""
-        self._told.put_nowait(response)
-
     def tell(self, stage: "pb.AttachmentStage.ValueType", done: int, total: int) -> None:
-        self.put(pb.AddAttachmentResponse(progress=pb.AttachmentProgress(stage=stage, done=done, total=total)))
+        told = pb.AttachmentProgress(stage=stage, done=done, total=total)
+        self._told.put_nowait(pb.AddAttachmentResponse(progress=told))
+
+    def end(self, _: object) -> None:
+        self._told.put_nowait(None)
 
     async def responses(self) -> AsyncIterator[pb.AddAttachmentResponse]:
         while (response := await self._told.get()) is not None:
@@ -104,22 +104,16 @@ class Intake:
     async def take(self, requests: Requests) -> AsyncGenerator[pb.AddAttachmentResponse, None]:
         """Adds a document, and yields how far it is, and at last the attachment."""
         progress = Progress()
-        adding = asyncio.create_task(self._add(requests, progress))
+        adding = asyncio.create_task(self.add(requests, progress))
+        adding.add_done_callback(progress.end)
         try:
             async for response in progress.responses():
                 yield response
-            await adding
+            yield pb.AddAttachmentResponse(attachment=to_message(pb.Attachment, await adding))
         finally:
             adding.cancel()
             with suppress(asyncio.CancelledError, LegatoError):
                 await adding
-
-    async def _add(self, requests: Requests, progress: Progress) -> None:
-        try:
-            attachment = await self.add(requests, progress)
-            progress.put(pb.AddAttachmentResponse(attachment=to_message(pb.Attachment, attachment)))
-        finally:
-            progress.put(None)
 
     async def add(self, requests: Requests, progress: Progress) -> Attachment:
         first = await self._receive_first(requests)

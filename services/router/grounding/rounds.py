@@ -199,16 +199,12 @@ def _sum(usages: list[ProviderUsage | None]) -> ProviderUsage | None:
     told = [usage for usage in usages if usage is not None]
     if len(told) < len(usages):
         return None
-    return ProviderUsage(
-        _sum_of([usage.prompt_tokens for usage in told]),
-        _sum_of([usage.completion_tokens for usage in told]),
-        as_count(sum(usage.cached_tokens or 0 for usage in told)),
-    )
-
-
-def _sum_of(told: list[int | None]) -> int | None:
-    known = [count for count in told if count is not None]
-    return as_count(sum(known)) if len(known) == len(told) else None
+    cached_tokens = as_count(sum(usage.cached_tokens or 0 for usage in told))
+    sums = [
+        None if None in counts else as_count(sum(count or 0 for count in counts))
+        for counts in zip(*((usage.prompt_tokens, usage.completion_tokens) for usage in told), strict=True)
+    ]
+    return ProviderUsage(sums[0], sums[1], cached_tokens)
 
 
 def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list[str], *, may_search: bool) -> Prompt:

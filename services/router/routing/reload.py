@@ -4,7 +4,7 @@ secrets."""
 import contextlib
 import re
 from collections.abc import Iterable
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from difflib import unified_diff
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,8 @@ from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes, load_routes
 
 # In an address: a user with a password, and a query.
-_SECRETS: Final = re.compile(r"//[^/@]*@|\?.*")
+_PASSWORD: Final = re.compile(r"//[^/@]*@")
+_QUERY: Final = re.compile(r"\?.*")
 # Named, but never shown.
 _HIDDEN: Final = {"api_key": "key", "extra_json": "body"}
 
@@ -72,22 +73,13 @@ def _lines(routes: Routes) -> list[str]:
 
 def _terms(described: Any, without: Iterable[str]) -> str:
     """Returns the fields that differ from their defaults."""
-    named = (each for each in fields(described) if each.name not in without)
-    given = {each.name: getattr(described, each.name) for each in named if not _is_default(described, each)}
-    return "".join(f", {name} {_masked(value)}" for name, value in given.items())
+    named = [(each, getattr(described, each.name)) for each in fields(described) if each.name not in without]
+    return "".join(f", {each.name} {_masked(value)}" for each, value in named if value != each.default)
 
 
 def _masked(value: object) -> object:
     """Returns an address without what may be secret in it: a password, and its query."""
-    return _SECRETS.sub(_mask, value) if isinstance(value, str) else value
-
-
-def _mask(found: re.Match[str]) -> str:
-    return "?***" if found[0].startswith("?") else "//***@"
-
-
-def _is_default(described: Any, each: Any) -> bool:
-    return each.default is not MISSING and getattr(described, each.name) == each.default
+    return _QUERY.sub("?***", _PASSWORD.sub("//***@", value)) if isinstance(value, str) else value
 
 
 def _hidden_changes(current: Routes, wanted: Routes) -> list[str]:

@@ -65,7 +65,7 @@ class ModelSaturation:
         # Polls the server's queue if it is published.
         self.queue_watch: QueueWatch | None = None
         # Number of answers in progress.
-        self._answering = 0
+        self.answering = 0
         # Chats without a first piece yet, oldest first, with their normal time if it is known.
         self._waiting: dict[ModelUse, float] = {}
         # Chats already counted as late, in that order.
@@ -91,7 +91,7 @@ class ModelSaturation:
         return model_use
 
     def begun(self, model_use: "ModelUse", first: Piece) -> None:
-        self._answering += 1
+        self.answering += 1
         self.backoff.accepted(model_use.place.key_id)
         if self._signal is None:
             return
@@ -110,7 +110,7 @@ class ModelSaturation:
     def gone(self, model_use: "ModelUse") -> None:
         if model_use.probe is not None:
             self.backoff.over(model_use.place.key_id, model_use.probe)
-        self._answering -= model_use.has_begun
+        self.answering -= model_use.has_begun
         self._begun_or_gone(model_use)
 
     def turned_away(self, retry_after_s: float | None, key_id: str, account_id: str) -> LegatoError:
@@ -120,10 +120,6 @@ class ModelSaturation:
         running_of_key = self.gate.running_by_key.get(key_id, 0)
         self.backoff.refused(retry_after_s, key_id, account_id, self.gate.running, running_of_key)
         return self.gate.refuse(min(retry_after_s, LONGEST_BACKOFF_S))
-
-    @property
-    def is_answering(self) -> bool:
-        return self._answering > 0
 
     def _begun_or_gone(self, model_use: "ModelUse") -> None:
         self._waiting.pop(model_use, None)
@@ -181,11 +177,6 @@ class ModelUse:
     def begun(self, first: Piece) -> None:
         self.has_begun = True
         self.saturation.begun(self, first)
-
-    @property
-    def are_others_answered(self) -> bool:
-        """Returns whether the same server is answering other chats now."""
-        return self.saturation.is_answering
 
     def release(self) -> None:
         if self._has_left:

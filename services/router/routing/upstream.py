@@ -82,7 +82,7 @@ async def begin(
         model_use.release()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
             attempt.given_up()
-        elif isinstance(error, ServerRefused) and model_use.are_others_answered:
+        elif isinstance(error, ServerRefused) and model_use.saturation.answering:
             # A server that answers others but refuses a connection is full, not down.
             error.failure = Failure.BUSY
             attempt.given_up()

@@ -1,11 +1,10 @@
 """The RPCs of operators: models with their state, and reloading the routes."""
 
-from dataclasses import asdict
-
 from protos.router.v1 import router_pb2 as pb
 from protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.settings import SettingsError
 from services.router.routing.model_states import ModelState, ModelStates
@@ -41,15 +40,6 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
 
 def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
     gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
-    return pb.Target(
-        class_id=class_id,
-        provider=target.provider,
-        model_name=target.model_name,
-        breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
-        attempts=breaker.attempts,
-        failures=breaker.failures,
-        median_latency_s=breaker.median_latency_s,
-        running=gate.running,
-        limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
-        cost=None if target.cost is None else pb.ProviderCost(**asdict(target.cost)),
-    )
+    breaker_state = pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}")
+    limit = int(gate.limit) if gate.limit < NO_LIMIT else None
+    return to_message(pb.Target, target, breaker, gate, class_id=class_id, breaker_state=breaker_state, limit=limit)
