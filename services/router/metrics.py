@@ -7,14 +7,11 @@ from typing import Any, Final, NamedTuple
 from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
-from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.upstream import OPERATION
 
 # OpenTelemetry's names: the router is the client and the model the server.
 MODEL_LABELS: Final = ("gen_ai_provider_name", "gen_ai_request_model")
-
-BREAKER_STATES: Final = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
 
 
 def _violations(violation: Violation, model: ModelState) -> int:
@@ -37,7 +34,7 @@ MODEL_METRICS: Final = (
         "legato_breaker_state",
         "Circuit breaker of a model: 0 closed, 1 half-open (one chat at a time), 2 open (tried last).",
         (),
-        {(): lambda model: BREAKER_STATES[model.breaker.state]},
+        {(): lambda model: model.breaker.state.value},
     ),
     _ModelMetric(
         Registry.gauge,

@@ -50,17 +50,12 @@ class Notes:
         """Returns the notes, oldest first; one that cannot be decrypted has no text."""
         return await self._database.read(stored.list_notes, self._sealer, account_id)
 
-    async def remove(self, account_id: str, note_id: str) -> None:
-        if not await self._remove(account_id, note_id):
-            raise _unknown()
-
-    async def remove_all(self, account_id: str) -> int:
-        """Removes all notes of an account, and returns their number."""
-        return await self._remove(account_id)
-
-    async def _remove(self, account_id: str, note_id: str | None = None) -> int:
+    async def remove(self, account_id: str, note_id: str | None = None) -> int:
+        """Removes this note of an account, or all, and returns their number."""
         removed = await self._database.write(stored.remove_notes, account_id, note_id)
         await empty_write_log(self._database)
+        if note_id is not None and not removed:
+            raise _unknown()
         return removed
 
     async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:

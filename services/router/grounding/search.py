@@ -98,12 +98,10 @@ def _read(found: _Found) -> list[SearchResult]:
     for page in found.results:
         if len(results) == RESULTS_MOST:
             break
-        if page.url and _is_address(page.url) and page.url not in results:
-            title = _SPACES.sub(" ", page.title or "").strip() or page.url
+        url = page.url or ""
+        is_address = url.startswith(("http://", "https://")) and len(url) <= LONGEST_ADDRESS
+        if is_address and url not in results:
+            title = _SPACES.sub(" ", page.title or "").strip() or url
             snippet = _SPACES.sub(" ", page.content or "").strip()
-            results[page.url] = SearchResult(title[:LONGEST_TITLE], page.url, snippet[:LONGEST_SNIPPET])
+            results[url] = SearchResult(title[:LONGEST_TITLE], url, snippet[:LONGEST_SNIPPET])
     return list(results.values())
-
-
-def _is_address(url: str) -> bool:
-    return url.startswith(("http://", "https://")) and len(url) <= LONGEST_ADDRESS

@@ -9,7 +9,6 @@ Pure except for the clock: no task, no timer, no lock. Used by a single event lo
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from services.chassis.timing.deadlines import Clock
@@ -27,13 +26,6 @@ LEAST_PROBES: Final = 2
 _MOST_ACCOUNTS: Final = 8
 
 
-@dataclass(slots=True, eq=False)
-class Probe:
-    """Identifies a chat that is sent to a model during its backoff."""
-
-    sent_at_s: float
-
-
 class Backoff:
     """One backoff: of a key, or of all keys."""
 
@@ -44,8 +36,8 @@ class Backoff:
         self._until_s = -math.inf
         # How many chats were running when one more was refused.
         self._accepted = 0
-        # Those without an outcome, oldest first.
-        self._probes: dict[Probe, None] = {}
+        # When those without an outcome were sent, oldest first.
+        self._probes: dict[object, float] = {}
         self._most_probes = MOST_PROBES
         # In a row.
         self.refusals = 0
@@ -54,7 +46,7 @@ class Backoff:
     def left_s(self) -> float:
         """Remaining time of the backoff, in seconds."""
         now_s = self._clock.elapsed_s()
-        if self._probes and now_s - next(iter(self._probes)).sent_at_s >= ACCEPTED_AFTER_S:
+        if self._probes and now_s - next(iter(self._probes.values())) >= ACCEPTED_AFTER_S:
             self.end()
         return max(0.0, self._until_s - now_s)
 
@@ -68,14 +60,14 @@ class Backoff:
     def has_room(self, running: int) -> bool:
         return not self.left_s or running < self._accepted or len(self._probes) < self._most_probes
 
-    def send(self, running: int, probe: Probe) -> bool:
+    def send(self, running: int, probe: object) -> bool:
         """Records a chat being sent, after `has_room`. Returns whether it is a probe."""
         if not self.left_s or running < self._accepted:
             return False
-        self._probes[probe] = None
+        self._probes[probe] = self._clock.elapsed_s()
         return True
 
-    def over(self, probe: Probe) -> None:
+    def over(self, probe: object) -> None:
         """Clears a probe, whatever its outcome, so that another chat may probe."""
         self._probes.pop(probe, None)
 
@@ -129,11 +121,12 @@ class ModelBackoff:
         own = self._by_key.get(key_id)
         return (own is None or own.has_room(running_of_key)) and self._for_all.has_room(running)
 
-    def send(self, key_id: str, running: int, running_of_key: int) -> Probe | None:
-        """Records a chat being sent, after `has_room`; `running` counts the others. Returns it if it is a probe."""
+    def send(self, key_id: str, running: int, running_of_key: int) -> object | None:
+        """Records a chat being sent, after `has_room`; `running` counts the others. Returns what identifies it if it
+        is a probe."""
         if not self._by_key:
             return None
-        probe = Probe(self._clock.elapsed_s())
+        probe = object()
         own = self._by_key.get(key_id)
         is_probe = own is not None and own.send(running_of_key, probe)
         return probe if self._for_all.send(running, probe) or is_probe else None
@@ -146,7 +139,7 @@ class ModelBackoff:
         self._refused_accounts.clear()
         self._for_all.end()
 
-    def over(self, key_id: str, probe: Probe) -> None:
+    def over(self, key_id: str, probe: object) -> None:
         """Clears a probe, whatever its outcome."""
         self._for_all.over(probe)
         if key_id in self._by_key:

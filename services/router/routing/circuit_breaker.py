@@ -44,10 +44,10 @@ LATENCIES_KEPT: Final = 128
 
 
 class BreakerState(Enum):
-    CLOSED = "closed"
-    OPEN = "open"
+    CLOSED = 0
     # Open, but the pause is over: one chat may try, or is trying.
-    HALF_OPEN = "half_open"
+    HALF_OPEN = 1
+    OPEN = 2
 
 
 class CircuitBreaker:

@@ -14,7 +14,7 @@ from services.chassis.errors import LegatoError
 from services.chassis.load.admission import LEAST_SAMPLES, NO_LIMIT, Gate, Permit, QueueingSignal, low_sample
 from services.chassis.timing.deadlines import Clock
 from services.router.providers.base import Piece
-from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff, Probe
+from services.router.routing.backoff import LONGEST_BACKOFF_S, ModelBackoff
 from services.router.routing.queue_watch import QueueWatch
 
 # A chat that waits this many times the tolerated delay counts as late before it is answered.
@@ -164,7 +164,7 @@ class ModelUse:
     saturation: ModelSaturation
     place: Permit
     # Set if this chat is sent during a backoff, to find out whether it is over.
-    probe: Probe | None
+    probe: object | None
     prompt_tokens: int
     is_whole: bool
     # Admitted at so low a load that it cannot have queued behind our other chats.

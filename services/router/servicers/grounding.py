@@ -58,7 +58,7 @@ class GroundingAdminServicer(pb_grpc.GroundingAdminServiceServicer):
         return pb.UpdateNoteResponse(note=to_message(pb.Note, note))
 
     async def RemoveAllNotes(self, request: pb.RemoveAllNotesRequest, context: Context) -> pb.RemoveAllNotesResponse:
-        removed = await self._notes.remove_all(_account_id(request))
+        removed = await self._notes.remove(_account_id(request))
         self._changed("notes.removed", request.account_id)
         return pb.RemoveAllNotesResponse(removed=removed)
 

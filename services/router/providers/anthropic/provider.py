@@ -9,7 +9,15 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import MessageAnswer
-from services.router.providers.base import CannotDo, Piece, ProviderCall, ProviderRoute, Timeouts, as_object
+from services.router.providers.base import (
+    CannotDo,
+    Piece,
+    ProviderCall,
+    ProviderRoute,
+    Timeouts,
+    as_count,
+    as_object,
+)
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import (
@@ -164,12 +172,9 @@ def _definition(function: Function) -> dict[str, Any]:
 
 
 def _sampling(parameters: KnownParameters) -> dict[str, Any]:
-    sampling: dict[str, Any] = {}
-    if parameters.temperature is not None:
-        sampling["temperature"] = min(parameters.temperature, HIGHEST_TEMPERATURE)
-    if parameters.top_p is not None:
-        sampling["top_p"] = parameters.top_p
-    return sampling
+    temperature = None if parameters.temperature is None else min(parameters.temperature, HIGHEST_TEMPERATURE)
+    sampling = {"temperature": temperature, "top_p": parameters.top_p}
+    return {name: value for name, value in sampling.items() if value is not None}
 
 
 def _output_format(parameters: KnownParameters) -> dict[str, Any]:
@@ -195,10 +200,6 @@ def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
     is_after_call = not isinstance(last, ModelTurn) and any(
         isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:]
     )
-    return not is_forced and not is_after_call and _thought_tokens(request["thinking"]) < request["max_tokens"]
-
-
-def _thought_tokens(thinking: Any) -> int:
-    """Returns the route's thinking budget; 0 if the model decides."""
-    budget_tokens = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    return budget_tokens if isinstance(budget_tokens, int) else 0
+    # The route's; without one, the model decides.
+    budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
+    return not is_forced and not is_after_call and budget_tokens < request["max_tokens"]

@@ -113,7 +113,10 @@ class ContentAnswer(ProviderAnswer):
             self._read_part(part)
         self.think("".join(part.text for part in parts if part.thought and part.text))
         if candidate.finish_reason:
-            self._finish(candidate.finish_reason)
+            if candidate.finish_reason not in _FINISH_REASONS:
+                # A malformed call, an unknown tool, or an unknown reason.
+                raise ProviderError("failed in the middle of its answer")
+            self.finish(_FINISH_REASONS[candidate.finish_reason])
 
     def _read_part(self, part: _Part) -> None:
         if part.text and not part.thought:
@@ -124,12 +127,6 @@ class ContentAnswer(ProviderAnswer):
             arguments = "{}" if call.args in NOTHING else read_text_of_object(call.args)
             self.call(ToolCallFragment(self._calls, call.id, call.name, arguments))
             self._calls += 1
-
-    def _finish(self, reason: str) -> None:
-        if reason not in _FINISH_REASONS:
-            # A malformed call, an unknown tool, or an unknown reason.
-            raise ProviderError("failed in the middle of its answer")
-        self.finish(_FINISH_REASONS[reason])
 
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get

@@ -13,7 +13,7 @@ from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
 from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
 from services.router.schema.parameters import KnownParameters, Parameters
-from services.router.schema.tools import CallableFunctions, Function, Mode
+from services.router.schema.tools import Function, Mode
 
 # Gemini 3 and later require the thought signature of each past call. This is Google's placeholder if the client has not
 # kept it.
@@ -83,7 +83,8 @@ def _request(call: ProviderCall) -> dict[str, Any]:
     if tools is not None:
         declarations = write_list(map(_declaration, tools.functions))
         request["tools"] = [{"functionDeclarations": declarations}]
-        request["toolConfig"] = {"functionCallingConfig": _calling(tools)}
+        allowed = {} if tools.forced is None else {"allowedFunctionNames": [tools.forced]}
+        request["toolConfig"] = {"functionCallingConfig": {"mode": _TOOL_MODES[tools.mode], **allowed}}
     return request
 
 
@@ -172,10 +173,3 @@ def _declaration(function: Function) -> dict[str, Any]:
     if function.has_parameters:
         declaration["parametersJsonSchema"] = function.parameters
     return declaration
-
-
-def _calling(tools: CallableFunctions) -> dict[str, Any]:
-    calling: dict[str, Any] = {"mode": _TOOL_MODES[tools.mode]}
-    if tools.forced is not None:
-        calling["allowedFunctionNames"] = [tools.forced]
-    return calling

@@ -50,10 +50,10 @@ async def test_all_notes_of_an_account_are_removed_and_none_of_another(notes: No
     for text in ("I drink tea.", "I live in Ottawa."):
         await notes.add("acct_1", text)
     await notes.add("acct_2", "Of another account.")
-    assert await notes.remove_all("acct_1") == 2
+    assert await notes.remove("acct_1") == 2
     assert await notes.list_of("acct_1") == []
     assert len(await notes.list_of("acct_2")) == 1
-    assert await notes.remove_all("acct_1") == 0
+    assert await notes.remove("acct_1") == 0
 
 
 async def test_all_notes_that_fit_are_given_in_the_order_in_which_they_were_made(

@@ -11,7 +11,6 @@ from services.router.routing.backoff import (
     MOST_PROBES,
     SEVERAL_ACCOUNTS,
     ModelBackoff,
-    Probe,
 )
 from tests.support.fakes import FakeClock
 
@@ -35,7 +34,7 @@ def refuse_several(backoff: ModelBackoff, accounts: int = MANY, *, running: int 
         backoff.refused(30, f"key {number}", f"account {number}", running, 0)
 
 
-def send(backoff: ModelBackoff, key_id: str = "key", *, running: int = 0) -> Probe | None:
+def send(backoff: ModelBackoff, key_id: str = "key", *, running: int = 0) -> object | None:
     assert backoff.has_room(key_id, running, running)
     return backoff.send(key_id, running, running)
 
