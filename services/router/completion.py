@@ -71,10 +71,9 @@ class _OpenedChat:
             character,
             tool_choice_json=self.chat.tool_choice_json,
             parameters_json=self.chat.parameters_json,
-            measures_memory=bool(self.memory.charged),
         )
         if self.memory.charged:
-            self.memory.grow_to(self._size_bytes + prompt.object_bytes)
+            self.memory.grow_to(self._size_bytes + prompt.messages.object_bytes)
         return prompt
 
 

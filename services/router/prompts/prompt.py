@@ -9,7 +9,7 @@ import msgspec
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 from services.router.prompts import tokens
-from services.router.schema.messages import Message, Messages, encode_string, object_bytes, read_messages, unreadable
+from services.router.schema.messages import Message, Messages, encode_string, read_messages, unreadable
 from services.router.schema.parameters import NO_PARAMETERS, Parameters
 from services.router.schema.tools import NO_TOOLS, Tools
 
@@ -58,8 +58,6 @@ class Prompt:
     parameters: Parameters = NO_PARAMETERS
     # Our own functions, offered if the client has none and the model supports tools.
     offered_tools: Tools | None = None
-    # The memory of the parsed messages, if it was to be measured.
-    object_bytes: int = 0
 
 
 async def compose_prompt(
@@ -69,13 +67,11 @@ async def compose_prompt(
     *,
     tool_choice_json: bytes = b"",
     parameters_json: bytes = b"",
-    measures_memory: bool = False,
 ) -> Prompt:
     """Composes the prompt and counts everything that is sent to the model, in any field."""
     tools, parameters = Tools(tools_json, tool_choice_json), Parameters(parameters_json)
     values_json = (tools_json, tool_choice_json, *_texts_among(parameters))
     messages = await read_messages(messages_json, character.message)
-    memory_bytes = await object_bytes(messages) if measures_memory else 0
     if len(messages.parsed) == 1:
         raise LegatoError(Reason.REQUEST_INVALID, "There must be at least one message.", param="messages")
     try:
@@ -85,7 +81,7 @@ async def compose_prompt(
         raise unreadable() from None
     prompt_tokens += tokens.count_once(character.text)
     prompt_tokens += TOKENS_PER_MESSAGE * len(messages.parsed) + TOKENS_BEFORE_ANSWER
-    return Prompt(messages, prompt_tokens, tools, parameters, object_bytes=memory_bytes)
+    return Prompt(messages, prompt_tokens, tools, parameters)
 
 
 def _texts_among(parameters: Parameters) -> list[bytes]:

@@ -121,6 +121,9 @@ class Messages:
     parsed: list[Message]
     # The size of what the client sent.
     size_bytes: int = 0
+    # An estimate of the memory besides that, which may be many times as much: a message of a few bytes is an object
+    # too, and a name is text of up to four bytes a character.
+    object_bytes: int = 0
     # The JSON of all, in pieces, if the client's own is part of it; empty: it is written from `parsed`.
     _given: tuple[bytes | memoryview, ...] = ()
 
@@ -140,7 +143,7 @@ class Messages:
         if given and not index:
             begin = bytes(given[0]).index(b"[") + 1
             given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
-        return Messages(parsed, self.size_bytes, () if index else given)
+        return Messages(parsed, self.size_bytes, self.object_bytes, () if index else given)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -158,21 +161,6 @@ class Messages:
     def append(self, messages: list[Message]) -> "Messages":
         """Returns a copy with more messages at its end."""
         return Messages(self.parsed + messages, self.size_bytes)
-
-
-async def object_bytes(messages: Messages) -> int:
-    """Estimates the memory of parsed messages besides their JSON, which may be many times as much: a message of a few
-    bytes is an object too, and a name is text of up to four bytes a character."""
-    yielder = Yielder(SLICE_BYTES)
-    total_bytes = 0
-    for message in messages.parsed:
-        items = 1 + len(message.calls) + (len(message.content) if isinstance(message.content, list) else 0)
-        names = [message.name, message.tool_call_id]
-        for call in message.calls:
-            names += (call.id, None if call.function is None else call.function.name)
-        total_bytes += items * BYTES_PER_OBJECT + sum(sys.getsizeof(name) for name in names if name)
-        await yielder.spend(items * BYTES_PER_ITEM)
-    return total_bytes
 
 
 def decode_string(string_json: Raw) -> str:
@@ -207,7 +195,7 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
     raw_messages = _list.decode(messages_json)
     await yielder.spend(len(messages_json))
     parsed: list[Message] = []
-    are_plain = True
+    are_plain, object_bytes = True, BYTES_PER_OBJECT * len(raw_messages)
     for raw_message in raw_messages:
         raw = _message.decode(raw_message)
         # Parts and calls are replaced in place.
@@ -216,26 +204,32 @@ async def _read(messages_json: bytes, yielder: Yielder) -> Messages:
         is_text = bool(content) and content[0] == _QUOTE
         if not is_text or size_bytes > _PLAIN_BYTES + len(raw.role) + len(content):
             are_plain = False
-            await _read_fields(raw, message, yielder)
+            object_bytes += await _read_fields(raw, message, yielder)
         if message.role == "developer":
             # All providers accept `system`.
             message.role, are_plain = "system", False
         parsed.append(message)
         await yielder.spend(size_bytes)
-    return Messages(parsed, len(messages_json), (messages_json,) if are_plain else ())
+    return Messages(parsed, len(messages_json), object_bytes, (messages_json,) if are_plain else ())
 
 
-async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> None:
-    """Reads what a message may have besides a role and a text."""
+async def _read_fields(raw: _RawMessage, message: Message, yielder: Yielder) -> int:
+    """Reads what a message may have besides a role and a text, and returns about how much memory that takes."""
     _drop_nothing(raw, _MESSAGE_VALUES)
     _check_string(raw.refusal)
+    items, names = 0, [raw.name, raw.tool_call_id]
     if raw.content is not ABSENT and raw.content != NULL:
         if memoryview(raw.content)[0] == _BRACKET:
             message.content = await _read_items(raw.content, _read_part, yielder)
+            items += len(message.content)
         else:
             _check_string(raw.content)
     if raw.tool_calls is not ABSENT:
         message.tool_calls = await _read_items(raw.tool_calls, _read_call, yielder)
+        items += len(message.tool_calls)
+        for call in message.tool_calls:
+            names += (call.id, None if call.function is None else call.function.name)
+    return items * BYTES_PER_OBJECT + sum(sys.getsizeof(name) for name in names if name)
 
 
 async def _read_items(raw_list: Raw, read: Callable[[Raw], _Item], yielder: Yielder) -> list[_Item]:
