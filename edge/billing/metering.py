@@ -64,6 +64,14 @@ class Metering:
         """Does the same in the background, for a client that has left."""
         self._send_later(self._admit_departed(admission))
 
+    async def admit_longer(self, admission: Admission, tokens: int) -> None:
+        """Takes the actual tokens of a request that has more than estimated. Gives back first what was taken for it, so
+        that it does not block itself. Raises RATE_LIMITED; then nothing is taken."""
+        if admission.is_short_of(tokens):
+            await self._send_correction(admission.withdraw())
+            admission.asked.tokens = tokens
+            await self.admit_pending(admission)
+
     async def rates(self, principal: Principal) -> Headers:
         """Returns the key's rate headers and takes nothing from its limits."""
         if (headers := self.last_rates(principal)) is not None:

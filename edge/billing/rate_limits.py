@@ -51,27 +51,34 @@ class Admission:
             return
         self._is_used = True
         if self._rate.limit_tokens and tokens != self._taken_tokens:
-            self._send_correction(tokens)
+            self._correct(self._correction(tokens))
 
     def give_back(self) -> None:
         """Gives back all that a refused request has taken."""
         if not (self.is_pending or self._is_given_back):
             self._is_given_back = True
-            self._send_correction(0)
+            self._correct(self._correction(0, refused=True))
 
-    def _send_correction(self, tokens: int) -> None:
-        """Corrects the tokens taken to these; the request itself was taken unless it is given back."""
+    def is_short_of(self, tokens: int) -> bool:
+        """Returns whether a token limit applies and more tokens are needed than were taken."""
+        return self._rate is not None and bool(self._rate.limit_tokens) and tokens > self._taken_tokens
+
+    def withdraw(self) -> pb.CorrectRequest:
+        """Makes it pending again, and returns the correction to send, which gives back all that was taken."""
+        self._rate = None
+        return self._correction(0, refused=True)
+
+    def _correction(self, tokens: int, *, refused: bool = False) -> pb.CorrectRequest:
+        """Returns what corrects the tokens taken to these; a refused request is given back itself, too."""
         asked, taken_tokens = self.asked, self._taken_tokens
         self._taken_tokens = tokens
-        self._correct(
-            pb.CorrectRequest(
-                key_id=asked.key_id,
-                account_id=asked.account_id,
-                requests_per_minute=asked.requests_per_minute if asked.HasField("requests_per_minute") else None,
-                tokens_per_minute=asked.tokens_per_minute if asked.HasField("tokens_per_minute") else None,
-                refused=self._is_given_back,
-                tokens=tokens - taken_tokens,
-            )
+        return pb.CorrectRequest(
+            key_id=asked.key_id,
+            account_id=asked.account_id,
+            requests_per_minute=asked.requests_per_minute if asked.HasField("requests_per_minute") else None,
+            tokens_per_minute=asked.tokens_per_minute if asked.HasField("tokens_per_minute") else None,
+            refused=refused,
+            tokens=tokens - taken_tokens,
         )
 
 

@@ -64,9 +64,9 @@ class ChatEndpoint:
             ):
                 announced = announced_bytes(scope)
                 admission = edge.metering.prepare_admission(principal, guess_body_tokens(announced or 0))
-                if announced is not None and not (BODY in scope and announced <= SMALL_BODY_BYTES):
+                if BODY not in scope or len(scope[BODY]) > SMALL_BODY_BYTES:
+                    # Otherwise it is pending: asked for with the hold.
                     await edge.metering.admit_pending(admission)
-                # Otherwise it is pending: asked for with the hold, or when the length of the body is known.
                 step_timer.end_step(edge.metrics.rate)
                 admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
                 chat = await self._open(scope, receive, send, request_id, admitted, announced)
@@ -139,8 +139,7 @@ class ChatEndpoint:
         if announced is None:
             await check_affordable(edge.metering, principal, len(given))
             # A body of unknown length is charged by its actual size, before it is processed.
-            admission.asked.tokens = guess_body_tokens(len(given))
-            await edge.metering.admit_pending(admission)
+            await edge.metering.admit_longer(admission, guess_body_tokens(len(given)))
         body = await decode_chat(given)
         claim = await claim_in(scope["headers"], given, principal)
         class_id = edge.models.class_for(body.model, principal)

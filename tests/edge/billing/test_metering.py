@@ -130,6 +130,25 @@ async def test_key_s_own_limits_go_before_the_default(metering_harness: Metering
     assert left((await metering_harness.metering.admit(principal, 20)).headers) == (3, 30)
 
 
+async def test_request_that_takes_the_last_place_of_a_rate_does_not_stand_in_its_own_way(
+    metering_harness: MeteringHarness,
+) -> None:
+    metering = metering_harness.metering
+    for _ in range(2):
+        await metering.admit(ANN, 0)
+    admission = await metering.admit(ANN, 1)
+    await metering.admit_longer(admission, 5_000)
+    assert left(admission.headers) == (0, 0)
+
+
+async def test_request_that_is_no_longer_than_announced_is_not_asked_for_again(
+    metering_harness: MeteringHarness,
+) -> None:
+    admission = await metering_harness.metering.admit(ANN, 100)
+    await metering_harness.shut()
+    await metering_harness.metering.admit_longer(admission, 100)
+
+
 async def test_pending_admission_is_taken_together_with_the_hold(metering_harness: MeteringHarness) -> None:
     await metering_harness.give(10**9)
     admission = metering_harness.metering.prepare_admission(ANN, 100)

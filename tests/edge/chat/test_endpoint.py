@@ -137,6 +137,22 @@ async def test_body_of_unknown_length_takes_tokens_by_its_actual_size(
     assert chat_harness.headers[b"x-ratelimit-remaining-tokens"] == (b"500" if taken else b"1000")
 
 
+async def test_body_of_unknown_length_is_not_read_if_the_rate_limit_is_used_up(
+    chat_harness: ChatHarness, log: Log
+) -> None:
+    for _ in range(3):
+        await chat_harness.metering.metering.admit(ANN, 0)
+    scope = scope_of(b"", chat_harness)
+    scope["headers"] = [(b"transfer-encoding", b"chunked")]
+    del scope[BODY]
+
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("the body was read")
+
+    await edge_with(chat_harness, log)(scope, receive, chat_harness._send)
+    assert chat_harness.status == 429
+
+
 class KnownRates:
     """A metering that is away, of whose rate limits the edge knows the last state or none."""
 
