@@ -49,10 +49,10 @@ class Log:
 
     def debug(self, event: str, **fields: Value) -> None:
         if self.is_debug:
-            self._write_soon("debug", event, fields)
+            self._write("debug", event, fields, at_once=not self._gathers)
 
     def info(self, event: str, **fields: Value) -> None:
-        self._write_soon("info", event, fields)
+        self._write("info", event, fields, at_once=not self._gathers)
 
     def warning(self, event: str, **fields: Value) -> None:
         self._write("warning", event, fields)
@@ -91,16 +91,11 @@ class Log:
         below.flush()
         return bool(taken == len(data))
 
-    def _write(self, level: str, event: str, fields: dict[str, Value]) -> None:
+    def _write(self, level: str, event: str, fields: dict[str, Value], *, at_once: bool = True) -> None:
         self._gathered.append(self._line(level, event, fields))
-        self.flush()
-
-    def _write_soon(self, level: str, event: str, fields: dict[str, Value]) -> None:
-        if not self._gathers:
-            self._write(level, event, fields)
-            return
-        self._gathered.append(self._line(level, event, fields))
-        if len(self._gathered) == 1:
+        if at_once:
+            self.flush()
+        elif len(self._gathered) == 1:
             self._flush_soon()
 
     def _flush_soon(self) -> None:
