@@ -88,11 +88,14 @@ class _Connections:
 
     def _response(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
-        path = rest.split(b" ", 1)[0].partition(b"?")[0]
-        if method not in (b"GET", b"HEAD"):
-            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"")
-        status, kind, body = self._page(path)
-        return _response(status, body, kind, with_body=method == b"GET")
+        status, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, b""
+        if method in (b"GET", b"HEAD"):
+            status, kind, body = self._page(rest.split(b" ", 1)[0].partition(b"?")[0])
+        answer = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            f"Server: legato/{version()}\r\nConnection: close\r\n\r\n"
+        )
+        return answer.encode() + (b"" if method == b"HEAD" else body)
 
     def _page(self, path: bytes) -> tuple[HTTPStatus, str, bytes]:
         if path == b"/metrics":
@@ -110,11 +113,3 @@ class _Connections:
 def version() -> str:
     """Returns the version of what runs, for the operators' console: during an update there are two of them."""
     return metadata.version("legato")
-
-
-def _response(status: HTTPStatus, body: bytes, kind: str = PLAIN, *, with_body: bool = True) -> bytes:
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        f"Server: legato/{version()}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + (body if with_body else b"")
