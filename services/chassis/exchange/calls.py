@@ -3,15 +3,15 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol
 
 from google.protobuf.message import DecodeError, Message
 
 from services.chassis.errors import LegatoError, internal_error
+from services.chassis.exchange.methods import ResponseT
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.timing.deadlines import Timeout
 
-ResponseT = TypeVar("ResponseT", bound=Message)
 # How much is received before its credit is returned.
 _CREDIT_BYTES: Final = WINDOW_BYTES // 4
 

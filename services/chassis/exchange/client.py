@@ -12,7 +12,8 @@ from google.rpc.status_pb2 import Status
 from protos.type.v1 import exchange_pb2 as pb
 from protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
-from services.chassis.exchange.calls import ClientCall, Consumer, ResponseT, UnaryCall, arrive
+from services.chassis.exchange.calls import ClientCall, Consumer, UnaryCall, arrive
+from services.chassis.exchange.methods import ResponseT
 from services.chassis.exchange.outbox import Opening, Outbox, PartialPayloads, delay_send, read_packed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram

@@ -5,19 +5,16 @@ They are for payloads too big to share a stream, and for callers without an exch
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from services.chassis.exchange.client import ExchangeBroken
-from services.chassis.exchange.methods import StreamMethod, traced
+from services.chassis.exchange.methods import RequestT, ResponseT, StreamMethod, traced
 from services.chassis.rpc.channel import from_rpc_error, was_lost
 from services.chassis.telemetry.tracing import Span
-
-RequestT = TypeVar("RequestT", bound=Message)
-ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class RpcCall(Generic[ResponseT]):

@@ -85,9 +85,8 @@ class Replicas(Generic[ReplicaT]):
         if other_than is not None:
             usable = [replica for replica in usable if replica is not other_than]
         if not usable:
-            usable = [replica for replica in self._replicas.values() if replica.usable and replica is not other_than]
-        if not usable:
-            usable = [replica for replica in self._leaving().values() if replica is not other_than]
+            others = [replica for replica in self._replicas.values() if replica is not other_than]
+            usable = [replica for replica in others if replica.usable] or [each for each in others if each.is_leaving]
         if not usable:
             raise unavailable(self._service)
         return usable[0] if len(usable) == 1 else min(usable, key=lambda replica: replica.load)
@@ -104,17 +103,14 @@ class Replicas(Generic[ReplicaT]):
         hashing). When replicas come or go, only their accounts move."""
         usable = [address for address, replica in self._replicas.items() if replica.usable]
         if not usable:
-            usable = list(self._leaving())
+            # Until their successors are found.
+            usable = [address for address, replica in self._replicas.items() if replica.is_leaving]
         if not usable:
             raise unavailable(self._service)
         if len(usable) == 1:
             return self._replicas[usable[0]]
         address = max(usable, key=lambda address: hashlib.blake2b(f"{account_id} {address}".encode()).digest())
         return self._replicas[address]
-
-    def _leaving(self) -> dict[str, ReplicaT]:
-        """Returns replicas that shut down, for use until their successors are found."""
-        return {address: replica for address, replica in self._replicas.items() if replica.is_leaving}
 
     @property
     def _is_complete(self) -> bool:
