@@ -1,7 +1,7 @@
 """Ranks passages by relevance to a question: by the frequencies of its words in them, and by how rare these are."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -20,12 +20,11 @@ SATURATION: Final = 1.2
 
 def rank_passages(passages: Sequence[Passage], weights: Mapping[str, float], budget_tokens: int) -> list[Passage]:
     """Returns the best passages first, within the token budget; `weights` are those of the question's words."""
-    scored = sorted(((_score(passage, weights), passage) for passage in passages), key=_by_score)
-    return list(islice(PASSAGES.fitting(_worthwhile(scored), budget_tokens), PASSAGES_MOST))
-
-
-def _worthwhile(scored: Sequence[tuple[float, Passage]]) -> Iterator[Passage]:
-    return (passage for score, passage in scored if score >= WORTH_OF_BEST * scored[0][0])
+    scores = {passage: _score(passage, weights) for passage in passages}
+    least = WORTH_OF_BEST * max(scores.values(), default=0.0)
+    worthwhile = [passage for passage in passages if scores[passage] >= least]
+    ranked = sorted(worthwhile, key=lambda passage: (-scores[passage], passage.attachment_id, passage.page))
+    return list(islice(PASSAGES.fitting(ranked, budget_tokens), PASSAGES_MOST))
 
 
 def _score(passage: Passage, weights: Mapping[str, float]) -> float:
@@ -35,8 +34,3 @@ def _score(passage: Passage, weights: Mapping[str, float]) -> float:
         for word, weight in weights.items()
         if times[word]
     )
-
-
-def _by_score(scored: tuple[float, Passage]) -> tuple[float, str, int]:
-    score, passage = scored
-    return -score, passage.attachment_id, passage.page

@@ -113,7 +113,7 @@ class Rounds:
             opened = None if self._is_over else await self._open_next()
 
     async def _pass_on_round(self, upstream: Upstream) -> None:
-        self._output_tokens_before = output_tokens_before = self.relay.output_tokens
+        self._output_tokens_before = self.relay.output_tokens
         self._usage_check = upstream.usage_check
         piece: Piece | None = upstream.first
         async with aclosing(upstream.rest) as rest:
@@ -121,7 +121,8 @@ class Rounds:
                 piece = await anext(rest, None)
                 failpoints.hit("router.passed_on")
         upstream.went_beyond_limit = self.relay.went_beyond_limit
-        upstream.finished = self._round.finished(self.prompt.tokens, self.relay.output_tokens - output_tokens_before)
+        output_tokens = self.relay.output_tokens - self._output_tokens_before
+        upstream.finished = self._round.finished(self.prompt.tokens, output_tokens)
 
     def take(self, piece: Piece) -> bool:
         """Relays a piece of a text that has begun, if nothing has to be awaited for it."""

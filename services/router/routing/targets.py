@@ -29,29 +29,25 @@ class NotAccepted(LegatoError):
         super().__init__(Reason.UPSTREAM_REFUSED, "The model does not accept this request as it is.")
 
 
+@dataclass(slots=True)
 class Refusals:
     """The refusals of all models that were tried or skipped."""
 
-    def __init__(self) -> None:
-        self.no_room: LegatoError | None = None
-        self.cannot: LegatoError | None = None
-        # Set if a suitable model failed, or was skipped because the retry budget is spent.
-        self.is_for_now = False
-        self._saturated: LegatoError | None = None
-
-    @property
-    def are_for_want_of_room(self) -> bool:
-        return self._saturated is not None
+    no_room: LegatoError | None = None
+    cannot: LegatoError | None = None
+    saturated: LegatoError | None = None
+    # Set if a suitable model failed, or was skipped because the retry budget is spent.
+    is_for_now: bool = False
 
     def add_saturated(self, error: LegatoError) -> None:
         """Keeps the error with the shortest retry-after."""
-        if self._saturated is None or (error.retry_after_s or 0) < (self._saturated.retry_after_s or 0):
-            self._saturated = error
+        if self.saturated is None or (error.retry_after_s or 0) < (self.saturated.retry_after_s or 0):
+            self.saturated = error
 
     def to_raise(self) -> LegatoError:
         """Returns the error for the client: a retryable one if any model was saturated or failed."""
         failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
-        return self._saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
+        return self.saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
 
 
 def too_long_for(target: Target) -> LegatoError:
@@ -120,7 +116,7 @@ class Targets:
             for model_state in _in_turn(model_states, opening.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
-                if opening.refusals.are_for_want_of_room and not model_state.breaker.may_be_asked():
+                if opening.refusals.saturated is not None and not model_state.breaker.may_be_asked():
                     # Trying it would most likely only delay the client, who may as well retry later.
                     break
                 # A healthy model can take a fallback, or its gate refuses it. But trying failing models one after

@@ -82,19 +82,17 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens: Raw = ABSENT
     # DeepSeek's name for cached tokens.
     prompt_cache_hit_tokens: Raw = ABSENT
+    # An object, with OpenAI's.
+    prompt_tokens_details: Raw = ABSENT
 
 
 class _PromptTokens(msgspec.Struct, gc=False):
     cached_tokens: Raw = ABSENT
 
 
-class _UsageDetails(msgspec.Struct, gc=False):
-    prompt_tokens_details: Raw = ABSENT
-
-
 _completions = msgspec.json.Decoder(_Completion)
 _usages = msgspec.json.Decoder(_Usage)
-_usage_details, _prompt_tokens = msgspec.json.Decoder(_UsageDetails), msgspec.json.Decoder(_PromptTokens)
+_prompt_tokens = msgspec.json.Decoder(_PromptTokens)
 _texts = msgspec.json.Decoder(str)
 
 
@@ -200,7 +198,7 @@ class CompletionAnswer(ProviderAnswer):
             return
         get = self._count(usage, _usages).get
         with suppress(*UNREADABLE):
-            self._count(_usage_details.decode(usage).prompt_tokens_details, _prompt_tokens)
+            self._count(_usages.decode(usage).prompt_tokens_details, _prompt_tokens)
         cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
         if self._counted:
             self.usage = ProviderUsage(get("prompt_tokens"), get("completion_tokens"), cached_tokens)
