@@ -74,7 +74,7 @@ class Assembly:
 async def assembled(settings: EdgeSettings, process: Process) -> AsyncIterator[Assembly]:
     clock, log, registry = process.clock, process.log, process.registry
     position = EdgePosition(parse_position(settings.edge_position), settings.edge_peers, settings.edge_port, log)
-    subset = Subset(settings.router_subset, position, settings.zone)
+    subset = Subset(settings.router_subset, position.find, settings.zone)
     services = Backends(process.address_of, clock, log, process.certificates, subset)
     addresses = Addresses(settings.trusted_proxies)
     journals = Journals(settings.journals_folder, log)

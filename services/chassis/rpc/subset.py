@@ -7,9 +7,9 @@ or goes, a client replaces one of its replicas, in rare cases two.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 # With a single replica, its loss would leave the client without any until another is connected.
 LEAST_FOR_FAILOVER: Final = 2
@@ -23,10 +23,8 @@ class ClientPosition:
     count: int
 
 
-class PositionSource(Protocol):
-    async def find(self) -> ClientPosition | None:
-        """Returns the current position; None while it is unknown."""
-        ...
+# Returns the current position; None while it is unknown.
+FindPosition = Callable[[], Awaitable[ClientPosition | None]]
 
 
 class Choice(NamedTuple):
@@ -39,16 +37,16 @@ class Choice(NamedTuple):
 class Subset:
     """The choice of one client, which depends on the other clients."""
 
-    def __init__(self, size: int, position_source: PositionSource, zone: str = "") -> None:
+    def __init__(self, size: int, find_position: FindPosition, zone: str = "") -> None:
         """Uses `size` replicas, or more if there are too few clients to use all replicas; 0 means all replicas. Those
         in the same `zone` are preferred."""
         self._size = size
-        self._position_source = position_source
+        self._find_position = find_position
         self._zone = zone
         self._position: ClientPosition | None = None
 
     async def update_position(self) -> None:
-        self._position = await self._position_source.find()
+        self._position = await self._find_position()
 
     def choose(self, zones: Mapping[str, str]) -> Choice:
         """Chooses among the addresses in `zones`, which has the zone of each; empty if it is unknown."""

@@ -151,11 +151,9 @@ def test_what_is_no_address_is_named_at_start(addresses: str, log: Log) -> None:
         Replicas("test", addresses, Replica, log)
 
 
-class First:
-    """The first of as many clients as there are replicas."""
-
-    async def find(self) -> ClientPosition:
-        return ClientPosition(0, 6)
+async def be_first() -> ClientPosition:
+    """Returns the first of as many clients as there are replicas."""
+    return ClientPosition(0, 6)
 
 
 class Chosen(Replicas[Replica]):
@@ -164,7 +162,7 @@ class Chosen(Replicas[Replica]):
     def __init__(self, log: Log) -> None:
         self.made: list[Replica] = []
         self.addresses = ring(f"unix:/{number}" for number in range(6))
-        super().__init__("test", ",".join(self.addresses), self._make, log, Subset(3, First()))
+        super().__init__("test", ",".join(self.addresses), self._make, log, Subset(3, be_first))
 
     def _make(self, address: str) -> Replica:
         self.made.append(Replica(address))

@@ -9,16 +9,6 @@ MOST_REPLICAS = 20
 SIZE = 3
 
 
-class Known:
-    """A position that does not change."""
-
-    def __init__(self, position: ClientPosition | None) -> None:
-        self._position = position
-
-    async def find(self) -> ClientPosition | None:
-        return self._position
-
-
 def addresses(count: int) -> list[str]:
     return [f"10.0.0.{number}:7002" for number in range(1, count + 1)]
 
@@ -30,7 +20,10 @@ def subsets(replicas: list[str], clients: int) -> list[list[str]]:
 
 
 async def chosen(zones: dict[str, str], position: ClientPosition | None, *, size: int = SIZE, zone: str = "") -> Choice:
-    subset = Subset(size, Known(position), zone)
+    async def find() -> ClientPosition | None:
+        return position
+
+    subset = Subset(size, find, zone)
     await subset.update_position()
     return subset.choose(zones)
 
