@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import click
 import grpc
@@ -67,30 +68,29 @@ class NotRunning(click.ClickException):
     exit_code = 3
 
 
-class _Stub(Generic[StubT]):
+def _stub(kind: Callable[[grpc.Channel], StubT], service: str) -> cached_property[StubT]:
     """An attribute of `ServiceStubs`: the stub of one of a service's RPC services."""
 
-    def __init__(self, kind: Callable[[grpc.Channel], StubT], service: str) -> None:
-        self._kind, self._service = kind, service
+    def make(services: "ServiceStubs") -> StubT:
+        return kind(services.channel(service))
 
-    def __get__(self, services: "ServiceStubs", owner: type) -> StubT:
-        return self._kind(services.channel(self._service))
+    return cached_property(make)
 
 
 class ServiceStubs:
-    accounts = _Stub(AccountAdminServiceStub, AUTH)
-    audit = _Stub(AuditServiceStub, AUTH)
-    keys = _Stub(KeyAdminServiceStub, AUTH)
-    maintenance = _Stub(MaintenanceAdminServiceStub, AUTH)
-    notices = _Stub(NoticeServiceStub, AUTH)
-    users = _Stub(UserAdminServiceStub, AUTH)
-    credits = _Stub(CreditAdminServiceStub, METERING)
-    metering = _Stub(MeteringServiceStub, METERING)
-    notice_thresholds = _Stub(NoticeThresholdServiceStub, METERING)
-    spend_limits = _Stub(SpendLimitServiceStub, METERING)
-    statements = _Stub(StatementServiceStub, METERING)
+    accounts = _stub(AccountAdminServiceStub, AUTH)
+    audit = _stub(AuditServiceStub, AUTH)
+    keys = _stub(KeyAdminServiceStub, AUTH)
+    maintenance = _stub(MaintenanceAdminServiceStub, AUTH)
+    notices = _stub(NoticeServiceStub, AUTH)
+    users = _stub(UserAdminServiceStub, AUTH)
+    credits = _stub(CreditAdminServiceStub, METERING)
+    metering = _stub(MeteringServiceStub, METERING)
+    notice_thresholds = _stub(NoticeThresholdServiceStub, METERING)
+    spend_limits = _stub(SpendLimitServiceStub, METERING)
+    statements = _stub(StatementServiceStub, METERING)
     # Any router that answers: all share one database.
-    grounding = _Stub(GroundingAdminServiceStub, ROUTER)
+    grounding = _stub(GroundingAdminServiceStub, ROUTER)
 
     def __init__(
         self,

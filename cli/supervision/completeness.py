@@ -45,10 +45,12 @@ def require_complete(data: Path, database_url: str, *, peppers_given: bool, begi
         name: _query(data, database_url, name, f"SELECT 1 FROM {table} LIMIT 1")[0]  # noqa: S608
         for name, table in STORES.items()
     }
+    was_elsewhere = not database_url and had.get("database") == "postgresql"
+    were_there = () if database_url else had.get("parts", ())
     missing = {
-        name: _missing_store(data, database_url, name)
+        name: _missing_store(data, database_url, name, was_elsewhere=was_elsewhere)
         for name, store in stores.items()
-        if store is StoreState.ABSENT and (_is_used_beside(name, stores) or _was_there(had, name, database_url))
+        if store is StoreState.ABSENT and (StoreState.USED in stores.values() or was_elsewhere or name in were_there)
     }
     # Without accounts there are no keys.
     needs_peppers = not peppers_given and (stores["auth"] is StoreState.USED or PEPPERS in had.get("parts", ()))
@@ -81,22 +83,12 @@ def _recorded(data: Path) -> Mapping[str, Any]:
     return {}
 
 
-def _was_there(had: Mapping[str, Any], name: str, database_url: str) -> bool:
-    if database_url:
-        return False
-    return name in had.get("parts", ()) or had.get("database") == "postgresql"
-
-
-def _is_used_beside(name: str, stores: Mapping[str, StoreState]) -> bool:
-    return any(store is StoreState.USED for other, store in stores.items() if other != name)
-
-
-def _missing_store(data: Path, database_url: str, name: str) -> str:
+def _missing_store(data: Path, database_url: str, name: str, *, was_elsewhere: bool) -> str:
     what = {"auth": "accounts and keys", "metering": "credit and the ledger"}[name]
     if database_url:
         return f"the schema {name} in PostgreSQL ({what})"
     was = ": this folder was served from PostgreSQL, and LEGATO_DATABASE_URL is not set"
-    return f"{_file(data, name)} ({what}{was if _recorded(data).get('database') == 'postgresql' else ''})"
+    return f"{_file(data, name)} ({what}{was if was_elsewhere else ''})"
 
 
 def _message(data: Path, missing: Mapping[str, str]) -> str:

@@ -94,11 +94,11 @@ def list_(invocation: Invocation, account_id: str, limit: int | None, page_token
         page_token = page.next_page_token
         if not page_token or len(entries) == limit:
             break
+    listed = [describe_entry(entry) for entry in entries]
     if invocation.json:
-        listed = [describe_entry(entry) for entry in entries]
         show_json({"account_id": account_id, "entries": listed, "next_page": page_token or None})
         return
-    show_table(COLUMNS, [[describe_entry(entry)[column] for column in COLUMNS] for entry in entries])
+    show_table(COLUMNS, [[entry[column] for column in COLUMNS] for entry in listed])
     if page_token:
         again = bookings.command_line("credits", "list", account_id, "--limit", str(limit), "--page", page_token)
         click.echo(f"More entries: {again}", err=True)
