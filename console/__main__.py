@@ -1,6 +1,8 @@
 """Runs the console: settings -> services -> application -> serve."""
 
-from console.app import ConsoleApp
+import socket
+
+from console.app import ConsoleApp, new_server
 from console.process_status import parse_addresses
 from console.services import Services
 from console.settings import ConsoleServerSettings
@@ -9,7 +11,6 @@ from console.web.capacity import Capacity, show_capacity
 from console.web.metrics import PageMetrics, show_replicas
 from console.web.protection import Protection
 from console.web.rendering import Pages
-from console.web.server import inherited, new_server
 from console.web.visit import Console
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.server import open_listener
@@ -23,7 +24,8 @@ async def main() -> None:
     async with serving("console", settings) as process:
         process.listen_for_stop()
         log, registry = process.log, process.registry
-        listeners = inherited(settings.fds) or [open_listener(settings.console_host, settings.console_port)]
+        inherited = [socket.socket(fileno=fd) for fd in settings.fds]
+        listeners = inherited or [open_listener(settings.console_host, settings.console_port)]
         services = Services(settings.address, process.certificates, log, settings.payments_address)
         show_replicas(registry, services.usable)
         console = Console(

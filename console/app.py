@@ -17,16 +17,19 @@ from console.web import step_up
 from console.web.capacity import Capacity
 from console.web.forms import Form, read_form, status_of
 from console.web.metrics import PageMetrics
-from console.web.server import refusal_in_words
 from console.web.visit import Console, Visit, sign_in_first, with_query, with_retry_after
 from services.chassis.errors import LegatoError, Reason, internal_error
+from services.chassis.http.answer import Answer
+from services.chassis.http.asgi import Headers
 from services.chassis.http.body_progress import BODY_TIMEOUT_S, TimedReceive
 from services.chassis.http.request_id import RequestIdMiddleware
+from services.chassis.http.server import HttpServer
 
 CONFIRM_PATH: Final = "/confirm"
 A_YEAR: Final = "public, max-age=31536000, immutable"
 # A file may be large and a line slow, as long as it makes progress.
 UPLOAD_TIMEOUT_S: Final = 900.0
+STALLED_READER_S: Final = 60.0
 # Events are small, and sent by computers.
 WEBHOOK_TIMEOUT_S: Final = 20.0
 WEBHOOK_PATHS: Final = frozenset(page.path for page in PAGES if page.is_webhook)
@@ -130,7 +133,7 @@ class ConsoleApp:
         refuse what these pages would ask for as well."""
         if page.needs_operator and not (self._console.serves_operators and visit.who.user.is_operator):
             raise LegatoError(Reason.NOT_FOUND, "There is no such page.")
-        if page.needs_notes_role and not visit.who.may_keep_notes:
+        if page.needs_notes_role and not visit.who.may_write:
             raise LegatoError(Reason.ROLE_MISSING, "Your role in this account does not allow this.")
 
     async def _refused(self, visit: Visit, error: LegatoError, page: PageRoute) -> Response:
@@ -187,6 +190,22 @@ class ConsoleApp:
     def _protect(self, response: Response) -> None:
         for name, value in self._console.protection.headers.items():
             response.headers[name] = value
+
+
+def new_server(app: ConsoleApp, capacity: Capacity, drain_s: float) -> HttpServer:
+    return HttpServer(app, capacity.connections, refusal_in_words, drain_s=drain_s, stalled_reader_s=STALLED_READER_S)
+
+
+def refusal_in_words(error: LegatoError) -> Answer:
+    """Renders the refusal of what did not reach a page: under a flood, pages would cost too much."""
+    headers: Headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+    ]
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+    return Answer(error.wire.http_status, headers, f"{error.message}\n".encode())
 
 
 def _timeout_s(page: PageRoute) -> float:

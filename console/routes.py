@@ -9,7 +9,6 @@ from console.pages.account import (
     credit,
     documents,
     keys,
-    members,
     memory,
     notices,
     overview,
@@ -23,14 +22,13 @@ from console.pages.account import (
 from console.pages.account import settings as account_settings
 from console.pages.operator import accounts as operator_accounts
 from console.pages.operator import audit_log as operator_audit_log
-from console.pages.operator import bookings as operator_bookings
 from console.pages.operator import dead_letters as operator_dead_letters
 from console.pages.operator import keys as operator_keys
 from console.pages.operator import ledger as operator_ledger
 from console.pages.operator import routes as operator_routes
 from console.pages.operator import status as operator_status
 from console.pages.operator import users as operator_users
-from console.pages.user import credentials, invitation, security, sign_in, sso
+from console.pages.user import invitation, security, sign_in, sso
 from console.web import step_up
 from console.web.refusals import Handler
 from console.web.shown_once import ShownOnce
@@ -134,11 +132,11 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/security/passkeys", post=security.add_passkey),
     *_page("/security/passkeys/name", post=security.rename_passkey),
     *_page("/security/passkeys/remove", post=security.remove_passkey),
-    *_page("/security/password", get=credentials.show_password, post=credentials.set_password),
-    *_page("/security/password/remove", post=credentials.remove_password),
-    *_page("/security/authenticator", get=credentials.show_totp, post=credentials.set_totp),
+    *_page("/security/password", get=security.show_password, post=security.set_password),
+    *_page("/security/password/remove", post=security.remove_password),
+    *_page("/security/authenticator", get=security.show_totp, post=security.set_totp),
     *_page("/security/identities", post=sso.link),
-    *_page("/security/identities/remove", post=credentials.remove_identity),
+    *_page("/security/identities/remove", post=security.remove_identity),
     *_page("/security/recovery-codes", get=security.RECOVERY_CODES.page, post=security.make_recovery_codes),
     *_page("/security/sessions/end", post=security.end_sessions),
     *_page("/security/name", post=security.rename_user),
@@ -148,12 +146,12 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/settings/class", post=account_settings.set_class),
     *_page("/settings/allowed-classes", post=account_settings.set_allowed_classes),
     *_page("/settings/grounding", post=account_settings.set_grounding),
-    *_page("/settings/members/invite", post=members.invite),
-    *_page("/settings/members/invited", get=members.INVITED.page),
-    *_page("/settings/members/cancel-invitation", post=members.cancel_invitation),
-    *_page("/settings/members/role", post=members.change_role),
-    *_page("/settings/members/{user_id}/remove", get=members.show_removal),
-    *_page("/settings/members/remove", post=members.remove),
+    *_page("/settings/members/invite", post=account_settings.invite),
+    *_page("/settings/members/invited", get=account_settings.INVITED.page),
+    *_page("/settings/members/cancel-invitation", post=account_settings.cancel_invitation),
+    *_page("/settings/members/role", post=account_settings.change_role),
+    *_page("/settings/members/{user_id}/remove", get=account_settings.show_removal),
+    *_page("/settings/members/remove", post=account_settings.remove_member),
     *_page("/settings/audit-log", get=security.show_account_events),
     *_page("/settings/notices", get=notices.show, needs_account=True),
     *_page("/settings/notices/low-balance", post=notices.set_low_balance),
@@ -168,7 +166,7 @@ PAGES: Final[Sequence[PageRoute]] = (
     *_page("/operator/accounts", get=operator_accounts.show, post=operator_accounts.create),
     *_page("/operator/accounts/{account_id}", get=operator_accounts.show_one),
     *_page("/operator/accounts/{account_id}/keys", get=operator_accounts.show_keys),
-    *_page("/operator/accounts/{account_id}/credit", post=operator_bookings.book),
+    *_page("/operator/accounts/{account_id}/credit", post=operator_accounts.book_credit),
     *_page("/operator/accounts/{account_id}/limits", post=operator_accounts.set_limits),
     *_page("/operator/accounts/{account_id}/classes", post=operator_accounts.set_classes),
     *_page(

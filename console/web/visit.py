@@ -81,25 +81,17 @@ class Visitor:
         return found[0] if found else pb.Membership()
 
     @property
-    def access_token(self) -> bytes:
-        return self.resolved.access_token
-
-    @property
     def is_owner(self) -> bool:
         return self.membership.role == ACCOUNT_ROLE_OWNER
 
     @property
-    def may_have_keys(self) -> bool:
+    def may_write(self) -> bool:
+        """Returns whether the role includes keys, notes, documents, and the preview."""
         return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
 
     @property
     def has_own_keys_only(self) -> bool:
         return self.membership.role == ACCOUNT_ROLE_MEMBER
-
-    @property
-    def may_keep_notes(self) -> bool:
-        """Returns whether the role includes notes, documents, and the preview."""
-        return self.membership.role in (ACCOUNT_ROLE_OWNER, ACCOUNT_ROLE_MEMBER)
 
     def needs_step_up(self, now: datetime) -> bool:
         return time_of(self.resolved.step_up_until_time) <= now
@@ -168,7 +160,7 @@ class Visit:
 
     @property
     def token(self) -> bytes:
-        return self.who.access_token
+        return self.who.resolved.access_token
 
     @property
     def now(self) -> datetime:

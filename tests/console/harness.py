@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import urlencode
 
-from console.app import ConsoleApp
+from console.app import ConsoleApp, new_server
 from console.process_status import ProcessAddress
 from console.services import Services
 from console.web.assets import Assets
@@ -22,7 +22,6 @@ from console.web.capacity import Capacity
 from console.web.metrics import PageMetrics
 from console.web.protection import Protection
 from console.web.rendering import Pages
-from console.web.server import new_server
 from console.web.visit import Console
 from services.chassis.database.clock import NOW_US as NOW_EXPRESSIONS
 from services.chassis.http.addresses import Addresses

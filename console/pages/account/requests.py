@@ -46,7 +46,23 @@ async def show(visit: Visit) -> Response:
     wanted = visit.query.get("id", "").strip().lower()
     if wanted:
         return _look_up(visit, wanted)
-    return await _list(visit)
+    choice = await _choice_in(visit)
+    page_token = visit.page_token
+    request = _request(visit, choice, PAGE_SIZE, page_token)
+    listed = await if_available(visit.metering.statements.ListRequests(request))
+    shown = (*listed.running, *listed.requests) if listed else ()
+    names = await read_key_names(visit, [choice.keys.chosen, *(each.key_id for each in shown)])
+    return visit.render(
+        "requests.html",
+        choice=choice,
+        listed=listed,
+        names=names,
+        end_of=end_of,
+        classes=CLASSES,
+        file_path=with_query("/requests.csv", choice.query),
+        zone=visit.zone,
+        **paging("/requests", choice.query, page_token, listed.next_page_token if listed else ""),
+    )
 
 
 async def show_one(visit: Visit) -> Response:
@@ -83,26 +99,6 @@ def _look_up(visit: Visit, wanted: str) -> Response:
     if REQUEST_ID.fullmatch(request_id):
         return visit.redirect(f"/requests/{request_id}")
     return _unknown(visit, wanted)
-
-
-async def _list(visit: Visit) -> Response:
-    choice = await _choice_in(visit)
-    page_token = visit.page_token
-    request = _request(visit, choice, PAGE_SIZE, page_token)
-    listed = await if_available(visit.metering.statements.ListRequests(request))
-    shown = (*listed.running, *listed.requests) if listed else ()
-    names = await read_key_names(visit, [choice.keys.chosen, *(each.key_id for each in shown)])
-    return visit.render(
-        "requests.html",
-        choice=choice,
-        listed=listed,
-        names=names,
-        end_of=end_of,
-        classes=CLASSES,
-        file_path=with_query("/requests.csv", choice.query),
-        zone=visit.zone,
-        **paging("/requests", choice.query, page_token, listed.next_page_token if listed else ""),
-    )
 
 
 async def _choice_in(visit: Visit) -> RequestChoice:

@@ -1,4 +1,4 @@
-"""Accounts, for operators: search, create, suspend, limits, classes, spend limits, keys."""
+"""Accounts, for operators: search, create, suspend, credit, limits, classes, spend limits, keys."""
 
 import asyncio
 import secrets
@@ -10,12 +10,14 @@ from console.account import spend_limits
 from console.account.allowed_classes import classes_in, classes_of_account
 from console.account.key_limits import LIMITS, limits_in
 from console.services import if_available
-from console.web.forms import LONGEST_NAME, Refusal, Rules
+from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
 from protos.metering.v1 import metering_pb2
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.model_classes import CLASSES
 
 ACCOUNTS_ON_A_PAGE: Final = 50
@@ -23,6 +25,11 @@ MEMBERS_SHOWN: Final = 100
 KEYS_ON_A_PAGE: Final = 200
 # The fields of the form that books credit.
 BOOKING_FIELDS: Final = ("kind", "amount", "amount_again", "reason", "operation_id")
+LONGEST_REASON: Final = 200
+UNKNOWN_OUTCOME: Final = (
+    "It is not known whether this was booked: a service did not answer in time. Send the form again: it has the "
+    "same booking, which counts once."
+)
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -100,7 +107,7 @@ async def set_classes(visit: Visit) -> Response:
 async def _update(visit: Visit, request: auth_pb2.UpdateAccountRequest) -> Response:
     request.account_id = visit.path_value("account_id")
     await visit.auth.account_admin.UpdateAccount(request)
-    return visit.redirect(path_of(visit), "account-changed")
+    return visit.redirect(_path(visit), "account-changed")
 
 
 async def show_spending(visit: Visit, refusal: Refusal | None = None) -> Response:
@@ -124,19 +131,70 @@ async def set_spending(visit: Visit) -> Response:
     visit.require_step_up()
     await visit.record_operator_action(pb.OPERATOR_ACTION_SET_SPEND_LIMITS, account_id, account_id)
     await spend_limits.set_limits(visit, account_id, spend_limits.WHOLE_ACCOUNT, limits)
-    return visit.redirect(f"{path_of(visit)}/spend-limits", "spend-limits-set")
+    return visit.redirect(f"{_path(visit)}/spend-limits", "spend-limits-set")
+
+
+@shows_again(
+    show_one,
+    "amount",
+    reasons=(Reason.REQUEST_INVALID, Reason.NOT_FOUND, Reason.CREDITS_EXHAUSTED, Reason.CREDITS_HELD),
+)
+async def book_credit(visit: Visit) -> Response:
+    """Books a grant, or an adjustment with a reason. The form has the id of its booking: however often it is sent, it
+    is booked once."""
+    amount_nanos, is_grant = _booked_amount(visit.form), visit.form.get("kind") == "grant"
+    account_id, operation_id = visit.path_value("account_id"), visit.form.get("operation_id")
+    booked: Any = {"operation_id": operation_id, "account_id": account_id, "amount_nanos": amount_nanos}
+    # Before the audit log is written: what was asked for is then noted once, when it is done.
+    visit.require_step_up()
+    action = pb.OPERATOR_ACTION_GRANT_CREDIT if is_grant else pb.OPERATOR_ACTION_ADJUST_CREDIT
+    try:
+        await visit.record_operator_action(action, account_id, f"{visit.who.user.user_id}-{operation_id}")
+        if is_grant:
+            await visit.metering.credit_admin.GrantCredits(metering_pb2.GrantCreditsRequest(**booked))
+        else:
+            adjustment = metering_pb2.AdjustCreditsRequest(**booked, reason=visit.form.get("reason"))
+            await visit.metering.credit_admin.AdjustCredits(adjustment)
+    except LegatoError as error:
+        if error.reason is not Reason.UNAVAILABLE:
+            raise
+        raise Refusal({"outcome": UNKNOWN_OUTCOME}, status=503) from None
+    return visit.redirect(_path(visit), "credit-booked")
+
+
+def _booked_amount(form: Form) -> int:
+    """Reads how much is booked, in nano-dollars, and checks the rest of the form."""
+    kind, amount_nanos = form.get("kind"), 0
+    with Rules(form) as rules:
+        try:
+            amount_nanos = parse_usd(form.get("amount").replace("\N{MINUS SIGN}", "-"))
+        except ValueError:
+            rules.problems["amount"] = "An amount in dollars with up to nine decimals, such as 5.00."
+        if kind not in ("grant", "adjustment"):
+            rules.problems["kind"] = "Choose a grant or an adjustment."
+        elif not rules.problems and kind == "grant" and amount_nanos <= 0:
+            rules.problems["amount"] = "A grant is more than zero. To take credit away, choose an adjustment."
+        elif not rules.problems and not amount_nanos:
+            rules.problems["amount"] = "An adjustment is not zero."
+        rules.require(abs(amount_nanos) <= LARGEST_BOOKING_NANOS, "amount", "At most a million dollars at once.")
+        if not rules.problems:
+            rules.require(form.get("amount_again") == form.get("amount"), "amount_again", "The two amounts differ.")
+        if kind == "adjustment":
+            is_given = 1 <= len(form.get("reason")) <= LONGEST_REASON
+            rules.require(is_given, "reason", "An adjustment needs a reason, which the ledger keeps.")
+    return amount_nanos
 
 
 async def suspend(visit: Visit) -> Response:
     request = auth_pb2.SuspendAccountRequest(account_id=visit.path_value("account_id"))
     await visit.auth.account_admin.SuspendAccount(request)
-    return visit.redirect(path_of(visit), "account-suspended")
+    return visit.redirect(_path(visit), "account-suspended")
 
 
 async def resume(visit: Visit) -> Response:
     request = auth_pb2.ResumeAccountRequest(account_id=visit.path_value("account_id"))
     await visit.auth.account_admin.ResumeAccount(request)
-    return visit.redirect(path_of(visit), "account-resumed")
+    return visit.redirect(_path(visit), "account-resumed")
 
 
 async def _account(visit: Visit) -> auth_pb2.Account:
@@ -151,5 +209,5 @@ async def _balances(visit: Visit, account_ids: list[str]) -> dict[str, metering_
     return None if found is None else {balance.account_id: balance for balance in found.balances}
 
 
-def path_of(visit: Visit) -> str:
+def _path(visit: Visit) -> str:
     return f"/operator/accounts/{visit.path_value('account_id')}"

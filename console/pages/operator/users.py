@@ -4,7 +4,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.pages.account.members import role_named
+from console.pages.account.settings import role_named
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce

@@ -1,16 +1,17 @@
-"""The security page: passkeys, recovery codes, sessions, and what the user has done."""
+"""The security page: passkeys, password and authenticator app, recovery codes, sessions, and what the user has done."""
 
 import asyncio
 
 from starlette.responses import Response
 
+from console.display.qr_codes import qr_code
 from console.pages.user.sign_in import challenge
-from console.web.forms import LONGEST_NAME, Refusal
+from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
+from protos.auth.v1 import credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import GetCredentialsRequest
 from services.chassis.errors import Reason
 
 EVENTS_SHOWN = 20
@@ -20,7 +21,7 @@ EVENTS_ON_A_PAGE = 100
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:
     own_events = pb.ListAuditEventsRequest(user_id=visit.who.user.user_id, page_size=EVENTS_SHOWN)
     credentials, sessions, events = await asyncio.gather(
-        visit.auth.credentials.GetCredentials(GetCredentialsRequest()),
+        visit.auth.credentials.GetCredentials(credentials_pb2.GetCredentialsRequest()),
         visit.auth.users.ListSessions(pb.ListSessionsRequest()),
         visit.auth.audit.ListAuditEvents(own_events),
     )
@@ -72,6 +73,62 @@ async def rename_passkey(visit: Visit) -> Response:
 async def remove_passkey(visit: Visit) -> Response:
     await visit.auth.users.RemovePasskey(pb.RemovePasskeyRequest(passkey_id=visit.form.get("passkey_id")))
     return visit.redirect("/security", "passkey-removed")
+
+
+async def show_password(visit: Visit, refusal: Refusal | None = None) -> Response:
+    if refusal is None:
+        visit.require_step_up()
+    return visit.render("password.html", refusal=refusal, email=visit.form.get("email"))
+
+
+@shows_again(show_password, reasons=(Reason.REQUEST_INVALID, Reason.TOO_MANY_SIGN_INS))
+async def set_password(visit: Visit) -> Response:
+    password = visit.form.get("password")
+    with Rules(visit.form) as rules:
+        is_repeated = password == visit.form.get("repeated_password")
+        rules.require(is_repeated, "password", "The two passwords are not the same.")
+    await visit.auth.credentials.SetPassword(
+        credentials_pb2.SetPasswordRequest(password=password, email=visit.form.get("email"))
+    )
+    if visit.who.user.has_password:
+        return visit.redirect("/security", "password-changed")
+    return visit.redirect("/security/authenticator", "password-set")
+
+
+@shows_refusals
+async def remove_password(visit: Visit) -> Response:
+    await visit.auth.credentials.RemovePassword(credentials_pb2.RemovePasswordRequest())
+    return visit.redirect("/security", "password-removed")
+
+
+async def show_totp(visit: Visit, refusal: Refusal | None = None) -> Response:
+    """Shows the secret of this session until a code confirms it: it is scanned once, and no secret is in a form."""
+    visit.require_step_up()
+    started = await visit.auth.credentials.StartTotp(credentials_pb2.StartTotpRequest())
+    secret = " ".join(started.secret[start : start + 4] for start in range(0, len(started.secret), 4))
+    return visit.render(
+        "authenticator.html",
+        refusal=refusal,
+        has_secret=True,
+        is_same=started.challenge_id == visit.form.get("challenge"),
+        picture=qr_code(started.uri),
+        secret=secret,
+        challenge=started.challenge_id,
+    )
+
+
+@shows_again(show_totp)
+async def set_totp(visit: Visit) -> Response:
+    request = credentials_pb2.SetTotpRequest(challenge_id=visit.form.get("challenge"), code=visit.form.get("code"))
+    await visit.auth.credentials.SetTotp(request)
+    return visit.redirect("/security", "totp-set")
+
+
+@shows_refusals
+async def remove_identity(visit: Visit) -> Response:
+    request = credentials_pb2.RemoveOidcIdentityRequest(identity_id=visit.form.get("identity_id"))
+    await visit.auth.credentials.RemoveOidcIdentity(request)
+    return visit.redirect("/security", "identity-removed")
 
 
 async def make_recovery_codes(visit: Visit) -> Response:
