@@ -70,5 +70,14 @@ class ShownOnce(Generic[ResultT]):
             return None
 
 
+def secret_page(template: str) -> Callable[[Visit, Message], Awaitable[Response]]:
+    """Renders a result by a template that needs nothing else."""
+
+    async def render(visit: Visit, made: Message) -> Response:
+        return visit.render(template, has_secret=True, made=made)
+
+    return render
+
+
 def _cookie(visit: Visit) -> str:
     return f"{visit.session_cookie}-shown"

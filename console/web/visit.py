@@ -93,9 +93,6 @@ class Visitor:
     def has_own_keys_only(self) -> bool:
         return self.membership.role == ACCOUNT_ROLE_MEMBER
 
-    def needs_step_up(self, now: datetime) -> bool:
-        return time_of(self.resolved.step_up_until_time) <= now
-
 
 @dataclass(slots=True)
 class Visit:
@@ -288,7 +285,7 @@ class Visit:
 
     def require_step_up(self) -> None:
         """Asks who it is before anything is done: the services would ask too, each at its own step."""
-        if self.who.needs_step_up(self.now):
+        if time_of(self.who.resolved.step_up_until_time) <= self.now:
             raise LegatoError(Reason.STEP_UP_REQUIRED, "Confirm that it is you, then repeat this.")
 
     async def record_operator_action(

@@ -62,7 +62,10 @@ def set_(invocation: Invocation, account_id: str, key_id: str, **amounts: int | 
     if key_id:
         require_key(invocation.services, account_id, key_id)
     wanted = pb.SpendLimits()
-    wanted.CopyFrom(find_limits(invocation.services, account_id, key_id))
+    asked = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=[key_id] if key_id else [])
+    for found in call_service(invocation.services.spend_limits.ListSpendLimits, asked).spends:
+        if found.key_id == key_id:
+            wanted.CopyFrom(found.limits)
     for period, nanos in amounts.items():
         if nanos is not None and nanos >= 0:
             setattr(wanted, f"{period}_nanos", nanos)
@@ -87,12 +90,6 @@ def recount(invocation: Invocation) -> None:
         invocation.services.spend_limits.RecountSpends, pb.RecountSpendsRequest(), timeout_s=RECOUNT_TIMEOUT_S
     )
     invocation.show({"accounts": recounted.accounts, "corrected_accounts": recounted.corrected_accounts})
-
-
-def find_limits(services: ServiceStubs, account_id: str, key_id: str) -> pb.SpendLimits:
-    request = pb.ListSpendLimitsRequest(account_id=account_id, key_ids=[key_id] if key_id else [])
-    spends = call_service(services.spend_limits.ListSpendLimits, request).spends
-    return next((spend.limits for spend in spends if spend.key_id == key_id), pb.SpendLimits())
 
 
 def describe(spend: pb.Spend) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Keys: list, create, rename, limit, rotate, revoke, and identify a leaked one."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -58,7 +57,9 @@ async def show(visit: Visit) -> Response:
     )
     listed = await visit.auth.key_admin.ListKeys(request)
     key_ids = [each.key_id for each in listed.keys]
-    spends, costs = await asyncio.gather(_spends(visit, key_ids), usage.usage_by_key(visit, key_ids))
+    spends, costs = await asyncio.gather(
+        spend_limits.read_spends(visit, visit.account_id, key_ids), usage.usage_by_key(visit, key_ids)
+    )
     active = [each for each in listed.keys if each.state == auth_pb2.KEY_STATE_ACTIVE]
     past = [each for each in listed.keys if each.state != auth_pb2.KEY_STATE_ACTIVE]
     return visit.render(
@@ -66,7 +67,7 @@ async def show(visit: Visit) -> Response:
         active=active,
         past=past,
         costs=costs,
-        nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in spends.items()},
+        nearest={key_id: spend_limits.nearest_meter(spend) for key_id, spend in (spends or {}).items()},
         choice=choice,
         previous_path=_page_path(choice, listed.previous_page_token),
         next_path=_page_path(choice, listed.next_page_token),
@@ -240,13 +241,6 @@ async def keys_in_use(visit: Visit) -> list[auth_pb2.Key] | None:
     request = auth_pb2.ListKeysRequest(account_id=visit.account_id, page_size=SUMMARY_SIZE, only_active=True)
     listed = await if_available(visit.auth.key_admin.ListKeys(request))
     return None if listed is None else list(listed.keys)
-
-
-async def _spends(visit: Visit, key_ids: Sequence[str]) -> spend_limits.Spends:
-    """Returns what keys with limits have spent; nothing if metering does not answer."""
-    if not key_ids:
-        return {}
-    return await spend_limits.read_spends(visit, visit.account_id, key_ids) or {}
 
 
 async def _find(visit: Visit, key_id: str) -> auth_pb2.GetKeyResponse:

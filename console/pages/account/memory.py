@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from console.account.grounding import GroundingSources, SourceState, if_configured, read_unless_away
+from console.account.grounding import if_configured, read_unless_away
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
@@ -21,6 +21,7 @@ async def show(visit: Visit, refusal: Refusal | None = None, *, sought: str = ""
     if isinstance(shown, Response):
         return shown
     notes, sources = shown
+    tokens, is_configured = sum(note.tokens for note in notes), sources.config.HasField("memory")
     return visit.render(
         "memory.html",
         refusal=refusal,
@@ -28,8 +29,9 @@ async def show(visit: Visit, refusal: Refusal | None = None, *, sought: str = ""
         # The newest first: it is what the user just wrote.
         notes=[note for note in notes if sought.casefold() in note.text.casefold()][::-1],
         count=len(notes),
-        tokens=sum(note.tokens for note in notes),
-        fits=_fit(notes, sources),
+        tokens=tokens,
+        # Does every chat get all notes, as far as their counts tell?
+        fits=not is_configured or tokens <= sources.config.memory.prompt_tokens_most,
         sought=sought,
         given=visit.form.get("text"),
         shown_characters=SHOWN_CHARACTERS,
@@ -75,13 +77,6 @@ async def forget_all(visit: Visit) -> Response:
         rules.require(is_confirmed, "confirmed", "Nothing was removed: tick the box first.")
     done = await visit.router.grounding.RemoveAllNotes(pb.RemoveAllNotesRequest(account_id=visit.account_id))
     return visit.redirect("/memory", "notes-forgotten", done.removed)
-
-
-def _fit(notes: Sequence[pb.Note], sources: GroundingSources) -> bool:
-    """Returns whether every chat gets all notes, as far as their counts tell."""
-    if sources.state_of("memory") is SourceState.NOT_CONFIGURED:
-        return True
-    return sum(note.tokens for note in notes) <= sources.config.memory.prompt_tokens_most
 
 
 async def _find(visit: Visit) -> pb.Note:

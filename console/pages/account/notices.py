@@ -8,7 +8,7 @@ from starlette.responses import Response
 from console.services import if_available
 from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
-from console.web.shown_once import ShownOnce
+from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
 from protos.auth.v1 import notices_pb2 as pb
 from protos.metering.v1 import notices_pb2 as metering_pb
@@ -93,11 +93,7 @@ async def add_webhook(visit: Visit) -> Response:
     return await WEBHOOK.lead_to(f"{PATH}/webhooks", visit, made)
 
 
-async def _webhook_made(visit: Visit, made: pb.AddWebhookResponse) -> Response:
-    return visit.render("webhook_made.html", has_secret=True, made=made)
-
-
-WEBHOOK: Final = ShownOnce(pb.AddWebhookResponse, _webhook_made)
+WEBHOOK: Final = ShownOnce(pb.AddWebhookResponse, secret_page("webhook_made.html"))
 
 
 @shows_again(show, "url", reasons=_TOLD)

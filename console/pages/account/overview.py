@@ -8,14 +8,12 @@ from typing import Final
 from starlette.responses import Response
 
 from console.account import usage
-from console.display.charts import CostChart
 from console.display.snippets import snippets
 from console.display.words import time_of
 from console.pages.account import keys
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
 
 EXPIRES_SOON: Final = timedelta(days=14)
 DORMANT_AFTER: Final = timedelta(days=60)
@@ -39,6 +37,7 @@ async def show(visit: Visit, made: auth_pb2.CreateKeyResponse | None = None) -> 
     balance, chart, listed = await asyncio.gather(
         usage.balance(visit), usage.costs_by_class(visit), keys.keys_in_use(visit)
     )
+    free_nanos = balance.balance_nanos - balance.held_nanos - balance.owed_nanos if balance else 0
     return visit.render(
         "overview.html",
         has_secret=made is not None,
@@ -46,7 +45,7 @@ async def show(visit: Visit, made: auth_pb2.CreateKeyResponse | None = None) -> 
         chart=chart,
         zone=visit.zone,
         today_nanos=chart.day_totals[-1] if chart else 0,
-        lasts=_lasts(balance, chart, visit.now),
+        lasts=usage.lasts_until(free_nanos, chart.day_totals, visit.now) if balance and chart else "",
         keys=listed,
         attention=needing_attention(listed or [], visit.now),
         made=made,
@@ -66,12 +65,6 @@ async def create_key(visit: Visit) -> Response:
     if not made.api_key:
         return visit.redirect(f"/keys/{made.key.key_id}", "shown-before")
     return await FIRST_KEY.lead_to("/first-key", visit, made)
-
-
-def _lasts(balance: metering_pb2.Balance | None, chart: CostChart | None, now: datetime) -> str:
-    if balance is None or chart is None:
-        return ""
-    return usage.lasts_until(balance.balance_nanos - balance.held_nanos - balance.owed_nanos, chart.day_totals, now)
 
 
 def needing_attention(listed: list[auth_pb2.Key], now: datetime) -> list[Attention]:

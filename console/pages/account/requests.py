@@ -43,9 +43,11 @@ class RequestChoice:
 
 
 async def show(visit: Visit) -> Response:
-    wanted = visit.query.get("id", "").strip().lower()
-    if wanted:
-        return _look_up(visit, wanted)
+    if wanted := visit.query.get("id", "").strip().lower():
+        # As clients show it, and as responses have it.
+        request_id = wanted.removeprefix("chatcmpl-").removeprefix("req_").replace("-", "")
+        is_id = REQUEST_ID.fullmatch(request_id) is not None
+        return visit.redirect(f"/requests/{request_id}") if is_id else _unknown(visit, wanted)
     choice = await _choice_in(visit)
     page_token = visit.page_token
     request = _request(visit, choice, PAGE_SIZE, page_token)
@@ -91,14 +93,6 @@ async def download(visit: Visit) -> Response:
     return csv_response(
         visit, "legato-requests.csv", _file_row(pb.RequestReceipt(), KeyNames()), _file_rows(visit, choice)
     )
-
-
-def _look_up(visit: Visit, wanted: str) -> Response:
-    # As clients show it, and as responses have it.
-    request_id = wanted.removeprefix("chatcmpl-").removeprefix("req_").replace("-", "")
-    if REQUEST_ID.fullmatch(request_id):
-        return visit.redirect(f"/requests/{request_id}")
-    return _unknown(visit, wanted)
 
 
 async def _choice_in(visit: Visit) -> RequestChoice:

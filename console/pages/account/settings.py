@@ -9,7 +9,7 @@ from console.account.allowed_classes import classes_in, classes_of_account, may_
 from console.display.words import ROLES
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
-from console.web.shown_once import ShownOnce
+from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
 from protos.auth.v1 import auth_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -86,11 +86,7 @@ async def invite(visit: Visit) -> Response:
     return await INVITED.lead_to("/settings/members/invited", visit, made)
 
 
-async def _invited(visit: Visit, made: pb.InviteMemberResponse) -> Response:
-    return visit.render("invited.html", has_secret=True, made=made)
-
-
-INVITED: Final = ShownOnce(pb.InviteMemberResponse, _invited, back="/settings")
+INVITED: Final = ShownOnce(pb.InviteMemberResponse, secret_page("invited.html"), back="/settings")
 
 
 @shows_refusals

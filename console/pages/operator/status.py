@@ -133,10 +133,7 @@ def _process(state: ProcessState) -> Iterator[tuple[str, Figure]]:
         yield f"{key} state", Figure("Does not answer", "bad")
         yield from ((f"{key} {name}", Figure(NONE)) for name in ("version", "load", "memory"))
         return
-    yield (
-        f"{key} state",
-        Figure("Not ready", "warn") if state.missing else Figure("Ready", "good"),
-    )
+    yield f"{key} state", Figure("Not ready", "warn") if state.missing else Figure("Ready", "good")
     yield f"{key} version", Figure(state.version or NONE)
     yield f"{key} load", Figure(_load(state))
     memory = state.total("process_resident_memory_bytes")

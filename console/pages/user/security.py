@@ -8,7 +8,7 @@ from console.display.qr_codes import qr_code
 from console.pages.user.sign_in import challenge
 from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
-from console.web.shown_once import ShownOnce
+from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
 from protos.auth.v1 import credentials_pb2
 from protos.auth.v1 import users_pb2 as pb
@@ -136,11 +136,9 @@ async def make_recovery_codes(visit: Visit) -> Response:
     return await RECOVERY_CODES.lead_to("/security/recovery-codes", visit, made)
 
 
-async def _recovery_codes(visit: Visit, made: pb.GenerateRecoveryCodesResponse) -> Response:
-    return visit.render("recovery_codes.html", has_secret=True, codes=list(made.codes))
-
-
-RECOVERY_CODES = ShownOnce(pb.GenerateRecoveryCodesResponse, _recovery_codes, message="codes-shown-before")
+RECOVERY_CODES = ShownOnce(
+    pb.GenerateRecoveryCodesResponse, secret_page("recovery_codes.html"), message="codes-shown-before"
+)
 
 
 async def end_sessions(visit: Visit) -> Response:

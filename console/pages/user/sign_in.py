@@ -62,7 +62,8 @@ async def with_password(visit: Visit) -> Response:
 
 async def _prove(visit: Visit, proof: pb.Proof) -> Response:
     answer = await visit.auth.sign_in.SignIn(pb.SignInRequest(proof=proof, client=visit.client))
-    return await _signed_in(visit, answer.signed_in)
+    await become(visit, answer.signed_in)
+    return visit.redirect(next_path(visit))
 
 
 @shows_refusals
@@ -91,11 +92,6 @@ def challenge(challenge_id: str, options_json: str) -> Response:
     options = msgspec.json.decode(options_json)
     # Some libraries wrap the options as the browser's call has them.
     return JSONResponse({"challenge": challenge_id, "options": options.get("publicKey", options)})
-
-
-async def _signed_in(visit: Visit, signed_in: pb.SignedIn) -> Response:
-    await become(visit, signed_in)
-    return visit.redirect(next_path(visit))
 
 
 async def become(visit: Visit, signed_in: pb.SignedIn) -> None:
