@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -129,27 +129,21 @@ def call_service(
     """Makes one call. `repeatable` says that the request is idempotent: then it is retried while the service is
     unavailable, for `retry_for_s`."""
     began_at_s = time.monotonic()
-    bar = Bar(sys.stderr)
-    try:
+    with closing(Bar(sys.stderr)) as bar:
         while True:
             try:
                 return method(request, timeout=timeout_s)
             except grpc.RpcError as error:
                 refusal = from_rpc_error(error, THE_SERVICE)
             waited_s = time.monotonic() - began_at_s
-            if refusal.reason is not Reason.UNAVAILABLE:
-                raise _refused(refusal)
-            if not repeatable:
+            if refusal.reason is Reason.UNAVAILABLE and not repeatable:
                 # It may have been done nevertheless, and a retry would do it twice.
-                raise CallRefused(
-                    f"{_outage(refusal)}: check whether it was done before you repeat it.", refusal.reason
-                )
-            if waited_s >= retry_for_s:
-                raise _refused(refusal)
+                told = f"{_outage(refusal)}: check whether it was done before you repeat it."
+                raise CallRefused(told, refusal.reason)
+            if refusal.reason is not Reason.UNAVAILABLE or waited_s >= retry_for_s:
+                raise CallRefused(refusal.message, refusal.reason, refusal.param or "")
             bar.show("waiting for the service", round(waited_s), round(retry_for_s))
             time.sleep(PAUSE_S)
-    finally:
-        bar.clear()
 
 
 class _PagedRequest(Protocol):
@@ -181,10 +175,6 @@ def _outage(error: LegatoError) -> str:
     if error.message == unavailable(THE_SERVICE).message:
         return f"{THE_SERVICE} did not answer"
     return error.message.removesuffix(" Please retry.").rstrip(".")
-
-
-def _refused(error: LegatoError) -> CallRefused:
-    return CallRefused(error.message, error.reason, error.param or "")
 
 
 def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> ServiceStubs:

@@ -89,7 +89,7 @@ class Bar:
         if text != self._shown:
             self._write(text)
 
-    def clear(self) -> None:
+    def close(self) -> None:
         if self._shown:
             self._write("")
 

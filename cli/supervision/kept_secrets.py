@@ -17,11 +17,12 @@ from services.chassis.access_tokens import PUBLIC_KEYS_VARIABLE, SIGNING_KEY_VAR
 
 def secrets_for(settings: UpSettings, data: Path) -> dict[str, str]:
     """Returns the secrets by the variables from which processes take them."""
+    has_grounding = settings.memory or settings.attachments
     try:
         signing_key, public_keys = _access_token_keys(settings, data)
         return {
             PEPPERS_VARIABLE: settings.key_peppers or _key_peppers(settings, data),
-            GROUNDING_KEY_VARIABLE: _grounding_key(settings, data),
+            GROUNDING_KEY_VARIABLE: settings.grounding_key or (_kept(data / "grounding-key") if has_grounding else ""),
             CREDENTIAL_KEY_VARIABLE: settings.credential_encryption_key or _kept(data / "credential-key"),
             SIGNING_KEY_VARIABLE: signing_key,
             PUBLIC_KEYS_VARIABLE: public_keys,
@@ -33,12 +34,6 @@ def secrets_for(settings: UpSettings, data: Path) -> dict[str, str]:
 def _key_peppers(settings: UpSettings, data: Path) -> str:
     path = data / completeness.PEPPERS
     return _kept(path, 1 if path.exists() else completeness.next_pepper_version(data, settings.database_url))
-
-
-def _grounding_key(settings: UpSettings, data: Path) -> str:
-    if settings.grounding_key or not (settings.memory or settings.attachments):
-        return settings.grounding_key
-    return _kept(data / "grounding-key")
 
 
 def _access_token_keys(settings: UpSettings, data: Path) -> tuple[str, str]:

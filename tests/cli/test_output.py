@@ -32,7 +32,7 @@ def test_bar_grows_and_leaves_nothing_behind() -> None:
     bar = Bar(terminal)
     for done in (0, 0, 50, 100):
         bar.show("reading", done, 100)
-    bar.clear()
+    bar.close()
     shown = terminal.getvalue().split("\r\x1b[K")[1:]
     assert [text.count("#") for text in shown] == [0, 15, 30, 0]
     assert shown[1].endswith(" 50% reading")
@@ -42,12 +42,12 @@ def test_bar_grows_and_leaves_nothing_behind() -> None:
 def test_stderr_that_was_closed_is_no_reason_to_fail() -> None:
     bar = Bar(None)
     bar.show("reading", 1, 2)
-    bar.clear()
+    bar.close()
 
 
 def test_nothing_is_written_where_there_is_no_terminal() -> None:
     pipe = io.StringIO()
     bar = Bar(pipe)
     bar.show("reading", 1, 2)
-    bar.clear()
+    bar.close()
     assert pipe.getvalue() == ""

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,8 @@ attachments = command_group("attachments")
 def add(invocation: Invocation, account_id: str, file: Path) -> None:
     """Add a document: text, Markdown or HTML in UTF-8, or a PDF with text in it."""
     get_account(invocation.services, account_id)
-    bar = Bar(sys.stderr)
-    try:
+    with closing(Bar(sys.stderr)) as bar:
         attachment = add_attachment(invocation.services, account_id, file, bar)
-    finally:
-        bar.clear()
     invocation.show(_describe(attachment))
 
 

@@ -62,23 +62,19 @@ def adjust(
 def _book(
     method: "grpc.UnaryUnaryMultiCallable[RequestT, ResponseT]", request: RequestT, what: str, again: list[str]
 ) -> pb.Balance:
-    def unknown(why: str, reason: Reason) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"It is not known whether {what}: {why}. Repeat it with `{command_line(*again)}`: under this id it counts"
-            " once.",
-            reason,
-        )
-
     try:
         with _ended_as_if_interrupted():
             return call_service(method, request, retry_for_s=RETRY_FOR_S).balance
     except CallRefused as refusal:
         if refusal.reason not in _LEAVES_OPEN:
             raise
-        why = "there was no answer" if refusal.reason is Reason.UNAVAILABLE else "the service failed"
-        raise unknown(why, refusal.reason) from None
+        reason = refusal.reason
+        why = "there was no answer" if reason is Reason.UNAVAILABLE else "the service failed"
     except KeyboardInterrupt:
-        raise unknown("it was interrupted", Reason.UNAVAILABLE) from None
+        reason, why = Reason.UNAVAILABLE, "it was interrupted"
+    repeat = command_line(*again)
+    told = f"It is not known whether {what}: {why}. Repeat it with `{repeat}`: under this id it counts once."
+    raise OutcomeUnknown(told, reason)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account.accounts import get_account
 from cli.connection import ServiceStubs, call_service
-from cli.descriptions import money, rfc3339
+from cli.descriptions import described, money, rfc3339, value_of
 from cli.values import USD, UsdAmount, account_argument
 from protos.auth.v1.auth_pb2 import GetKeyRequest
 from protos.metering.v1 import spend_limits_pb2 as pb
@@ -95,18 +95,13 @@ def recount(invocation: Invocation) -> None:
 def describe(spend: pb.Spend) -> list[dict[str, Any]]:
     """Returns a row for each period."""
     ends = {"day": spend.day_end_time, "month": spend.month_end_time}
-    rows = []
-    for period in PERIODS:
-        field = f"{period}_nanos"
-        limit_nanos = getattr(spend.limits, field) if spend.limits.HasField(field) else None  # type: ignore[arg-type]
-        spent_nanos: int = getattr(spend, f"{period}_spent_nanos")
-        rows.append(
-            {
-                "account_id": spend.account_id,
-                "key_id": spend.key_id or None,
-                "period": period,
-                **money(limit=limit_nanos, spent=spent_nanos, held=spend.held_nanos),
-                "starts_anew": rfc3339(ends[period]) if period in ends else None,
-            }
-        )
-    return rows
+    return [
+        {
+            **described(spend, "account_id", "key_id"),
+            "period": period,
+            **money(limit=value_of(spend.limits, f"{period}_nanos"), spent=value_of(spend, f"{period}_spent_nanos")),
+            **money(held=spend.held_nanos),
+            "starts_anew": rfc3339(ends[period]) if period in ends else None,
+        }
+        for period in PERIODS
+    ]

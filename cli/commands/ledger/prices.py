@@ -25,8 +25,8 @@ KINDS = ("input", "cached_input", "output")
 def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
     """Show what a million tokens cost, in dollars, now and as scheduled."""
     listed = call_service(invocation.services.statements.ListPrices, ListPricesRequest())
+    [current] = [version for version in listed.versions if version.version == listed.current_version]
     if margins:
-        [current] = [version for version in listed.versions if version.version == listed.current_version]
         # All routers have the same routes.
         stub = next(iter(invocation.services.routers.values()))
         targets = call_service(stub.ListTargets, ListTargetsRequest()).targets
@@ -40,20 +40,17 @@ def prices(invocation: Invocation, all_versions: bool, margins: bool) -> None:
             "class": priced.class_id,
             **{f"{kind}_usd": format_usd(getattr(priced.price, f"{kind}_nanos_per_million")) for kind in KINDS},
         }
-        for version, state in with_states(listed.versions, listed.current_version)
-        if all_versions or state != "past"
+        for version in listed.versions
+        if (state := state_of(version, current)) != "past" or all_versions
         for priced in version.prices
     ]
     invocation.show_list(shown, COLUMNS)
 
 
-def with_states(versions: Iterable[PriceVersion], current_version: int) -> Iterator[tuple[PriceVersion, str]]:
-    """Yields each version with its state: current, scheduled or past."""
-    listed = list(versions)
-    [current] = [version for version in listed if version.version == current_version]
-    for version in listed:
-        is_later = version.start_time.ToMicroseconds() > current.start_time.ToMicroseconds()
-        yield version, "current" if version is current else "scheduled" if is_later else "past"
+def state_of(version: PriceVersion, current: PriceVersion) -> str:
+    """Returns the state of a version: current, scheduled or past."""
+    is_later = version.start_time.ToMicroseconds() > current.start_time.ToMicroseconds()
+    return "current" if version.version == current.version else "scheduled" if is_later else "past"
 
 
 def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterator[dict[str, Any]]:

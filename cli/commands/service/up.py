@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -227,9 +227,9 @@ def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled
     from cli.commands.service.welcome import show_welcome, welcome
     from cli.connection import running_services
 
-    services = running_services(invocation.data, environ={})
     try:
-        greeting = welcome(services, address, console_url.partition(",")[0])
+        with closing(running_services(invocation.data, environ={})) as services:
+            greeting = welcome(services, address, console_url.partition(",")[0])
         folder_option = "" if invocation.data == Path(".legato") else f" --data {shlex.quote(str(invocation.data))}"
         if invocation.json:
             show_json(greeting)
@@ -237,8 +237,6 @@ def _greet(invocation: Invocation, address: str, console_url: str, *, is_bundled
             show_welcome(greeting, folder_option, is_bundled=is_bundled)
     except click.ClickException as error:
         _say(f"the service is running, but the first account or key could not be created: {error.format_message()}")
-    finally:
-        services.close()
 
 
 async def _supervise(supervisor: Supervisor, announce: Callable[[], None], stop_listening: Callable[[], Any]) -> None:
