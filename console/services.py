@@ -181,19 +181,18 @@ class Services:
         self.metering = service("Metering", "metering", addresses("metering"))
         self.router = service("The router", "router", addresses("router"))
         self.payments = service("Payments", "payments", payments_address) if payments_address else None
+        self._by_name = {"auth": self.auth, "metering": self.metering, "router": self.router}
+        if self.payments is not None:
+            self._by_name["payments"] = self.payments
 
     async def start(self) -> None:
-        for service in self._all().values():
+        for service in self._by_name.values():
             await service.replicas.start()
 
     async def close(self) -> None:
-        for service in self._all().values():
+        for service in self._by_name.values():
             await service.replicas.close()
 
     def usable(self) -> dict[str, int]:
         """Returns the number of usable replicas by service."""
-        return {name: service.replicas.count_usable() for name, service in self._all().items()}
-
-    def _all(self) -> dict[str, ReplicaChannel]:
-        found = {"auth": self.auth, "metering": self.metering, "router": self.router}
-        return {**found, "payments": self.payments} if self.payments is not None else found
+        return {name: service.replicas.count_usable() for name, service in self._by_name.items()}

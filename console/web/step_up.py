@@ -17,13 +17,11 @@ SHOWN_HERE = (Reason.SIGN_IN_FAILED, Reason.TOO_MANY_SIGN_INS, Reason.REQUEST_IN
 
 async def ask(visit: Visit) -> Response:
     """Shows the page that asks; it keeps the form that was sent, so that nothing is typed twice."""
-    if visit.request.method == "POST":
-        # A password is typed again rather than written into a page.
-        fields = [field for field in visit.form.fields if "password" not in field[0]]
-        pending = {"method": "POST", "path": visit.request.url.path, "fields": fields}
-    else:
-        pending = {"method": "GET", "path": visit.address, "fields": []}
-    return await _page(visit, json.dumps(pending))
+    is_post = visit.request.method == "POST"
+    path = visit.request.url.path if is_post else visit.address
+    # A password is typed again rather than written into a page.
+    fields = [field for field in visit.form.fields if "password" not in field[0]]
+    return await _page(visit, json.dumps({"method": "POST" if is_post else "GET", "path": path, "fields": fields}))
 
 
 async def ask_again(visit: Visit, refusal: Refusal) -> Response:
