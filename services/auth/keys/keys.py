@@ -145,8 +145,10 @@ class Keys(Domain):
         await self._hold_everywhere()
         return shown
 
-    async def list_page(
+    @reads
+    def list_page(
         self,
+        connection: Connection,
         by: Access | None,
         account_id: str,
         page_size: int,
@@ -158,25 +160,20 @@ class Keys(Domain):
         is_backwards = page_token.startswith(_BACKWARDS)
         position = paging.page_token(page_token.removeprefix(_BACKWARDS))
         asked = choice._replace(newest_first=choice.newest_first != is_backwards)
-        checks.id_of("account", account_id)
-
-        def look(connection: Connection) -> KeyPage:
-            stored_accounts.require_account(connection, account_id)
-            found = stored.list_keys(connection, account_id, position, size + 1, asked)
-            items, has_more = found[:size], len(found) > size
-            shown = self._shown(connection, by, [*items, *stored.find_keys(connection, account_id, also_ids)])
-            page, also = shown[: len(items)], shown[len(items) :]
-            if is_backwards:
-                page.reverse()
-            has_next, has_previous = (True, has_more) if is_backwards else (has_more, position is not None)
-            return KeyPage(
-                page,
-                _token(page[-1]) if page and has_next else "",
-                _BACKWARDS + _token(page[0]) if page and has_previous else "",
-                also,
-            )
-
-        return await self._database.read(look)
+        stored_accounts.require_account(connection, checks.id_of("account", account_id))
+        found = stored.list_keys(connection, account_id, position, size + 1, asked)
+        items, has_more = found[:size], len(found) > size
+        shown = self._shown(connection, by, [*items, *stored.find_keys(connection, account_id, also_ids)])
+        page, also = shown[: len(items)], shown[len(items) :]
+        if is_backwards:
+            page.reverse()
+        has_next, has_previous = (True, has_more) if is_backwards else (has_more, position is not None)
+        return KeyPage(
+            page,
+            _token(page[-1]) if page and has_next else "",
+            _BACKWARDS + _token(page[0]) if page and has_previous else "",
+            also,
+        )
 
     @reads
     def get(self, connection: Connection, by: Access | None, key_id: str) -> FoundKey:

@@ -3,21 +3,26 @@
 from protos.auth.v1 import credentials_pb2 as pb
 from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from protos.auth.v1 import users_pb2
+from services.auth.parts import Domain, Parts, reads
 from services.auth.sign_in import totp
 from services.auth.sign_in.oidc import host_of
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
+from services.auth.store import Connection
+from services.auth.store import credentials as stored
+from services.auth.store.passkeys import list_passkeys
 from services.auth.wire.messages import required_access
 from services.auth.wire.users import to_client, to_signed_in
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
-class _Methods:
+class _Methods(Domain):
     """The methods of signing in that both servicers offer."""
 
-    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
+    def __init__(self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, oidc: OidcSignIn) -> None:
+        super().__init__(parts)
         self._sign_in = sign_in
         self._passwords = passwords
         self._oidc = oidc
@@ -61,16 +66,22 @@ class SignInMethodServicer(_Methods, pb_grpc.SignInMethodServiceServicer):
 
 
 class CredentialServicer(_Methods, pb_grpc.CredentialServiceServicer):
-    async def GetCredentials(self, request: pb.GetCredentialsRequest, context: Context) -> pb.GetCredentialsResponse:
-        password, app, identities, passkeys = await self._passwords.credentials(required_access())
+    @reads
+    def GetCredentials(
+        self, connection: Connection, request: pb.GetCredentialsRequest, context: Context
+    ) -> pb.GetCredentialsResponse:
+        """Returns all that a user can sign in with, for one page."""
+        user_id = required_access().user_id
+        password, app = stored.find_password(connection, user_id), stored.find_totp(connection, user_id)
         return pb.GetCredentialsResponse(
             password_set_time=to_timestamp(password.set_at_us if password else None),
             totp_set_time=to_timestamp(app.set_at_us if app else None),
             identities=[
-                to_message(pb.OidcIdentity, identity, issuer=host_of(identity.issuer)) for identity in identities
+                to_message(pb.OidcIdentity, identity, issuer=host_of(identity.issuer))
+                for identity in stored.list_identities(connection, user_id)
             ],
             methods=self._methods(),
-            passkeys=[to_message(users_pb2.Passkey, passkey) for passkey in passkeys],
+            passkeys=[to_message(users_pb2.Passkey, passkey) for passkey in list_passkeys(connection, user_id)],
         )
 
     async def SetPassword(self, request: pb.SetPasswordRequest, context: Context) -> pb.SetPasswordResponse:

@@ -1,20 +1,28 @@
-"""Implements the RPCs of SignInService: converts messages to calls of the domain, and back."""
+"""Implements the RPCs of SignInService: signs users in by what proves who they are, and resolves their sessions."""
 
 from protos.auth.v1 import users_pb2 as pb
 from protos.auth.v1 import users_pb2_grpc as pb_grpc
+from services.auth.parts import Domain, Parts, reads
+from services.auth.records.accounts import Account
+from services.auth.records.users import Membership, UserSession, UserSummary
 from services.auth.servicers.accounts import to_account
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import Proof, SignIn
+from services.auth.store import Connection
+from services.auth.store import users as stored_users
+from services.auth.store.accounts import find_account
 from services.auth.users.sessions import Sessions
 from services.auth.wire.users import to_client, to_session, to_signed_in, to_user
+from services.chassis.access_tokens import Access, AccountRole, expiry_us
 from services.chassis.rpc.access_check import STEP_UP_VALID_US
 from services.chassis.rpc.callers import Role, current_role
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.chassis.rpc.server import Context
 
 
-class SignInServicer(pb_grpc.SignInServiceServicer):
-    def __init__(self, sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions) -> None:
+class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
+    def __init__(self, parts: Parts, sign_in: SignIn, passwords: PasswordSignIn, sessions: Sessions) -> None:
+        super().__init__(parts)
         self._sign_in = sign_in
         self._passwords = passwords
         self._sessions = sessions
@@ -56,20 +64,44 @@ class SignInServicer(pb_grpc.SignInServiceServicer):
         )
 
     async def ResolveSession(self, request: pb.ResolveSessionRequest, context: Context) -> pb.ResolveSessionResponse:
-        resolved = await self._sessions.resolve(
-            request.session_token, request.account_id, for_operators=current_role.get() is not Role.CONSOLE
+        """Resolves a token to its user, with an access token for one of the user's accounts."""
+        signer, token = self._sessions.require_signer(), request.session_token
+        session, summary, memberships, account = await self._look_up(token, request.account_id)
+        new_token = await self._sessions.note_use(session, token)
+        is_operator = current_role.get() is not Role.CONSOLE and summary.user.is_operator
+        account_id = account.account_id if account else ""
+        access = Access(
+            user_id=session.user_id,
+            session_id=session.session_id,
+            account_id=account_id,
+            role=next((held.role for held in memberships if held.account_id == account_id), AccountRole.NONE),
+            is_operator=is_operator,
+            authenticated_at_us=session.authenticated_at_us,
+            expires_at_us=expiry_us(self.now_us()),
         )
         return pb.ResolveSessionResponse(
-            user=to_user(resolved.summary),
-            session=to_session(resolved.session, resolved.summary.user),
-            memberships=[to_message(pb.Membership, held) for held in resolved.memberships],
-            account_id=resolved.access.account_id,
-            access_token=resolved.access_token,
-            access_token_expire_time=to_timestamp(resolved.access.expires_at_us),
-            step_up_until_time=to_timestamp(resolved.session.authenticated_at_us + STEP_UP_VALID_US),
-            new_session_token=resolved.new_token,
-            account=None if resolved.account is None else to_account(resolved.account),
+            user=to_user(summary),
+            session=to_session(session, summary.user),
+            memberships=[to_message(pb.Membership, held) for held in memberships],
+            account_id=account_id,
+            access_token=signer.sign(access),
+            access_token_expire_time=to_timestamp(access.expires_at_us),
+            step_up_until_time=to_timestamp(session.authenticated_at_us + STEP_UP_VALID_US),
+            new_session_token=new_token,
+            account=None if account is None else to_account(account),
         )
+
+    @reads
+    def _look_up(
+        self, connection: Connection, token: str, account_id: str
+    ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
+        session, user = self._sessions.require(connection, token)
+        [summary] = stored_users.summarise(connection, [user])
+        memberships = stored_users.memberships_of(connection, [user.user_id])
+        # The account that is asked for, or else the first.
+        chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]
+        account = find_account(connection, chosen[0].account_id) if chosen else None
+        return session, summary, memberships, account
 
     async def SignOut(self, request: pb.SignOutRequest, context: Context) -> pb.SignOutResponse:
         await self._sessions.sign_out(request.session_token)

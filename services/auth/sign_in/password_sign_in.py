@@ -9,18 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from services.auth import checks
-from services.auth.parts import Domain, Parts, reads
-from services.auth.records.users import (
-    Challenge,
-    ChallengeKind,
-    Client,
-    OidcIdentity,
-    Passkey,
-    Password,
-    SignInMethod,
-    Totp,
-    User,
-)
+from services.auth.parts import Domain, Parts
+from services.auth.records.users import Challenge, ChallengeKind, Client, Password, SignInMethod, Totp, User
 from services.auth.sign_in import totp
 from services.auth.sign_in.passwords import PasswordHashes, checked_password
 from services.auth.sign_in.sign_in import Limit, Proof, SignIn, require_other_way, sign_in_failed
@@ -28,7 +18,6 @@ from services.auth.store import Connection
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
 from services.auth.store import users as stored_users
-from services.auth.store.passkeys import list_passkeys
 from services.auth.users import codes
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions, SignedIn
@@ -41,8 +30,6 @@ USER_FAILURES: Final = Rate(per_minute=1, burst=5)
 SAME_EMAIL_MOST: Final = 3
 # People look for their phone first.
 TOTP_CHALLENGE_VALID_US: Final = 900_000_000
-
-Credentials = tuple[Password | None, Totp | None, list[OidcIdentity], list[Passkey]]
 
 
 class PasswordSignIn(Domain):
@@ -114,16 +101,6 @@ class PasswordSignIn(Domain):
         secret = self._required_cipher().decrypt(app.secret, user_id) if app else None
         step = totp.matching_step(secret, code, self.now_us()) if secret else None
         return step is not None and stored.note_totp_step(connection, user_id, step)
-
-    @reads
-    def credentials(self, connection: Connection, by: Access) -> Credentials:
-        """Returns all that a user can sign in with, for one page."""
-        return (
-            stored.find_password(connection, by.user_id),
-            stored.find_totp(connection, by.user_id),
-            stored.list_identities(connection, by.user_id),
-            list_passkeys(connection, by.user_id),
-        )
 
     async def set_password(self, by: Access, given: str, email: str) -> None:
         self._required_cipher()

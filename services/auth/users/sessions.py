@@ -5,15 +5,13 @@ from typing import Final
 
 from protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.parts import Domain, Parts, reads, writes
-from services.auth.records.accounts import Account
 from services.auth.records.times import DAY_US, HOUR_US, hour_of
-from services.auth.records.users import Client, Membership, SignInMethod, User, UserSession, UserSummary
+from services.auth.records.users import Client, SignInMethod, User, UserSession, UserSummary
 from services.auth.store import Connection
 from services.auth.store import sessions as stored
 from services.auth.store import users as stored_users
-from services.auth.store.accounts import find_account
 from services.auth.users import codes
-from services.chassis.access_tokens import Access, AccessTokenSigner, AccountRole, expiry_us
+from services.chassis.access_tokens import Access, AccessTokenSigner
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import require_role
 
@@ -33,19 +31,6 @@ class SignedIn:
     token: str = field(repr=False)
     session: UserSession
     summary: UserSummary
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    summary: UserSummary
-    session: UserSession
-    memberships: list[Membership]
-    # None: the user belongs to none.
-    account: Account | None
-    access: Access
-    access_token: bytes = field(repr=False)
-    # Empty: the cookie stays as it is.
-    new_token: str = field(repr=False)
 
 
 def session_ended() -> LegatoError:
@@ -126,37 +111,7 @@ class Sessions(Domain):
         [summary] = stored_users.summarise(connection, [user])
         return SignedIn(token, replace(session, authenticated_at_us=now_us, last_seen_us=now_us), summary)
 
-    async def resolve(self, token: str, account_id: str, *, for_operators: bool) -> Resolved:
-        """Resolves a token to its user, with an access token for one of the user's accounts."""
-        signer = self.require_signer()
-        session, summary, memberships, account = await self._look_up(token, account_id)
-        new_token = await self._note_use(session, token)
-        access = Access(
-            user_id=summary.user.user_id,
-            session_id=session.session_id,
-            account_id=account.account_id if account else "",
-            role=next(held.role for held in memberships if held.account_id == account.account_id)
-            if account
-            else AccountRole.NONE,
-            is_operator=for_operators and summary.user.is_operator,
-            authenticated_at_us=session.authenticated_at_us,
-            expires_at_us=expiry_us(self.now_us()),
-        )
-        return Resolved(summary, session, memberships, account, access, signer.sign(access), new_token)
-
-    @reads
-    def _look_up(
-        self, connection: Connection, token: str, account_id: str
-    ) -> tuple[UserSession, UserSummary, list[Membership], Account | None]:
-        session, user = self.require(connection, token)
-        [summary] = stored_users.summarise(connection, [user])
-        memberships = stored_users.memberships_of(connection, [user.user_id])
-        # The account that is asked for, or else the first.
-        chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]
-        account = find_account(connection, chosen[0].account_id) if chosen else None
-        return session, summary, memberships, account
-
-    async def _note_use(self, session: UserSession, token: str) -> str:
+    async def note_use(self, session: UserSession, token: str) -> str:
         """Records the use, at most once a minute. Returns a new token where one is due."""
         now_us = self.now_us()
         is_seen = now_us - session.last_seen_us < SEEN_EVERY_US
