@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from typing import Final
@@ -29,8 +29,6 @@ _METADATA: Final = frozenset(
 )
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-Resolve = Callable[[str, int], list[str]]
 
 
 class RequestFailure(StrEnum):
@@ -87,9 +85,8 @@ def _parse(text: str) -> Address:
     return embedded or address
 
 
-def resolve(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+def look_up(host: str, port: int) -> Addresses:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 class OutboundHttp:
@@ -101,7 +98,6 @@ class OutboundHttp:
         response_bytes_most: int,
         allows_private: bool,
         tls: ssl.SSLContext | None = None,
-        resolve: Resolve = resolve,
     ) -> None:
         """Reads nothing of responses but their status if `response_bytes_most` is 0. Takes a context of TLS for tests;
         others trust what the machine trusts."""
@@ -109,7 +105,6 @@ class OutboundHttp:
         self._timeout_s = timeout_s
         self._response_bytes_most = response_bytes_most
         self._tls = tls
-        self._resolve = resolve
         self._permits = asyncio.Semaphore(connections_most)
         # Threads of their own: a lookup cannot be cancelled, and must not hold up other work of this process. They
         # start as they are needed.
@@ -143,14 +138,11 @@ class OutboundHttp:
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def _addresses_of(self, host: str, port: int) -> Addresses:
-        addresses = await asyncio.get_running_loop().run_in_executor(self._lookups, self._resolve, host, port)
+        found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up, host, port)
+        addresses = [str(entry[4][0]) for entry in found]
         if not addresses or not (self._allows_private or all(map(is_public, addresses))):
             # A host that is both here and there is not trusted at all.
             raise RequestFailed(RequestFailure.NOT_PUBLIC)
         if any(map(is_link_local, addresses)):
             raise RequestFailed(RequestFailure.LINK_LOCAL)
-        return [found for each in addresses for found in _numeric(each, port)]
-
-
-def _numeric(address: str, port: int) -> Addresses:
-    return socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return found

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from services.auth.checks import refusal
-from services.auth.outbound_http import OutboundHttp, RequestFailed, Resolve, is_link_local, is_public, resolve
+from services.auth.outbound_http import OutboundHttp, RequestFailed, is_link_local, is_public
 
 TIMEOUT_S: Final = 10.0
 # Deliveries that may run at once.
@@ -55,12 +55,7 @@ def sign(secret: str, body: bytes, now_s: int) -> str:
 
 class WebhookClient:
     def __init__(
-        self,
-        *,
-        allows_private: bool = False,
-        tls: ssl.SSLContext | None = None,
-        timeout_s: float = TIMEOUT_S,
-        resolve: Resolve = resolve,
+        self, *, allows_private: bool = False, tls: ssl.SSLContext | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         self.allows_private = allows_private
         self._http = OutboundHttp(
@@ -69,7 +64,6 @@ class WebhookClient:
             response_bytes_most=0,
             allows_private=allows_private,
             tls=tls,
-            resolve=resolve,
         )
 
     async def send(self, url: str, secret: str, notice_id: str, body: bytes, now_s: int) -> None:

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from services.auth import outbound_http
 from services.auth.outbound_http import OutboundHttp, RequestFailed, RequestFailure, is_link_local, is_public
 
 CONTENT = b"x" * 1_000
@@ -38,16 +40,27 @@ def port() -> Iterator[int]:
     thread.join()
 
 
+@contextlib.contextmanager
+def found_at(*addresses: str) -> Iterator[None]:
+    """Has every name lead to these addresses."""
+
+    def look_up(host: str, port: int) -> list[Any]:
+        families = [socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses]
+        return [
+            (family, socket.SOCK_STREAM, 0, "", (each, port)) for family, each in zip(families, addresses, strict=True)
+        ]
+
+    with patch.object(outbound_http, "look_up", look_up):
+        yield
+
+
 async def get(url: str, *addresses: str, response_bytes_most: int = 1_000) -> tuple[int, bytes]:
     client = OutboundHttp(
-        connections_most=1,
-        timeout_s=60.0,
-        response_bytes_most=response_bytes_most,
-        allows_private=True,
-        resolve=lambda host, port: list(addresses),
+        connections_most=1, timeout_s=60.0, response_bytes_most=response_bytes_most, allows_private=True
     )
     try:
-        return await client.request(url, {})
+        with found_at(*addresses):
+            return await client.request(url, {})
     finally:
         client.close()
 

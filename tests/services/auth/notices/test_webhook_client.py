@@ -7,6 +7,7 @@ import pytest
 from services.auth.notices.webhook_client import DeliveryFailed, WebhookClient, checked_url, sign
 from services.chassis.errors import LegatoError
 from tests.services.auth.notices.receiver import Behaviour, Receiver
+from tests.services.auth.test_outbound_http import found_at
 
 SECRET = "whsec_a secret of the tests"
 BODY = b'{"kind":"test"}'
@@ -79,9 +80,10 @@ async def test_a_certificate_of_another_host_is_refused(receiver: Receiver) -> N
 async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
     receiver: Receiver, tls: ssl.SSLContext, addresses: list[str]
 ) -> None:
-    client = WebhookClient(tls=tls, resolve=lambda host, port: addresses)
+    client = WebhookClient(tls=tls)
     url = receiver.url.replace("127.0.0.1", "hooks.example.ca")
-    assert await failure(client, url) == "the address is not on the internet"
+    with found_at(*addresses):
+        assert await failure(client, url) == "the address is not on the internet"
     client.close()
 
 
