@@ -13,9 +13,8 @@ from services.auth.peppers import Peppers
 from services.auth.records.audit import AuditEvent, AuditStart, Outcome
 from services.auth.records.times import to_micros
 from services.auth.records.users import UserSession
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import audit as stored
-from services.auth.store.sessions import session_by_id
 from services.chassis.access_tokens import Access
 from services.chassis.timing.deadlines import Clock
 
@@ -47,7 +46,7 @@ class AuditLog:
         if by is not None:
             user_id, session_id = by.user_id, by.session_id
         if session_id and not network:
-            session = by if isinstance(by, UserSession) else session_by_id(connection, session_id)
+            session = by if isinstance(by, UserSession) else get(connection, UserSession, session_id)
             network = session.network if session else ""
         at_us = to_micros(self._clock.now()) if occurred_at_us is None else occurred_at_us
         last_no, previous = stored.read_head(connection, locks=True)

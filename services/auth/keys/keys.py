@@ -15,7 +15,7 @@ from services.auth.parts import Domain, Parts, is_operator, reads
 from services.auth.records.accounts import ALL_CLASSES, NO_LIMITS, Account, ClassAllowance, KeyLimits
 from services.auth.records.keys import Key, PepperUse, Scope
 from services.auth.records.times import to_micros
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import accounts as stored_accounts
 from services.auth.store import keys as stored
 from services.auth.store import users as stored_users
@@ -179,7 +179,7 @@ class Keys(Domain):
     def get(self, connection: Connection, by: Access | None, key_id: str) -> FoundKey:
         """Returns a key with its account, and with those that it replaces and that replace it."""
         key = self._find(connection, by, key_id)
-        replaced = stored.find_key(connection, key.replaces_key_id) if key.replaces_key_id else None
+        replaced = get(connection, Key, key.replaces_key_id) if key.replaces_key_id else None
         successor = stored.find_successor(connection, key_id)
         shown = self._shown(connection, by, [each for each in (key, replaced, successor) if each is not None])
         by_id = {each.key.key_id: each for each in shown}
@@ -279,7 +279,7 @@ class Keys(Domain):
 
     def _find(self, connection: Connection, by: Access | None, key_id: str, account_id: str = "") -> Key:
         """Returns a key; members find only those of their account, or of the given one."""
-        key = stored.find_key(connection, checks.id_of("key", key_id))
+        key = get(connection, Key, checks.id_of("key", key_id))
         within = account_id or ("" if by is None or is_operator(by) else by.account_id)
         if key is None or within not in ("", key.account_id):
             raise checks.not_found("key")

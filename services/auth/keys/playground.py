@@ -13,9 +13,9 @@ from services.auth.key_format import ApiKey
 from services.auth.parts import Domain, writes
 from services.auth.records.keys import Key, PlaygroundToken, Scope
 from services.auth.records.times import DAY_US
-from services.auth.store import Connection
+from services.auth.records.users import User, UserSession
+from services.auth.store import Connection, add, get
 from services.auth.store import playground as stored
-from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
 from services.auth.store.keys import add_key
@@ -47,8 +47,8 @@ class PlaygroundTokens(Domain):
         here, or after, and sees it."""
         secret, now_us = key_format.mint(is_token=True), self.now_us()
         lock_account(connection, by.account_id)
-        session = stored_sessions.session_by_id(connection, by.session_id, locks=True)
-        user = stored_users.find_user(connection, by.user_id)
+        session = get(connection, UserSession, by.session_id, locks=True)
+        user = get(connection, User, by.user_id)
         if session is None or user is None or not is_live(session, user, now_us):
             raise session_ended()
         if stored_users.role_in(connection, by.account_id, by.user_id) < AccountRole.MEMBER:
@@ -65,7 +65,8 @@ class PlaygroundTokens(Domain):
             created_at_us=now_us,
             expires_at_us=expires,
         )
-        stored.add_token(connection, token)
+        # No edge can have cached it: the epoch stays.
+        add(connection, token)
         stored.end_all_but_newest(connection, session.session_id, TOKENS_PER_SESSION_MOST)
         if is_first:
             # Not each token: a page that stays open gets another every few minutes.

@@ -13,13 +13,12 @@ from typing import Final
 from services.auth.notices.webhook_client import CONNECTIONS_MOST, DeliveryFailed, WebhookClient
 from services.auth.notices.words import SUBJECTS, advise
 from services.auth.parts import Domain, Parts
-from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice
+from services.auth.records.accounts import Account
+from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
 from services.auth.records.times import MINUTE_US
-from services.auth.store import Connection
-from services.auth.store import notices as stored
-from services.auth.store.accounts import find_account
+from services.auth.records.users import User
+from services.auth.store import Connection, get
 from services.auth.store.due_deliveries import Claimed, claim_due, note_outcome
-from services.auth.store.users import find_user
 from services.auth.users.mail import Mail
 from services.chassis.errors import LegatoError
 
@@ -110,7 +109,7 @@ class NoticeDelivery(Domain):
         await self._database.write(note_outcome, delivery.delivery_id, state, failure, next_us)
 
     async def _post(self, delivery: Delivery, notice: OwnerNotice) -> None:
-        webhook = await self._database.read(stored.find_webhook, delivery.recipient_id)
+        webhook = await self._database.read(get, Webhook, delivery.recipient_id)
         if webhook is None:
             raise DeliveryFailed("the webhook was removed")
         if not (webhook.url and webhook.secret and notice.body):
@@ -120,8 +119,8 @@ class NoticeDelivery(Domain):
 
     async def _mail_to(self, delivery: Delivery, notice: OwnerNotice) -> None:
         def look(connection: Connection) -> tuple[str, str]:
-            user = find_user(connection, delivery.recipient_id)
-            account = find_account(connection, notice.account_id)
+            user = get(connection, User, delivery.recipient_id)
+            account = get(connection, Account, notice.account_id)
             is_there = user is not None and user.disabled_at_us is None
             return user.email if user is not None and is_there else "", account.name if account is not None else ""
 

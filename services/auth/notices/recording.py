@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from services.auth.records.notices import Channel, Delivery, Kind, OwnerNotice
-from services.auth.store import Connection
+from services.auth.store import Connection, add
 from services.auth.store import notices as stored
 from services.auth.users import codes
 
@@ -36,7 +36,7 @@ class NoticeRecorder:
                 recipient_id=recipient_id,
                 next_attempt_at_us=notice.created_at_us,
             )
-            stored.add_delivery(connection, delivery)
+            add(connection, delivery)
         self.on_new()
         return True
 

@@ -14,7 +14,7 @@ from services.auth import checks, paging
 from services.auth.paging import Position
 from services.auth.parts import Domain, is_operator, reads
 from services.auth.records.accounts import Account
-from services.auth.store import Connection
+from services.auth.store import Connection, add
 from services.auth.store import accounts as stored
 from services.auth.users.codes import mint_id
 from services.auth.wire.messages import LIMITS, SWITCHES, from_allowance, given, given_classes
@@ -30,11 +30,11 @@ class AccountAdminServicer(Domain, pb_grpc.AccountAdminServiceServicer):
         by = current_access.get()
         account = Account(mint_id("acct"), checks.name(request.name), self.now_us(), DEFAULT_CLASS)
 
-        def add(connection: Connection) -> None:
-            stored.add_account(connection, account)
+        def create(connection: Connection) -> None:
+            add(connection, account)
             self._audit.append(connection, "account.created", by, account_id=account.account_id)
 
-        await self._database.write(add)
+        await self._database.write(create)
         self._log.info("account.created", account_id=account.account_id)
         return pb.CreateAccountResponse(account=to_account(account))
 

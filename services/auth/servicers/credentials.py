@@ -4,12 +4,13 @@ from protos.auth.v1 import credentials_pb2 as pb
 from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
 from protos.auth.v1 import users_pb2
 from services.auth.parts import Domain, Parts, reads
+from services.auth.records.users import Password, Totp
 from services.auth.sign_in import totp
 from services.auth.sign_in.oidc import host_of
 from services.auth.sign_in.oidc_sign_in import OidcSignIn
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import SignIn
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import credentials as stored
 from services.auth.store.passkeys import list_passkeys
 from services.auth.wire.messages import required_access
@@ -72,7 +73,7 @@ class CredentialServicer(_Methods, pb_grpc.CredentialServiceServicer):
     ) -> pb.GetCredentialsResponse:
         """Returns all that a user can sign in with, for one page."""
         user_id = required_access().user_id
-        password, app = stored.find_password(connection, user_id), stored.find_totp(connection, user_id)
+        password, app = get(connection, Password, user_id), get(connection, Totp, user_id)
         return pb.GetCredentialsResponse(
             password_set_time=to_timestamp(password.set_at_us if password else None),
             totp_set_time=to_timestamp(app.set_at_us if app else None),

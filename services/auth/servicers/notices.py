@@ -14,7 +14,7 @@ from services.auth.notices.webhook_client import WebhookClient, checked_url
 from services.auth.notices.words import make_notice
 from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.notices import KINDS, Channel, Delivery, DeliveryState, Kind, OwnerNotice, Webhook
-from services.auth.store import Connection, rate_limits
+from services.auth.store import Connection, add, rate_limits
 from services.auth.store import notices as stored
 from services.auth.store.accounts import lock_account, require_account
 from services.auth.store.users import names_of
@@ -94,7 +94,7 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         lock_account(connection, account_id)
         if len(stored.list_webhooks(connection, account_id)) >= WEBHOOKS_MOST:
             raise checks.refusal("url", f"An account can have at most {WEBHOOKS_MOST} webhooks. Remove one first.")
-        stored.add_webhook(connection, webhook)
+        add(connection, webhook)
         self._audit.append(connection, "webhook.added", by, account_id=account_id, object_id=webhook.webhook_id)
         return pb.AddWebhookResponse(webhook=to_message(pb.Webhook, webhook), secret=webhook.secret)
 
@@ -156,13 +156,13 @@ class NoticeServicer(Domain, pb_grpc.NoticeServiceServicer):
         account_id, now_us = _account(request.account_id), self.now_us()
         notice = make_notice(codes.mint_id("ntc"), account_id, Kind.TEST, "", "", {}, now_us)
 
-        def add(connection: Connection) -> pb.Notice:
+        def give(connection: Connection) -> pb.Notice:
             require_account(connection, account_id)
             _take(connection, f"test notices {account_id}", TESTS, now_us)
             self._recorder.record(connection, notice)
             return _to_notices(connection, account_id, stored.list_notices(connection, account_id, 1))[0]
 
-        shown = await self._database.write(add)
+        shown = await self._database.write(give)
         self._recorder.on_new()
         return pb.SendTestNoticeResponse(notice=shown)
 

@@ -8,9 +8,8 @@ from services.auth.records.users import Membership, UserSession, UserSummary
 from services.auth.servicers.accounts import to_account
 from services.auth.sign_in.password_sign_in import PasswordSignIn
 from services.auth.sign_in.sign_in import Proof, SignIn
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import users as stored_users
-from services.auth.store.accounts import find_account
 from services.auth.users.sessions import Sessions
 from services.auth.wire.users import to_client, to_session, to_signed_in, to_user
 from services.chassis.access_tokens import Access, AccountRole, expiry_us
@@ -100,7 +99,7 @@ class SignInServicer(Domain, pb_grpc.SignInServiceServicer):
         memberships = stored_users.memberships_of(connection, [user.user_id])
         # The account that is asked for, or else the first.
         chosen = sorted(memberships, key=lambda held: held.account_id != account_id)[:1]
-        account = find_account(connection, chosen[0].account_id) if chosen else None
+        account = get(connection, Account, chosen[0].account_id) if chosen else None
         return session, summary, memberships, account
 
     async def SignOut(self, request: pb.SignOutRequest, context: Context) -> pb.SignOutResponse:

@@ -9,7 +9,7 @@ from services.auth.paging import Position
 from services.auth.parts import Domain, reads, writes
 from services.auth.records.times import DAY_US
 from services.auth.records.users import User, UserSummary
-from services.auth.store import Connection
+from services.auth.store import Connection, add
 from services.auth.store import codes as stored_codes
 from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored
@@ -43,7 +43,7 @@ class UserAdminServicer(Domain, pb_grpc.UserAdminServiceServicer):
         read_head(connection, locks=True)
         if user.email and stored.has_email(connection, user.email):
             raise checks.refusal("email", "There is a user with this email address already.")
-        stored.add_user(connection, user)
+        add(connection, user)
         if role is not None:
             stored.add_member(connection, account_id, user.user_id, role, now_us)
         expires_at_us = now_us + FIRST_LINK_VALID_US

@@ -17,7 +17,7 @@ from services.auth.records.times import hour_of
 from services.auth.records.users import Challenge, ChallengeKind, Client, Invitation, OidcIdentity, SignInMethod, User
 from services.auth.sign_in.oidc import OidcClaims, OidcIssuer, OidcRefused, host_of
 from services.auth.sign_in.sign_in import SignIn, require_other_way, sign_in_failed
-from services.auth.store import Connection
+from services.auth.store import Connection, add, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
 from services.auth.store import users as stored_users
@@ -89,10 +89,10 @@ class OidcSignIn(Domain):
             await self._sign_in.attempt(client, lambda found: stored_codes.find_invitation(found, digests, now_us))
         url, browser_token, challenge = await self._begin(origin, None, digests, again=again)
 
-        def add(connection: Connection) -> None:
+        def keep(connection: Connection) -> None:
             stored_codes.add_challenge(connection, challenge, self.now_us())
 
-        await self._sign_in.start(client, add)
+        await self._sign_in.start(client, keep)
         return url, browser_token
 
     async def start_link(self, by: Access, origin: str) -> tuple[str, str]:
@@ -181,7 +181,7 @@ class OidcSignIn(Domain):
         self, connection: Connection, user_id: str, session_token: str, claims: OidcClaims
     ) -> Finished | None:
         found = self._sessions.find(connection, session_token)
-        user = stored_users.find_user(connection, user_id, locks=True)
+        user = get(connection, User, user_id, locks=True)
         if found is None or user is None or found[1].user_id != user_id:
             return None
         known = stored.find_identity(connection, self._required_issuer().client.issuer, claims.subject)
@@ -210,7 +210,7 @@ class OidcSignIn(Domain):
         if invitation is not None:
             lock_account(connection, invitation.account_id)
         if known is not None:
-            user = stored_users.find_user(connection, known.user_id, locks=True)
+            user = get(connection, User, known.user_id, locks=True)
         elif invitation is not None:
             user = self._add_user(connection, claims, invitation, now_us)
         else:
@@ -227,7 +227,7 @@ class OidcSignIn(Domain):
     def _add_user(self, connection: Connection, claims: OidcClaims, invitation: Invitation, now_us: int) -> User:
         given = "".join(filter(str.isprintable, claims.name)).strip()[: checks.NAME_LENGTH_MOST].strip()
         user = User(codes.mint_id("user"), given or _NAME_UNKNOWN, claims.email or invitation.email, now_us)
-        stored_users.add_user(connection, user)
+        add(connection, user)
         self._add_identity(connection, user.user_id, claims)
         return user
 
@@ -239,7 +239,7 @@ class OidcSignIn(Domain):
             subject=claims.subject,
             created_at_us=self.now_us(),
         )
-        stored.add_identity(connection, identity)
+        add(connection, identity)
         return identity
 
     def _required_issuer(self) -> OidcIssuer:

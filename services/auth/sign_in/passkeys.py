@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 from services.auth.checks import refusal
 from services.auth.records.times import hour_of
 from services.auth.records.users import Challenge, Passkey, User
-from services.auth.store import Connection
+from services.auth.store import Connection, add, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import passkeys as stored
-from services.auth.store import users as stored_users
 from services.auth.users import codes
 from services.chassis.errors import LegatoError, Reason
 
@@ -100,7 +99,7 @@ class Passkeys:
             is_backed_up=made.is_backed_up(),
             created_at_us=now_us,
         )
-        stored.add_passkey(connection, passkey)
+        add(connection, passkey)
         return passkey
 
     def verify(self, connection: Connection, challenge_id: str, credential_json: str, now_us: int) -> Passkey:
@@ -113,7 +112,7 @@ class Passkeys:
             known = stored.find_by_credential(connection, answer.raw_id)
             if known is None:
                 raise PasskeyRefused
-            stored_users.find_user(connection, known.user_id, locks=True)
+            get(connection, User, known.user_id, locks=True)
             passkey = stored.find_by_credential(connection, answer.raw_id, locks=True)
             if passkey is None:
                 raise PasskeyRefused

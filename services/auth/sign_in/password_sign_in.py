@@ -14,7 +14,7 @@ from services.auth.records.users import Challenge, ChallengeKind, Client, Passwo
 from services.auth.sign_in import totp
 from services.auth.sign_in.passwords import PasswordHashes, checked_password
 from services.auth.sign_in.sign_in import Limit, Proof, SignIn, require_other_way, sign_in_failed
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
 from services.auth.store import users as stored_users
@@ -56,7 +56,7 @@ class PasswordSignIn(Domain):
 
         def look(connection: Connection) -> list[Password]:
             found = stored_users.find_by_email(connection, email, SAME_EMAIL_MOST)
-            passwords = [stored.find_password(connection, user.user_id) for user in found]
+            passwords = [get(connection, Password, user.user_id) for user in found]
             return [password for password in passwords if password is not None]
 
         proof = await self._proof(await self._database.read(look), password, code)
@@ -68,7 +68,7 @@ class PasswordSignIn(Domain):
 
         def look(connection: Connection) -> tuple[str, list[Password]]:
             _, user = self._sessions.require(connection, token)
-            known = stored.find_password(connection, user.user_id)
+            known = get(connection, Password, user.user_id)
             return user.user_id, [] if known is None else [known]
 
         user_id, passwords = await self._database.read(look)
@@ -88,16 +88,16 @@ class PasswordSignIn(Domain):
         def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
             if known is None:
                 return None
-            stored_users.find_user(connection, known.user_id, locks=True)
+            get(connection, User, known.user_id, locks=True)
             # It may have been changed meanwhile.
-            is_current = stored.find_password(connection, known.user_id) == known
+            is_current = get(connection, Password, known.user_id) == known
             is_proved = is_current and self._use_code(connection, known.user_id, code)
             return (known.user_id, SignInMethod.PASSWORD) if is_proved else None
 
         return prove
 
     def _use_code(self, connection: Connection, user_id: str, code: str) -> bool:
-        app = stored.find_totp(connection, user_id)
+        app = get(connection, Totp, user_id)
         secret = self._required_cipher().decrypt(app.secret, user_id) if app else None
         step = totp.matching_step(secret, code, self.now_us()) if secret else None
         return step is not None and stored.note_totp_step(connection, user_id, step)

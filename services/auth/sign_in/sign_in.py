@@ -11,14 +11,15 @@ from typing import Final, TypeVar, cast
 
 from services.auth import checks
 from services.auth.parts import Domain, Parts
+from services.auth.records.accounts import Account
 from services.auth.records.audit import Outcome
 from services.auth.records.users import Client, Invitation, SignInMethod, User, UserSummary
 from services.auth.sign_in.passkeys import PasskeyRefused, Passkeys
-from services.auth.store import Connection, rate_limits
+from services.auth.store import Connection, add, get, rate_limits
 from services.auth.store import codes as stored_codes
 from services.auth.store import sessions as stored_sessions
 from services.auth.store import users as stored_users
-from services.auth.store.accounts import find_account, lock_account
+from services.auth.store.accounts import lock_account
 from services.auth.users import codes
 from services.auth.users.mail import Mail
 from services.auth.users.sessions import Sessions, SignedIn
@@ -78,7 +79,7 @@ class SignIn(Domain):
 
     async def mail_code(self, by: Access, client: Client) -> None:
         """Sends a code to the user of a session, who then proves with it who they are."""
-        user = await self._database.read(stored_users.find_user, by.user_id)
+        user = await self._database.read(get, User, by.user_id)
         if user is None or not user.email or not self._mail.is_offered:
             raise LegatoError(Reason.REQUEST_INVALID, "There is no address to send a code to.")
         await self.start(client, lambda _: True, [(self.limit_name("mail", user.email), MAILS)])
@@ -114,7 +115,7 @@ class SignIn(Domain):
         def prove(connection: Connection) -> SignedIn | None:
             known = self._sessions.find(connection, token)
             if known is not None:
-                stored_users.find_user(connection, known[1].user_id, locks=True)
+                get(connection, User, known[1].user_id, locks=True)
             session, user = self._sessions.require(connection, token, locks=True)
             proved = proof(connection)
             is_user = proved is not None and proved[0] == user.user_id
@@ -150,7 +151,7 @@ class SignIn(Domain):
         def look(connection: Connection) -> tuple[Invitation, str, str] | None:
             digests = self._peppers.digests_of_code(codes.INVITATION, codes.plain(code))
             invitation = stored_codes.find_invitation(connection, digests, self.now_us())
-            account = find_account(connection, invitation.account_id) if invitation else None
+            account = get(connection, Account, invitation.account_id) if invitation else None
             if invitation is None or account is None:
                 return None
             names = stored_users.names_of(connection, [invitation.invited_by])
@@ -173,7 +174,7 @@ class SignIn(Domain):
             lock_account(connection, invitation.account_id)
             if found is None:
                 user = User(codes.mint_id("user"), checked_name, invitation.email, now_us)
-                stored_users.add_user(connection, user)
+                add(connection, user)
             else:
                 user = found[1]
             opened = self._sessions.open(connection, user, SignInMethod.INVITATION, client) if found is None else None
@@ -208,7 +209,7 @@ class SignIn(Domain):
 
         def sign_in(connection: Connection) -> SignedIn | None:
             proved = proof(connection)
-            user = stored_users.find_user(connection, proved[0], locks=True) if proved else None
+            user = get(connection, User, proved[0], locks=True) if proved else None
             return None if proved is None or user is None else self.open(connection, user, proved[1], client)
 
         return await self.attempt(client, sign_in, limits)

@@ -9,20 +9,12 @@ from services.auth.paging import Position
 from services.auth.records.accounts import Account
 from services.auth.store import epochs
 from services.auth.store.tables import accounts, keys, playground_tokens
-from services.chassis.database.records import add, find, find_all, values_of
-
-
-def add_account(connection: sa.Connection, account: Account) -> None:
-    add(connection, accounts, account)
-
-
-def find_account(connection: sa.Connection, account_id: str, *, locks: bool = False) -> Account | None:
-    return find(connection, Account, sa.select(accounts).where(accounts.c.account_id == account_id), locks=locks)
+from services.chassis.database.records import find_all, get, values_of
 
 
 def require_account(connection: sa.Connection, account_id: str, *, locks: bool = False) -> Account:
     """Returns an account; raises if there is none."""
-    account = find_account(connection, account_id, locks=locks)
+    account = get(connection, Account, account_id, locks=locks)
     if account is None:
         raise not_found("account")
     return account

@@ -25,7 +25,7 @@ def add_event(
     connection: sa.Connection, event: AuditEvent, pepper_version: int, previous_code: bytes, code: bytes
 ) -> None:
     """Adds an event to the end of the chain, which is locked."""
-    add(connection, audit_events, event, pepper_version=pepper_version, previous_code=previous_code, code=code)
+    add(connection, event, pepper_version=pepper_version, previous_code=previous_code, code=code)
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
 
 

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from services.auth.records.users import Challenge, ChallengeKind, Invitation
+from services.auth.records.users import Challenge, ChallengeKind, Invitation, User
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
-from services.auth.store.users import find_user
-from services.chassis.database.records import add, find, find_all, take
+from services.chassis.database.records import add, find, find_all, get, take
 
 Conditions = Sequence[sa.ColumnElement[bool]]
 
@@ -49,7 +48,7 @@ def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> st
 def _use(connection: sa.Connection, table: sa.Table, is_it: Conditions) -> str | None:
     """Returns the user of what proves who they are. The user is locked before, as by all that changes theirs."""
     user_id = connection.scalar(sa.select(table.c.user_id).where(*is_it))
-    if user_id is None or find_user(connection, user_id, locks=True) is None:
+    if user_id is None or get(connection, User, user_id, locks=True) is None:
         return None
     return connection.scalar(table.delete().where(*is_it).returning(table.c.user_id))
 
@@ -59,7 +58,7 @@ def add_invitation(connection: sa.Connection, invitation: Invitation, digest: by
         invitations.c.account_id == invitation.account_id, invitations.c.expires_at_us <= invitation.created_at_us
     )
     connection.execute(invitations.delete().where(expired))
-    add(connection, invitations, invitation, digest=digest)
+    add(connection, invitation, digest=digest)
 
 
 def find_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
@@ -68,7 +67,7 @@ def find_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us:
 
 def use_invitation(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -> Invitation | None:
     """Returns an invitation that still works, for the first who asks."""
-    return take(connection, Invitation, invitations, *_is_valid(invitations, digests, now_us))
+    return take(connection, Invitation, *_is_valid(invitations, digests, now_us))
 
 
 def use_newest_invitation_for(connection: sa.Connection, email: str, now_us: int) -> Invitation | None:
@@ -91,7 +90,7 @@ def cancel_invitations(connection: sa.Connection, account_id: str, **of: str) ->
 
 def add_challenge(connection: sa.Connection, challenge: Challenge, now_us: int) -> None:
     connection.execute(challenges.delete().where(challenges.c.expires_at_us <= now_us))
-    add(connection, challenges, challenge)
+    add(connection, challenge)
 
 
 def find_challenge(
@@ -117,7 +116,7 @@ def use_challenge(
     connection: sa.Connection, challenge_id: str, now_us: int, kind: ChallengeKind = ChallengeKind.PASSKEY
 ) -> Challenge | None:
     """Returns a challenge, for the first who asks."""
-    return take(connection, Challenge, challenges, *_is_challenge(challenge_id, now_us, kind))
+    return take(connection, Challenge, *_is_challenge(challenge_id, now_us, kind))
 
 
 def remove_challenges(connection: sa.Connection, user_id: str, kind: ChallengeKind) -> None:

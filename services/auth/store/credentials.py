@@ -10,11 +10,7 @@ from services.chassis.database.records import add, find, find_all
 def put_password(connection: sa.Connection, password: Password) -> None:
     """Replaces a user's password. Call it with the user locked, as all that changes something here."""
     connection.execute(passwords.delete().where(passwords.c.user_id == password.user_id))
-    add(connection, passwords, password)
-
-
-def find_password(connection: sa.Connection, user_id: str) -> Password | None:
-    return find(connection, Password, sa.select(passwords).where(passwords.c.user_id == user_id))
+    add(connection, password)
 
 
 def remove_password(connection: sa.Connection, user_id: str) -> bool:
@@ -27,21 +23,13 @@ def remove_password(connection: sa.Connection, user_id: str) -> bool:
 
 def put_totp(connection: sa.Connection, app: Totp) -> None:
     connection.execute(totp.delete().where(totp.c.user_id == app.user_id))
-    add(connection, totp, app)
-
-
-def find_totp(connection: sa.Connection, user_id: str) -> Totp | None:
-    return find(connection, Totp, sa.select(totp).where(totp.c.user_id == user_id))
+    add(connection, app)
 
 
 def note_totp_step(connection: sa.Connection, user_id: str, step: int) -> bool:
     """Notes the use of a code; False if it, or a later one, was used before."""
     is_news = sa.and_(totp.c.user_id == user_id, totp.c.last_step < step)
     return connection.execute(totp.update().where(is_news).values(last_step=step)).rowcount == 1
-
-
-def add_identity(connection: sa.Connection, identity: OidcIdentity) -> None:
-    add(connection, oidc_identities, identity)
 
 
 def find_identity(connection: sa.Connection, issuer: str, subject: str) -> OidcIdentity | None:

@@ -18,7 +18,7 @@ from services.chassis.database.records import add, find, find_all, part_of, to_r
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> None:
     """Adds a key; call it with the account locked. No edge can have cached a new key: the epoch stays."""
-    add(connection, keys, key, digest=digest.digest, form_id=form_id)
+    add(connection, key, digest=digest.digest, form_id=form_id)
 
 
 class KeyChoice(NamedTuple):
@@ -74,10 +74,6 @@ def find_successor(connection: sa.Connection, key_id: str) -> Key | None:
     """Returns the first key that was made to replace another."""
     query = sa.select(keys).where(keys.c.replaces_key_id == key_id)
     return find(connection, Key, query.order_by(keys.c.created_at_us, keys.c.key_id).limit(1))
-
-
-def find_key(connection: sa.Connection, key_id: str) -> Key | None:
-    return find(connection, Key, sa.select(keys).where(keys.c.key_id == key_id))
 
 
 def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -> Key | None:

@@ -5,29 +5,25 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from services.auth.records.accounts import Account
 from services.auth.records.notices import Channel, Delivery, DeliveryState, OwnerNotice, Webhook
-from services.auth.store.accounts import find_account
 from services.auth.store.notice_tables import muted_notices, notice_deliveries, notices, webhooks
 from services.auth.store.tables import accounts, keys
 from services.auth.store.user_tables import memberships, users
 from services.chassis.access_tokens import AccountRole
 from services.chassis.database.insert import insert_into
-from services.chassis.database.records import add, find, find_all, values_of
+from services.chassis.database.records import find_all, get, values_of
 
 _FAILED: Final[sa.ColumnElement[str]] = sa.literal_column("'failed'")
 
 
 def add_notice(connection: sa.Connection, notice: OwnerNotice) -> bool:
     """Adds a notice; False if it is there already, or if there is no such account."""
-    if find_account(connection, notice.account_id) is None:
+    if get(connection, Account, notice.account_id) is None:
         return False
     added = insert_into(connection, notices).values(values_of(notices, notice))
     statement = added.on_conflict_do_nothing().returning(notices.c.notice_id)
     return connection.execute(statement).first() is not None
-
-
-def add_delivery(connection: sa.Connection, delivery: Delivery) -> None:
-    add(connection, notice_deliveries, delivery)
 
 
 def retry_now(connection: sa.Connection, account_id: str, delivery_id: str, now_us: int) -> bool:
@@ -98,14 +94,6 @@ def forget_before(connection: sa.Connection, created_before_us: int, most: int) 
 def list_webhooks(connection: sa.Connection, account_id: str) -> list[Webhook]:
     query = sa.select(webhooks).where(webhooks.c.account_id == account_id)
     return find_all(connection, Webhook, query.order_by(webhooks.c.created_at_us))
-
-
-def find_webhook(connection: sa.Connection, webhook_id: str) -> Webhook | None:
-    return find(connection, Webhook, sa.select(webhooks).where(webhooks.c.webhook_id == webhook_id))
-
-
-def add_webhook(connection: sa.Connection, webhook: Webhook) -> None:
-    add(connection, webhooks, webhook)
 
 
 def remove_webhook(connection: sa.Connection, account_id: str, webhook_id: str) -> bool:

@@ -4,11 +4,7 @@ import sqlalchemy as sa
 
 from services.auth.records.users import Passkey
 from services.auth.store.user_tables import passkeys
-from services.chassis.database.records import add, find, find_all
-
-
-def add_passkey(connection: sa.Connection, passkey: Passkey) -> None:
-    add(connection, passkeys, passkey)
+from services.chassis.database.records import find, find_all
 
 
 def find_by_credential(connection: sa.Connection, credential_id: bytes, *, locks: bool = False) -> Passkey | None:

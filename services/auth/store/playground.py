@@ -7,10 +7,10 @@ that changed, and an unknown id is refused.
 import sqlalchemy as sa
 
 from services.auth.peppers import StoredDigest
-from services.auth.records.keys import Key, PlaygroundToken
+from services.auth.records.keys import Key
 from services.auth.store import epochs
 from services.auth.store.tables import keys, playground_tokens
-from services.chassis.database.records import add, find
+from services.chassis.database.records import find
 
 # No secret has this digest, and no pepper this version.
 NO_DIGEST = StoredDigest(b"", 0)
@@ -20,11 +20,6 @@ def find_playground_key(connection: sa.Connection, account_id: str, user_id: str
     """Returns the key of a member's playground; call it with the account locked."""
     query = sa.select(keys).where(keys.c.account_id == account_id, keys.c.playground_user_id == user_id)
     return find(connection, Key, query)
-
-
-def add_token(connection: sa.Connection, token: PlaygroundToken) -> None:
-    """Adds a token; call it with its account and its session locked. No edge can have cached it: the epoch stays."""
-    add(connection, playground_tokens, token)
 
 
 def has_tokens(connection: sa.Connection, key_id: str, session_id: str) -> bool:

@@ -17,7 +17,7 @@ def add_session(connection: sa.Connection, session: UserSession, digest: bytes, 
     old = sessions.c.created_at_us < oldest_us
     end_tokens(connection, playground_tokens.c.session_id.in_(sa.select(sessions.c.session_id).where(old)))
     connection.execute(sessions.delete().where(old))
-    add(connection, sessions, session, digest=digest)
+    add(connection, session, digest=digest)
 
 
 def find_session(
@@ -27,10 +27,6 @@ def find_session(
     is_previous = sa.and_(sessions.c.previous_digest.in_(digests), sessions.c.previous_until_us > now_us)
     query = sa.select(sessions).where(sa.or_(sessions.c.digest.in_(digests), is_previous))
     return find(connection, UserSession, query, locks=locks)
-
-
-def session_by_id(connection: sa.Connection, session_id: str, *, locks: bool = False) -> UserSession | None:
-    return find(connection, UserSession, sa.select(sessions).where(sessions.c.session_id == session_id), locks=locks)
 
 
 def list_sessions(connection: sa.Connection, user_id: str) -> list[UserSession]:

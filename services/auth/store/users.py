@@ -20,7 +20,7 @@ from services.auth.store.user_tables import (
     users,
 )
 from services.chassis.access_tokens import AccountRole
-from services.chassis.database.records import add, find, find_all, to_record
+from services.chassis.database.records import find_all, get, to_record
 
 # Of UserSummary, in its order. A password counts with its authenticator app.
 _WAYS: Final = (
@@ -31,17 +31,9 @@ _WAYS: Final = (
 )
 
 
-def add_user(connection: sa.Connection, user: User) -> None:
-    add(connection, users, user)
-
-
-def find_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User | None:
-    return find(connection, User, sa.select(users).where(users.c.user_id == user_id), locks=locks)
-
-
 def require_user(connection: sa.Connection, user_id: str, *, locks: bool = False) -> User:
     """Returns a user; raises if there is none."""
-    user = find_user(connection, user_id, locks=locks)
+    user = get(connection, User, user_id, locks=locks)
     if user is None:
         raise not_found("user")
     return user

@@ -7,7 +7,7 @@ from protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.times import DAY_US, HOUR_US, hour_of
 from services.auth.records.users import Client, SignInMethod, User, UserSession, UserSummary
-from services.auth.store import Connection
+from services.auth.store import Connection, get
 from services.auth.store import sessions as stored
 from services.auth.store import users as stored_users
 from services.auth.users import codes
@@ -90,7 +90,7 @@ class Sessions(Domain):
     def find(self, connection: Connection, token: str, *, locks: bool = False) -> tuple[UserSession, User] | None:
         """Finds a session that has not ended, and its user."""
         session = stored.find_session(connection, self._digests(token), self.now_us(), locks=locks)
-        user = None if session is None else stored_users.find_user(connection, session.user_id)
+        user = None if session is None else get(connection, User, session.user_id)
         if session is None or user is None or not is_live(session, user, self.now_us()):
             return None
         return session, user
@@ -141,8 +141,8 @@ class Sessions(Domain):
     def confirm(self, connection: Connection, access: Access, rule: TokenRule) -> Access:
         """Checks that what a token claims is still so, for auth's own methods: a session that has ended, a user who
         was disabled or removed, or a lower role takes effect at once here, and not after the token's minute."""
-        session = stored.session_by_id(connection, access.session_id)
-        user = stored_users.find_user(connection, access.user_id)
+        session = get(connection, UserSession, access.session_id)
+        user = get(connection, User, access.user_id)
         if session is None or user is None or not is_live(session, user, self.now_us()):
             raise session_ended()
         confirmed = replace(

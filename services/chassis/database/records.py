@@ -17,6 +17,9 @@ _TYPES: Final[dict[Any, type[sa.types.TypeEngine[Any]]]] = {
     bytes: sa.LargeBinary,
 }
 
+# The primary keys of records that have a table, which the column knows.
+_KEYS: Final[dict[type, sa.Column[Any]]] = {}
+
 # The names and types of a record's fields, in their order.
 _fields_of = cache(get_type_hints)
 
@@ -73,6 +76,8 @@ def columns_of(record: type, *key: str, **others: Any) -> list[sa.Column[Any]]:
         # A type for a record says what NULL means.
         column.nullable = NoneType in get_args(annotation) or is_dataclass(annotation)
         columns.append(column)
+        if key == (name,):
+            _KEYS[record] = column
     return columns
 
 
@@ -116,9 +121,16 @@ def values_of(table: sa.Table, record: Any) -> dict[str, Any]:
     return values
 
 
-def add(connection: sa.Connection, table: sa.Table, record: Any, **others: Any) -> None:
-    """Inserts a record, and the values of `others` columns."""
-    connection.execute(table.insert().values(**values_of(table, record), **others))
+def add(connection: sa.Connection, record: Any, **others: Any) -> None:
+    """Inserts a record into its table, with the values of `others` columns."""
+    table = _KEYS[type(record)].table
+    connection.execute(sa.insert(table).values(**values_of(table, record), **others))
+
+
+def get(connection: sa.Connection, kind: type[RecordT], row_id: str, *, locks: bool = False) -> RecordT | None:
+    """Returns the record with a primary key; None: there is none."""
+    key = _KEYS[kind]
+    return find(connection, kind, sa.select(key.table).where(key == row_id), locks=locks)
 
 
 def find(
@@ -133,8 +145,7 @@ def find_all(connection: sa.Connection, kind: type[RecordT], query: sa.Executabl
     return [to_record(kind, row) for row in connection.execute(query)]
 
 
-def take(
-    connection: sa.Connection, kind: type[RecordT], table: sa.Table, *is_it: sa.ColumnElement[bool]
-) -> RecordT | None:
+def take(connection: sa.Connection, kind: type[RecordT], *is_it: sa.ColumnElement[bool]) -> RecordT | None:
     """Deletes a row and returns its record in one statement: of two who do so at once, one gets it."""
-    return find(connection, kind, table.delete().where(*is_it).returning(*table.c))
+    table = _KEYS[kind].table
+    return find(connection, kind, sa.delete(table).where(*is_it).returning(*table.c))

@@ -11,13 +11,14 @@ from services.auth.peppers import Peppers
 from services.auth.records.accounts import Account
 from services.auth.records.keys import Key, Scope
 from services.auth.store import accounts as stored_accounts
+from services.auth.store import add
 from services.auth.store import keys as stored_keys
 
 ACCOUNT = Account("acct_a", "Acme", 1_000, "forte")
 
 
 def add_account(connection: sa.Connection, account: Account = ACCOUNT) -> Account:
-    stored_accounts.add_account(connection, account)
+    add(connection, account)
     return account
 
 

@@ -3,8 +3,9 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from services.auth.paging import Position
-from services.auth.records.accounts import KeyLimits
+from services.auth.records.accounts import Account, KeyLimits
 from services.auth.store import accounts as stored_accounts
+from services.auth.store import get
 from tests.services.auth.store.rows import ACCOUNT, add_account, epoch_of
 
 
@@ -12,8 +13,8 @@ def test_account_is_found_as_it_was_added(writing: sa.Connection) -> None:
     account = add_account(
         writing, replace(ACCOUNT, name="Łódź 🎹", limits=KeyLimits(1_000_000, None, 7), suspended_at_us=5)
     )
-    assert stored_accounts.find_account(writing, account.account_id) == account
-    assert stored_accounts.find_account(writing, "acct_other") is None
+    assert get(writing, Account, account.account_id) == account
+    assert get(writing, Account, "acct_other") is None
 
 
 def test_lists_go_from_old_to_new_and_on_behind_a_position(writing: sa.Connection) -> None:

@@ -20,8 +20,8 @@ from protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client
 from services.auth.service import AuthService
+from services.auth.servicers import users as servicers_users
 from services.auth.store import codes as stored_codes
-from services.auth.store import users as stored_users
 from services.auth.store.user_tables import memberships, sessions, users
 from services.auth.users import codes
 from services.chassis.access_tokens import Access, AccountRole
@@ -168,5 +168,5 @@ async def test_an_address_is_given_to_one_of_two_new_users(
 
     attempts = [partial(create, each) for each in replicas]
 
-    assert await meet(database, monkeypatch, "add_user", attempts, stored_users) == [Reason.REQUEST_INVALID]
+    assert await meet(database, monkeypatch, "add", attempts, servicers_users) == [Reason.REQUEST_INVALID]
     assert count_rows(database, users) == 1

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from services.auth.peppers import Peppers
-from services.auth.records.accounts import KeyLimits
+from services.auth.records.accounts import Account, KeyLimits
 from services.auth.records.keys import Changes, Key
 from services.auth.store import accounts as stored_accounts
-from services.auth.store import epochs
+from services.auth.store import epochs, get
 from services.auth.store import keys as stored_keys
 from services.chassis.database.database import Database
 from tests.services.auth.store.rows import ACCOUNT, add_account, add_key, epoch_of, revoke, suspend
@@ -57,7 +57,7 @@ def test_change_of_an_account_lists_all_of_its_keys(writing: sa.Connection, pepp
     changed = stored_accounts.change_account(
         writing, ACCOUNT.account_id, lambda account: replace(account, preferred_class="mezzo", limits=KeyLimits(9))
     )
-    assert changed == stored_accounts.find_account(writing, ACCOUNT.account_id)
+    assert changed == get(writing, Account, ACCOUNT.account_id)
     assert changed == replace(ACCOUNT, preferred_class="mezzo", limits=KeyLimits(9))
     changes = epochs.changes_since(writing, before)
     assert (changes.epoch, set(changes.key_ids), changes.has_gap) == (before + 1, mine, False)

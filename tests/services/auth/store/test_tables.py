@@ -1,8 +1,9 @@
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
+from services.auth.records.accounts import Account
 from services.auth.service import MIGRATIONS
-from services.auth.store import accounts as stored_accounts
+from services.auth.store import get
 from services.auth.store.tables import metadata
 from services.chassis.database.database import Database
 from services.chassis.database.schema_version import TABLE
@@ -20,4 +21,4 @@ def test_migrating_again_keeps_what_is_there(database: Database) -> None:
         add_account(connection)
     database.migrate(MIGRATIONS)
     with database.transaction(writes=False) as connection:
-        assert stored_accounts.find_account(connection, ACCOUNT.account_id) == ACCOUNT
+        assert get(connection, Account, ACCOUNT.account_id) == ACCOUNT

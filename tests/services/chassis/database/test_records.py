@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 import sqlalchemy as sa
 
-from services.chassis.database.records import add, columns_of, find, find_all, take
+from services.chassis.database.records import add, columns_of, find, find_all, get, take
 
 
 class Note(msgspec.Struct):
@@ -69,8 +69,10 @@ def test_records_are_read_as_they_were_written_with_the_records_in_them() -> Non
     with engine.begin() as connection:
         metadata.create_all(connection)
         for shirt in SHIRTS:
-            add(connection, shirts, shirt, seller="shop")
+            add(connection, shirt, seller="shop")
         assert find_all(connection, Shirt, sa.select(shirts).order_by(shirts.c.shirt_id)) == SHIRTS
         assert find(connection, Shirt, sa.select(shirts).where(shirts.c.size == Size.SMALL)) == SHIRTS[1]
-        assert take(connection, Shirt, shirts, shirts.c.shirt_id == "one") == SHIRTS[0]
-        assert take(connection, Shirt, shirts, shirts.c.shirt_id == "one") is None
+        assert get(connection, Shirt, "two") == SHIRTS[1]
+        assert take(connection, Shirt, shirts.c.shirt_id == "one") == SHIRTS[0]
+        assert take(connection, Shirt, shirts.c.shirt_id == "one") is None
+        assert get(connection, Shirt, "one") is None
