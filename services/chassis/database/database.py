@@ -69,12 +69,23 @@ class SchemaTooNew(DatabaseUnavailable):
         )
 
 
+class SchemaUnknown(DatabaseUnavailable):
+    """A version between two releases has migrated the schema, by a script that is not there any more."""
+
+    def __init__(self, schema: str, revision: str) -> None:
+        super().__init__()
+        self.add_note(
+            f"the schema {schema} has revision {revision} of a development version: migrate it with the last version "
+            "that has its script, or restore a backup (docs/upgrade.md)"
+        )
+
+
 @contextmanager
 def _outage_reasons(schema: str) -> Iterator[None]:
     """Re-raises outages, missing permissions and failures of scripts with the driver's reason, for the operator."""
     try:
         yield
-    except (DatabaseDamaged, SchemaTooNew):
+    except (DatabaseDamaged, SchemaTooNew, SchemaUnknown):
         raise
     except (DatabaseUnavailable, sa.exc.ProgrammingError) as error:
         told = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
@@ -298,8 +309,13 @@ class Database:
         version, own = schema_version.read_version(connection), schema_version.revisions_of(folder)
         if version is not None and version.oldest > own[-1]:
             raise SchemaTooNew(self.schema, version.release)
-        # An unknown revision is of a later release, which stays compatible while both run.
-        return version is None or version.revision in own[:-1]
+        # A later revision is of a later release, which stays compatible while both run.
+        if version is None or version.revision >= own[-1]:
+            return version is None
+        if version.revision not in own:
+            # Scripts are merged before a release: no release has made this schema.
+            raise SchemaUnknown(self.schema, version.revision)
+        return True
 
     def close(self) -> None:
         """Closes connections when running transactions end."""

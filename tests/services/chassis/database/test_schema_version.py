@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from services.chassis.database.database import Database, SchemaTooNew
+from services.chassis.database.database import Database, SchemaTooNew, SchemaUnknown
 from tests.services.chassis.notes import add, note_ids
 
 # As releases up to 0.1.0 look.
@@ -66,6 +66,22 @@ def test_the_table_of_earlier_releases_is_taken_over(database_url: str, migratio
     assert version.revision == "0001"
     with database.transaction(writes=False) as connection:
         assert note_ids(connection) == [1]
+    database.close()
+
+
+def test_schema_of_a_version_between_releases_is_refused_if_its_script_is_gone(
+    database_url: str, migrations: Path
+) -> None:
+    database = Database(database_url, "example")
+    database.migrate(migrations)
+    merged = add_script(migrations, "")
+    with database.transaction(writes=True) as connection:
+        connection.exec_driver_sql("UPDATE schema_version SET version_num = '0001b'")
+    for migrates in (True, False):
+        with pytest.raises(SchemaUnknown) as refused:
+            database.prepare(migrations, migrates=migrates)
+        assert "the schema example has revision 0001b of a development version" in refused.value.__notes__[0]
+    merged.unlink()
     database.close()
 
 
