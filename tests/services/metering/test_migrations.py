@@ -86,7 +86,7 @@ async def test_ledger_of_postgresql_becomes_the_first_partition_and_goes_on(post
         connection.exec_driver_sql("CREATE SCHEMA metering")
         config.attributes["connection"] = connection
         prepare_table(connection)
-        command.upgrade(config, "0007")
+        command.upgrade(config, "0004")
         connection.exec_driver_sql("INSERT INTO accounts VALUES ('acct_a', 10, 0)")
         connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
     before = rows_of(database, "ledger")
@@ -117,7 +117,7 @@ def test_ledger_of_postgresql_is_attached_without_being_read_while_writes_wait(p
         connection.exec_driver_sql("CREATE SCHEMA metering")
         config.attributes["connection"] = connection
         prepare_table(connection)
-        command.upgrade(config, "0007")
+        command.upgrade(config, "0004")
         connection.exec_driver_sql(GRANT.replace("INSERT INTO ledger", "INSERT INTO ledger OVERRIDING SYSTEM VALUE"))
         # What an earlier attempt left: the month that it was made in is over.
         left = "ADD CONSTRAINT ledger_is_of_first_partition CHECK (recorded_at_us < 100)"
