@@ -15,9 +15,10 @@ from typing import Any, Final
 from services.chassis.database.database import Database
 from services.metering.account_audits import AccountAudits
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.statements import DaysQuery, StatementQuery, list_days, list_entries
+from services.metering.statements import StatementQuery, read_days, read_entry_page
 from services.metering.store.key_totals import KeyTotals
-from services.metering.usage_reports import UsageReportQuery, list_usage
+from services.metering.store.usage import UsageReportQuery
+from services.metering.usage_reports import report_usage
 from services.rules.model_classes import CLASSES
 
 ACCOUNT_ID: Final = "acct_0123456789abcdef"
@@ -121,10 +122,10 @@ async def measure(database: Database, until_us: int) -> None:
     entries = StatementQuery(ACCOUNT_ID, None, None, newest_first=True, size=25, position=None)
     auditor, totals = AccountAudits(database), KeyTotals()
     reports: dict[str, Callable[[], Awaitable[Any]]] = {
-        "Usage by class, 30 days": lambda: list_usage(database, by_class, totals),
-        "Usage of 200 keys, 30 days": lambda: list_usage(database, by_key, totals),
-        "Statement of a month": lambda: list_days(database, DaysQuery(ACCOUNT_ID, *month, "")),
-        "Entries, first page": lambda: list_entries(database, entries),
+        "Usage by class, 30 days": lambda: database.read(report_usage, by_class, totals),
+        "Usage of 200 keys, 30 days": lambda: database.read(report_usage, by_key, totals),
+        "Statement of a month": lambda: database.read(read_days, ACCOUNT_ID, *month, ""),
+        "Entries, first page": lambda: database.read(read_entry_page, entries),
     }
     sys.stdout.write("| Report | First | Then, p50 | p99 | CPU time |\n|---|---|---|---|---|\n")
     for name, report in reports.items():

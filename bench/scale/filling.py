@@ -13,10 +13,11 @@ from typing import Any, Final, NamedTuple
 from bench.targets import CLASS, PRICES
 from services.chassis.database.database import Database, open_database
 from services.chassis.telemetry.log import Log
-from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of
+from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.prices import Usage, read_prices
 from services.metering.ledger.records import HOUR_US
 from services.metering.retention.passes import Retention
+from services.metering.settings import MeteringSettings
 from services.metering.store.retention.partitions import FIRST_PARTITION, create_partition
 
 USAGE: Final = Usage(prompt_tokens=50, completion_tokens=45)
@@ -127,7 +128,7 @@ def _fill_months(database: Database, size: Size, dialect: _Dialect) -> None:
     """Writes chats of past months, each in the first hour of its month and in the order of time, and closes them."""
     _run(database, _prepare_months(size, dialect), dialect._replace(afterwards=()))
     months = past_months(size.months)
-    retention = Retention(database, RetentionPolicy(), 0, Log("filling", io.StringIO()), pause_s=0, read_most=5_000)
+    retention = Retention(database, MeteringSettings(), Log("filling", io.StringIO()), pause_s=0, read_most=5_000)
     with ThreadPoolExecutor(FILLERS) as fillers:
 
         def begin(number: int) -> Future[None]:

@@ -76,17 +76,13 @@ def _account_violations(connection: Any, closing: Closing) -> Iterator[str]:
         yield f"closing of {closing.month}: its accounts have changed since it was made"
 
 
-async def list_closings(database: Database) -> ClosedMonths:
-    return await database.read(
-        lambda connection: ClosedMonths(
-            store.read_closings(connection), store.read_retention(connection).ledger_pruned_before_us
-        )
-    )
+def read_closed(connection: Any) -> ClosedMonths:
+    return ClosedMonths(store.read_closings(connection), store.read_retention(connection).ledger_pruned_before_us)
 
 
 async def audit_months(database: Database, month: CalendarMonth | None) -> list[str]:
     """Verifies the entries of one month, or of all that are in the database, each from its own snapshot."""
-    closed = await list_closings(database)
+    closed = await database.read(read_closed)
     months = [closing.month for closing in closed.closings if closing.month_us >= closed.pruned_before_us]
     found: list[str] = []
     for each in months if month is None else [month]:

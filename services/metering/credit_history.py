@@ -4,14 +4,13 @@ A day's charges are one entry, after the grants and adjustments of the day. Each
 balances are computed from the beginning: later bookings do not make them wrong.
 """
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.chassis.database.database import Database
 from services.metering.ledger.local_days import UTC_DAYS
 from services.metering.ledger.records import DAY_US
-from services.metering.store.ledger_days import read_credits, read_day_sums
+from services.metering.store.ledger_days import BEFORE_ALL, read_bookings, read_day_sums, sum_bookings
 from services.metering.store.retention.closings import read_opening, read_retention
 
 # Above every time.
@@ -27,11 +26,12 @@ class CreditPosition(NamedTuple):
     entry_id: int
 
 
-BEGINNING: Final = CreditPosition(-1, -1)
+BEGINNING: Final = CreditPosition(*BEFORE_ALL)
 
 
 class CreditEntry(msgspec.Struct):
-    kind: Literal["grant", "adjustment", "charges"]
+    # That of an entry, or "charges".
+    kind: str
     # For charges, the start of their day.
     at_us: int
     amount_nanos: int
@@ -46,28 +46,23 @@ class CreditPage(NamedTuple):
     next_after: CreditPosition | None
 
 
-async def list_credits(database: Database, account_id: str, after: CreditPosition, size: int) -> CreditPage:
-    return await database.read(read_page, account_id, after, size)
-
-
 def read_page(connection: Any, account_id: str, after: CreditPosition, size: int) -> CreditPage:
     # It has what was credited, and charged, before entries were pruned.
     opening = read_opening(connection, account_id, read_retention(connection).ledger_pruned_before_us)
-    credited_nanos, credits = read_credits(connection, account_id, opening.at_us, after, size + 1)
-    balance_nanos = opening.account.balance_nanos + credited_nanos
+    period = account_id, opening.at_us, _NO_END
+    balance_nanos = opening.account.balance_nanos + sum_bookings(connection, *period, after)
     changes: list[tuple[CreditPosition, CreditEntry]] = []
-    for entry_id, entry in credits:
+    for entry_id, entry, _ in read_bookings(connection, *period, size + 1, after):
         at_us, amount_nanos = entry.recorded_at_us, entry.customer_nanos
         change = CreditEntry(entry.kind, at_us, amount_nanos, 0, entry.request_id, entry.reason or "")
         changes.append((CreditPosition(at_us, entry_id), change))
-    for day in read_day_sums(connection, account_id, opening.at_us, _NO_END, UTC_DAYS.offsets):
+    for day in read_day_sums(connection, *period, UTC_DAYS.offsets):
         position = CreditPosition(day.local_us + DAY_US, _NO_ENTRY)
         if position <= after:
             balance_nanos -= day.charged_nanos
         elif day.charged_nanos:
             changes.append((position, CreditEntry("charges", day.local_us, -day.charged_nanos, 0)))
     changes.sort(key=lambda change: change[0])
-    for _, entry in changes:
-        balance_nanos = entry.balance_nanos = balance_nanos + entry.amount_nanos
-    entries = [entry for _, entry in changes[:size]]
-    return CreditPage(entries, changes[size - 1][0] if len(changes) > size else None)
+    for _, change in changes:
+        balance_nanos = change.balance_nanos = balance_nanos + change.amount_nanos
+    return CreditPage([change for _, change in changes[:size]], changes[size - 1][0] if len(changes) > size else None)

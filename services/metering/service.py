@@ -55,6 +55,9 @@ class MeteringService:
             pace_s=PACE_UNDER_LOAD_S,
         )
         process.opened.push_async_callback(writer.close)
+        unpaid = UnpaidPrompts(
+            settings.unpaid_prompts, settings.unpaid_prompt_tokens, settings.unpaid_prompts_window_s, process.clock
+        )
         metering = MeteringServicer(
             database,
             writer,
@@ -62,7 +65,7 @@ class MeteringService:
             settings.default_limits(),
             log,
             process.open_tracer(),
-            UnpaidPrompts(settings.unpaid_limit, process.clock),
+            unpaid,
         )
         show_exchanges(registry, {"edge": metering.message_items})
         self.drain = metering.drain
@@ -77,7 +80,7 @@ class MeteringService:
         ]
         sweeper = Sweeper(database, writer, settings.sweep_interval_s, log)
         show_ledger(writer, sweeper, registry)
-        self.retention = Retention(database, settings.retention_policy, settings.retention_interval_s, log)
+        self.retention = Retention(database, settings, log)
         show_retention(self.retention, registry)
         process.in_background(sweeper.run)
         process.in_background(partial(recount_at_start, database, log))

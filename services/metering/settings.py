@@ -19,10 +19,8 @@ from services.chassis.settings import (
     SettingsError,
     check_all,
 )
-from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.notices import NoticeRules
 from services.metering.limits import LARGEST_BURST, RateLimits, token_rate
-from services.metering.unpaid_prompts import UnpaidLimit
 from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.residency import DataStore, keep_in_canada
 
@@ -122,20 +120,6 @@ class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
         if not 0 <= low_balance_nanos <= LARGEST_BOOKING_NANOS:
             raise SettingsError("LEGATO_LOW_BALANCE_USD: must not be negative, and at most a million dollars")
         return NoticeRules(low_balance_nanos, self.spend_limit_near_percent)
-
-    @property
-    def unpaid_limit(self) -> UnpaidLimit:
-        return UnpaidLimit(self.unpaid_prompts, self.unpaid_prompt_tokens, self.unpaid_prompts_window_s)
-
-    @property
-    def retention_policy(self) -> RetentionPolicy:
-        return RetentionPolicy(
-            self.retention_close_after_days,
-            self.retention_holds_days,
-            self.retention_ledger_months,
-            self.retention_usage_months,
-            self.retention_archive,
-        )
 
     def default_limits(self) -> RateLimits:
         """Returns the limits of a key without its own, and whose account has none either."""

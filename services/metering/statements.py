@@ -10,17 +10,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.local_days import LocalDays, find_local_days
+from services.metering.ledger.local_days import find_local_days, require_hours
 from services.metering.ledger.records import HOUR_US
 from services.metering.store import ledger_days
 from services.metering.store import statements as store
 from services.metering.store.ledger_days import DaySums
-from services.metering.store.prices import read_schedule
 from services.metering.store.reports import read_balances
-from services.metering.store.retention.closings import read_opening
-from services.metering.store.statements import Receipt, RequestFilter, StoredEntry
+from services.metering.store.retention.closings import read_opening, read_retention
+from services.metering.store.statements import Receipt, RequestFilter, StatementEntry
 
 # More than an account runs at once.
 RUNNING_MOST: Final = 1_000
@@ -55,14 +53,6 @@ class StatementQuery(msgspec.Struct, frozen=True):
     chosen: RequestFilter = RequestFilter()
 
 
-class DaysQuery(msgspec.Struct, frozen=True):
-    account_id: str
-    start_us: int
-    # Exclusive.
-    end_us: int
-    time_zone: str
-
-
 class StatementDay(NamedTuple):
     start_us: int
     sums: DaySums
@@ -73,12 +63,7 @@ class StatementDay(NamedTuple):
 class StatementDays(NamedTuple):
     opening_nanos: int
     days: list[StatementDay]
-    bookings: list[StoredEntry]
-
-
-class StatementEntry(NamedTuple):
-    stored: StoredEntry
-    balance_nanos: int
+    bookings: list[StatementEntry]
 
 
 class StatementPage(NamedTuple):
@@ -93,39 +78,7 @@ class RequestsPage(NamedTuple):
     next_position: PagePosition | None
 
 
-async def list_entries(database: Database, query: StatementQuery) -> StatementPage:
-    return await database.read(_read_page, query)
-
-
-async def list_requests(database: Database, query: StatementQuery) -> RequestsPage:
-    """Lists requests, the newest first; those that run are on the first page."""
-    return await database.read(_read_requests, query)
-
-
-async def list_days(database: Database, query: DaysQuery) -> StatementDays:
-    """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
-    if query.start_us % HOUR_US or query.end_us % HOUR_US:
-        raise LegatoError(Reason.REQUEST_INVALID, "The start and the end must be full hours.", param="start_time")
-    days = find_local_days(query.time_zone, query.start_us, query.end_us)
-    return await database.read(_read_days, query, days)
-
-
-async def find_request(database: Database, account_id: str, request_id: str) -> Receipt | None:
-    return await database.read(store.read_receipt, account_id, request_id)
-
-
-class PriceList(NamedTuple):
-    versions: list[store.StoredPrices]
-    current_version: int
-
-
-async def list_prices(database: Database) -> PriceList:
-    return await database.read(
-        lambda connection: PriceList(store.read_price_versions(connection), read_schedule(connection).current_version)
-    )
-
-
-def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
+def read_entry_page(connection: Any, query: StatementQuery) -> StatementPage:
     position = query.position or _first_position(connection, query)
     found = store.read_entries(
         connection,
@@ -135,32 +88,34 @@ def _read_page(connection: Any, query: StatementQuery) -> StatementPage:
         most=query.size + 1,
     )
     balance_nanos, entries = position.balance_nanos, []
-    for stored in found[: query.size]:
-        amount_nanos = stored.entry.customer_nanos
+    for listed in found[: query.size]:
+        amount_nanos = listed.entry.customer_nanos
         after_nanos = balance_nanos if query.newest_first else balance_nanos + amount_nanos
         balance_nanos = balance_nanos - amount_nanos if query.newest_first else after_nanos
-        entries.append(StatementEntry(stored, after_nanos))
-    ids = [stored.entry_id for stored in found]
+        entries.append(listed._replace(balance_nanos=after_nanos))
+    ids = [listed.entry_id for listed in found]
     return StatementPage(entries, _next_position(position, ids, query, balance_nanos))
 
 
-def _read_days(connection: Any, query: DaysQuery, days: LocalDays) -> StatementDays:
-    _refuse_pruned(query.start_us, store.read_pruned_before(connection), "start_time")
-    period = (query.account_id, query.start_us, query.end_us)
-    opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, query.account_id, query.start_us)
+def read_days(connection: Any, account_id: str, start_us: int, end_us: int, time_zone: str) -> StatementDays:
+    """Lists the days of a period that have an entry, the oldest first, and its grants and adjustments."""
+    require_hours(start_us, end_us)
+    days = find_local_days(time_zone, start_us, end_us)
+    _refuse_pruned(start_us, read_retention(connection).ledger_pruned_before_us, "start_time")
+    opening_nanos = balance_nanos = ledger_days.read_opening_balance(connection, account_id, start_us)
     listed = []
-    for sums in ledger_days.read_day_sums(connection, *period, days.offsets):
+    for sums in ledger_days.read_day_sums(connection, account_id, start_us, end_us, days.offsets):
         balance_nanos += sums.credited_nanos - sums.charged_nanos
         # The first day can begin before the period.
-        start_us = max(query.start_us, days.start_us(sums.local_us))
-        listed.append(StatementDay(start_us, sums, balance_nanos))
-    booked = [StoredEntry(*each) for each in ledger_days.read_bookings(connection, *period, BOOKINGS_MOST)]
+        listed.append(StatementDay(max(start_us, days.start_us(sums.local_us)), sums, balance_nanos))
+    booked = ledger_days.read_bookings(connection, account_id, start_us, end_us, BOOKINGS_MOST)
     return StatementDays(opening_nanos, listed, booked)
 
 
-def _read_requests(connection: Any, query: StatementQuery) -> RequestsPage:
-    """Reads a page. Of requests that are chosen, only some entries are searched for one, and hours without such a
-    request are skipped, so that a key that was last used long ago is found at once."""
+def read_request_page(connection: Any, query: StatementQuery) -> RequestsPage:
+    """Lists requests, the newest first; those that run are on the first page. Of requests that are chosen, only some
+    entries are searched for a page, and hours without such a request are skipped, so that a key that was last used long
+    ago is found at once."""
     position, running, chosen = query.position, [], query.chosen
     if position is None:
         first_id, last_id = _period(connection, query)
@@ -191,7 +146,7 @@ def _skip_unused(connection: Any, query: StatementQuery, position: PagePosition,
     if hour_us is None:
         return None
     ends_us = hour_us + HOUR_US + store.CLOCK_STEP_US
-    last_id = min(position.entry_id, store.find_last_before(connection, query.account_id, ends_us))
+    last_id = min(position.entry_id, store.find_last_of_account(connection, query.account_id, ends_us))
     return PagePosition(last_id, position.limit_id, 0) if last_id > position.limit_id else None
 
 
@@ -205,7 +160,7 @@ def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
         [account] = read_balances(connection, [query.account_id])
         balance_nanos = account.balance_nanos
     else:
-        pruned_before_us = store.read_pruned_before(connection)
+        pruned_before_us = read_retention(connection).ledger_pruned_before_us
         balance_nanos = read_opening(connection, query.account_id, pruned_before_us).account.balance_nanos
     return PagePosition(began_id, first_id if query.newest_first else last_id, balance_nanos)
 
@@ -213,15 +168,15 @@ def _first_position(connection: Any, query: StatementQuery) -> PagePosition:
 def _period(connection: Any, query: StatementQuery) -> tuple[int, int]:
     """Returns the id before the period's first entry, and the id of its last."""
     first_id, last_id = 0, _NO_END
-    pruned_before_us = store.read_pruned_before(connection)
+    pruned_before_us = read_retention(connection).ledger_pruned_before_us
     if pruned_before_us:
         for asked_us, param in ((query.start_us, "start_time"), (query.end_us, "end_time")):
             _refuse_pruned(asked_us, pruned_before_us, param)
-        first_id = store.find_last_before(connection, query.account_id, pruned_before_us)
+        first_id = store.find_last_of_account(connection, query.account_id, pruned_before_us)
     if query.start_us is not None:
-        first_id = store.find_last_before(connection, query.account_id, query.start_us)
+        first_id = store.find_last_of_account(connection, query.account_id, query.start_us)
     if query.end_us is not None:
-        last_id = store.find_last_before(connection, query.account_id, query.end_us)
+        last_id = store.find_last_of_account(connection, query.account_id, query.end_us)
     return first_id, last_id
 
 

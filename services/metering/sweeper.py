@@ -39,8 +39,7 @@ class Sweeper:
         forget_at_s = 0.0
         while True:
             try:
-                if await self._database.read(find_overdue, 1):
-                    await self.sweep()
+                await self.sweep()
                 if self._clock.elapsed_s() >= forget_at_s:
                     while await self.forget() == FORGET_MOST:
                         pass

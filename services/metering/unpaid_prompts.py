@@ -5,7 +5,6 @@ that one replica sees all its clients, wherever they were connected.
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from services.chassis.timing.deadlines import Clock
@@ -14,15 +13,6 @@ from services.chassis.timing.deadlines import Clock
 MOST_KEPT: Final = 256
 # The least recently noted account is evicted first.
 MOST_ACCOUNTS: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class UnpaidLimit:
-    """The threshold: this many unpaid prompts, with this many tokens in total, within the window. 0 prompts: never."""
-
-    prompts: int
-    tokens: int
-    window_s: float
 
 
 class _Left(NamedTuple):
@@ -34,17 +24,20 @@ class _Left(NamedTuple):
 
 
 class UnpaidPrompts:
-    def __init__(self, unpaid_limit: UnpaidLimit, clock: Clock) -> None:
-        self._unpaid_limit = unpaid_limit
+    def __init__(self, prompts: int, tokens: int, window_s: float, clock: Clock) -> None:
+        """Takes the limit: so many unpaid prompts, with so many tokens in total, within the window. 0: never."""
+        self._most_prompts = prompts
+        self._most_tokens = tokens
+        self._window_s = window_s
         self._clock = clock
         # Least recently noted first.
         self._by_account: OrderedDict[str, deque[_Left]] = OrderedDict()
 
     def note(self, account_id: str, request_id: str, tokens: int) -> None:
         """Notes that a client of the account left before anything was delivered. Repeats are ignored."""
-        if not self._unpaid_limit.prompts:
+        if not self._most_prompts:
             return
-        left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._unpaid_limit.prompts)))
+        left = self._by_account.setdefault(account_id, deque(maxlen=max(MOST_KEPT, self._most_prompts)))
         if any(each.request_id == request_id for each in left):
             return
         left.append(_Left(self._clock.elapsed_s(), request_id, tokens))
@@ -56,11 +49,9 @@ class UnpaidPrompts:
         left = self._by_account.get(account_id)
         if left is None:
             return False
-        oldest_s = self._clock.elapsed_s() - self._unpaid_limit.window_s
+        oldest_s = self._clock.elapsed_s() - self._window_s
         while left and left[0].at_s <= oldest_s:
             left.popleft()
         if not left:
             del self._by_account[account_id]
-        return (
-            len(left) >= self._unpaid_limit.prompts and sum(each.tokens for each in left) >= self._unpaid_limit.tokens
-        )
+        return len(left) >= self._most_prompts and sum(each.tokens for each in left) >= self._most_tokens

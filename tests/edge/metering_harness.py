@@ -50,7 +50,7 @@ class MeteringHarness:
             adopted = adopt_prices(connection, prices or read_prices(MeteringSettings().prices).current)
         self._writer = Writer(self._database, adopted, 3600, log)
         self._limiter = LocalLimiter(FakeClock())
-        self.unpaid_prompts = UnpaidPrompts(MeteringSettings().unpaid_limit, FakeClock())
+        self.unpaid_prompts = UnpaidPrompts(3, 30_000, 600.0, FakeClock())
         clock = SystemClock()
         self.replicas = Replicas("Metering", self._address, lambda address: MeteringReplica(address, log), log)
         self.metering = Metering(self.replicas, clock, log)

@@ -21,6 +21,7 @@ _TIMES: Final = {
     "last_attempt_time": "last_attempt_at_us",
     "last_seen_time": "last_seen_hour_us",
     "last_use_time": "last_used_hour_us",
+    "record_time": "recorded_at_us",
     "reserve_time": "reserved_at_us",
     "revoke_time": "revoked_at_us",
     "start_time": "started_at_us",

@@ -5,12 +5,12 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.holds import charged_hour_us
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     CHARGES,
     AccountBalance,
+    AccountChange,
     Adjust,
     AnswerT,
     Claim,

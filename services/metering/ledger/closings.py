@@ -6,7 +6,7 @@ each. An archive of a month is the same text, so that its hash needs no tool of 
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -68,6 +68,16 @@ class AccountClosing(msgspec.Struct, frozen=True):
     # Grants and adjustments.
     total_credited_nanos: int = 0
     total_charged_nanos: int = 0
+
+
+class RetentionState(NamedTuple):
+    """The times before which passes have pruned. Fields are the last columns of the table."""
+
+    # Entries recorded before it are gone, or being deleted.
+    ledger_pruned_before_us: int
+    # Hours before it are summed up by month, or being summed up; and all of them are.
+    usage_marked_before_us: int
+    usage_summed_before_us: int
 
 
 def to_line(row: Iterable[Any]) -> bytes:

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.money import format_usd
-from services.metering.ledger.claims import refuse_repeat
 from services.metering.ledger.months import next_month_us
 from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
@@ -15,13 +14,13 @@ from services.metering.ledger.records import (
     AccountBalance,
     Basis,
     Checkpoint,
-    Checkpointed,
     Claim,
     End,
     Entry,
     Extend,
     Extended,
     Hold,
+    IdempotencyClaim,
     Kind,
     Reserve,
     Reserved,
@@ -30,7 +29,6 @@ from services.metering.ledger.records import (
     Sweep,
     Swept,
     Void,
-    Voided,
 )
 from services.metering.ledger.rule_context import Effect, RuleContext
 
@@ -43,6 +41,7 @@ NOT_CONFIRMED: Final = "not_confirmed"
 
 _NOTHING: Final = Usage()
 
+CLAIM_LIFE_US: Final = 24 * HOUR_US
 # A month's counters change for so long after its end; then they are final, and the month can be closed.
 COUNTED_AFTERWARDS_US: Final = 2 * DAY_US
 
@@ -115,7 +114,7 @@ def reserve(operation: Reserve, context: RuleContext) -> Effect[Reserved]:
     claim = None
     if operation.claim is not None:
         # Checked before the credit: the first of two may hold all of it.
-        refuse_repeat(operation.claim, context.claim, context.claimant, context.now_us)
+        _refuse_repeat(operation.claim, context.claim, context.claimant, context.now_us)
         digests = operation.claim.key_digest, operation.claim.body_digest
         claim = Claim(operation.account_id, *digests, operation.request_id, context.now_us)
     if operation.concurrent_requests is not None and context.live_holds >= operation.concurrent_requests:
@@ -162,11 +161,11 @@ def extend(operation: Extend, context: RuleContext) -> Effect[Extended]:
     return Effect(answer, account, hold)
 
 
-def checkpoint(operation: Checkpoint, context: RuleContext) -> Effect[Checkpointed]:
+def checkpoint(operation: Checkpoint, context: RuleContext) -> Effect[None]:
     hold = context.hold
     if hold is None or hold.state != "held":
-        return Effect(Checkpointed())
-    return Effect(Checkpointed(), hold=_at_checkpoint(hold, operation.delivered, context))
+        return Effect(None)
+    return Effect(None, hold=_at_checkpoint(hold, operation.delivered, context))
 
 
 def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
@@ -208,7 +207,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)
 
 
-def void(operation: Void, context: RuleContext) -> Effect[Voided]:
+def void(operation: Void, context: RuleContext) -> Effect[None]:
     account, hold = context.account, context.hold
     if hold is None:
         # A tombstone, so that a later Reserve is refused.
@@ -221,13 +220,13 @@ def void(operation: Void, context: RuleContext) -> Effect[Voided]:
             end=operation.end,
             resolved_at_us=context.now_us,
         )
-        return Effect(Voided(), hold=hold)
+        return Effect(None, hold=hold)
     if hold.state not in ("held", "swept") or hold.booked_nanos:
-        return Effect(Voided())
+        return Effect(None)
     if hold.state == "held" and operation.due.prompt_tokens:
         settlement = Settle(operation.request_id, operation.account_id, operation.due, "counted", operation.end)
         effect = settle(settlement, context)
-        return Effect(Voided(), effect.account, effect.hold, effect.entry)
+        return Effect(None, effect.account, effect.hold, effect.entry)
     released_nanos = hold.amount_nanos if hold.state == "held" else 0
     loss_nanos = _price_of(hold, context).cost_nanos(operation.lost)
     entry = None
@@ -242,7 +241,7 @@ def void(operation: Void, context: RuleContext) -> Effect[Voided]:
         end=operation.end,
         resolved_at_us=context.now_us,
     )
-    return Effect(Voided(), _after(account, released_nanos, 0), hold, entry)
+    return Effect(None, _after(account, released_nanos, 0), hold, entry)
 
 
 def sweep(operation: Sweep, context: RuleContext) -> Effect[Swept]:
@@ -267,6 +266,25 @@ def sweep(operation: Sweep, context: RuleContext) -> Effect[Swept]:
         resolved_at_us=context.now_us,
     )
     return Effect(Swept(True, charge_nanos, hold.loss_bound_nanos), account, hold, entry)
+
+
+def _refuse_repeat(asked: IdempotencyClaim, found: Claim | None, claimant: Hold | None, now_us: int) -> None:
+    """Raises if an Idempotency-Key is in use; `claimant` is its owner's hold.
+
+    A key belongs to the request that reserved credit under it. Only a request that was voided, with nothing delivered,
+    frees it before it expires: one that was swept may still be charged."""
+    if found is None or found.claimed_at_us < now_us - CLAIM_LIFE_US:
+        return
+    if claimant is not None and claimant.state == "void":
+        return
+    if found.body_digest != asked.body_digest:
+        message = "This Idempotency-Key was used for another request. Use a new key for each request."
+        raise LegatoError(Reason.IDEMPOTENCY_KEY_REUSED, message, param="Idempotency-Key")
+    raise LegatoError(
+        Reason.REQUEST_REPEATED,
+        f"A request with this Idempotency-Key is running or has ended: {found.request_id}.",
+        original_request_id=found.request_id,
+    )
 
 
 def _wanted_nanos(operation: Reserve, price: Price, free_nanos: int) -> int:

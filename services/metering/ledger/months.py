@@ -1,7 +1,6 @@
-"""Days and calendar months in UTC: months are closed, archived and pruned, by a policy."""
+"""Days and calendar months in UTC: months are closed, archived and pruned."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import NamedTuple
 
 from services.metering.ledger.records import DAY_US
@@ -58,14 +57,3 @@ def months_before(at_us: int, count: int) -> CalendarMonth:
     for _ in range(count):
         month = month.previous
     return month
-
-
-class RetentionPolicy(NamedTuple):
-    """The time for which rows are kept; 0: for ever."""
-
-    close_after_days: int = 5
-    holds_days: int = 90
-    ledger_months: int = 0
-    usage_months: int = 0
-    # Where entries are archived before they are pruned; None: they are not.
-    archive: Path | None = None

@@ -34,16 +34,18 @@ _DOLLARS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 class Price(msgspec.Struct, frozen=True):
-    input_nanos: int
-    cached_input_nanos: int
-    output_nanos: int
+    """Fields are the table's columns, after its key."""
+
+    input_nanos_per_million: int
+    cached_input_nanos_per_million: int
+    output_nanos_per_million: int
 
     def cost_nanos(self, usage: Usage) -> int:
         """Returns the cost, rounded up once."""
         total = (
-            (usage.prompt_tokens - usage.cached_tokens) * self.input_nanos
-            + usage.cached_tokens * self.cached_input_nanos
-            + usage.completion_tokens * self.output_nanos
+            (usage.prompt_tokens - usage.cached_tokens) * self.input_nanos_per_million
+            + usage.cached_tokens * self.cached_input_nanos_per_million
+            + usage.completion_tokens * self.output_nanos_per_million
         )
         return -(-total // MILLION)
 
@@ -111,12 +113,12 @@ class Prices:
         return price
 
     @property
-    def least_input_nanos(self) -> int:
+    def least_input_nanos_per_million(self) -> int:
         """The lowest input price of all classes, now or at any time that is scheduled."""
         version, scheduled = self._schedule
         versions = [version, *(each.version for each in scheduled)]
         prices = [price for each in versions for price in self._versions[each].values()]
-        return min((price.input_nanos for price in prices), default=0)
+        return min((price.input_nanos_per_million for price in prices), default=0)
 
     def pinned(self, version: int, class_id: str) -> Price:
         return self._versions[version][class_id]

@@ -1,6 +1,6 @@
 """The records of the ledger: accounts, holds and entries, prices, and the operations on them."""
 
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -136,6 +136,28 @@ class OwedChange(msgspec.Struct, frozen=True):
     recorded_at_us: int
 
 
+class ChangedBy(NamedTuple):
+    user_id: str
+    session_id: str
+
+
+# It has no users.
+COMMAND_LINE: Final = ChangedBy("", "")
+
+
+class AccountChange(msgspec.Struct, frozen=True):
+    """A change of an account, other than by chatting and paying, for the audit log. Fields are the table's columns,
+    after its id."""
+
+    action: Literal["spend_limits.changed", "low_balance.changed"]
+    account_id: str
+    # Empty: the account as a whole.
+    key_id: str
+    user_id: str
+    session_id: str
+    recorded_at_us: int
+
+
 AnswerT = TypeVar("AnswerT")
 
 
@@ -211,11 +233,7 @@ class Extend(RequestOperation[Extended], frozen=True):
     delivered: Usage
 
 
-class Checkpointed(msgspec.Struct, frozen=True):
-    pass
-
-
-class Checkpoint(RequestOperation[Checkpointed], frozen=True):
+class Checkpoint(RequestOperation[None], frozen=True):
     delivered: Usage
 
 
@@ -230,11 +248,7 @@ class Settle(RequestOperation[Settled], frozen=True):
     end: End
 
 
-class Voided(msgspec.Struct, frozen=True):
-    pass
-
-
-class Void(RequestOperation[Voided], frozen=True):
+class Void(RequestOperation[None], frozen=True):
     end: End
     key_id: str
     class_id: str

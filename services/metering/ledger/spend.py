@@ -12,9 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.ledger.changes import AttributedOperation
 from services.metering.ledger.months import day_start_us, month_start_us, next_day_us, next_month_us
-from services.metering.ledger.records import Entry, Hold, SpendLimitReached
+from services.metering.ledger.records import COMMAND_LINE, ChangedBy, Entry, Hold, Operation, SpendLimitReached
 
 Period = Literal["day", "month", "total"]
 
@@ -234,15 +233,17 @@ def _name(allowance: Allowance) -> str:
     return f"{owner}'s {_ADJECTIVES[allowance.period]} spend limit"
 
 
-class SetSpendLimits(AttributedOperation[Spend], frozen=True):
+class SetSpendLimits(Operation[Spend], frozen=True):
     """Replaces the limits of an account, or of one of its keys."""
 
     account_id: str
     key_id: str
     limits: SpendLimits
+    # The audit log tells it.
+    changed_by: ChangedBy = COMMAND_LINE
 
 
-class InheritSpendLimits(SetSpendLimits, frozen=True):
+class InheritSpendLimits(SetSpendLimits, frozen=True, kw_only=True):
     """Lets a key share the limits of the one that it replaces, unless it has, or had, limits itself."""
 
     replaced_key_id: str

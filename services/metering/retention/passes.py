@@ -23,12 +23,14 @@ from services.metering.ledger.closings import (
     AccountsDigest,
     Closing,
     EntriesDigest,
+    RetentionState,
     close_account,
     close_month,
 )
-from services.metering.ledger.months import CalendarMonth, RetentionPolicy, month_of, months_before
+from services.metering.ledger.months import CalendarMonth, month_of, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWriter, read_archive
+from services.metering.settings import MeteringSettings
 from services.metering.store.retention import closings as closing_store
 from services.metering.store.retention import partitions, pruning
 from services.metering.store.retention.closings import LEDGER_COLUMNS, EntryRange
@@ -55,16 +57,14 @@ class Retention:
     def __init__(
         self,
         database: Database,
-        policy: RetentionPolicy,
-        interval_s: float,
+        settings: MeteringSettings,
         log: Log,
         *,
         pause_s: float = PAUSE_S,
         read_most: int = READ_MOST,
     ) -> None:
         self._database = database
-        self._policy = policy
-        self._interval_s = interval_s
+        self._settings = settings
         self._log = log
         self._pause_s = pause_s
         self._read_most = read_most
@@ -84,7 +84,7 @@ class Retention:
             with contextlib.suppress(LeaseLost):
                 await self.run_pass()
 
-        await run_passes(run_pass, self._interval_s, self._log)
+        await run_passes(run_pass, self._settings.retention_interval_s, self._log)
 
     async def run_pass(self) -> bool:
         """Does everything that is due; returns False if another process is at it."""
@@ -139,7 +139,7 @@ class Retention:
         memory.give_back()
 
     def _due(self, month: CalendarMonth | None, now_us: int) -> Iterator[CalendarMonth]:
-        while month is not None and month.ends_us + self._policy.close_after_days * DAY_US <= now_us:
+        while month is not None and month.ends_us + self._settings.retention_close_after_days * DAY_US <= now_us:
             yield month
             month = month.next
 
@@ -217,8 +217,8 @@ class Retention:
     async def prune_ledger(self) -> None:
         """Deletes the entries of months that the policy does not keep, once each is proved to be what was closed."""
         state, closings, now_us = await self._database.read(_read_closed)
-        if self._policy.ledger_months:
-            before_us = months_before(now_us, self._policy.ledger_months).start_us
+        if kept := self._settings.retention_ledger_months:
+            before_us = months_before(now_us, kept).start_us
             for each in closings:
                 if state.ledger_pruned_before_us <= each.month_us and each.ends_us <= before_us:
                     if not await self._release(each):
@@ -250,9 +250,10 @@ class Retention:
     async def _archive(self, closing: Closing, entries: EntryRange) -> list[str]:
         """Returns where the entries differ from their closing. Only what does not differ becomes the archive: another
         process may have archived the month, and deleted its entries meanwhile."""
-        if self._policy.archive is None:
+        folder = self._settings.retention_archive
+        if folder is None:
             return [*entry_violations(closing, await self._digest(entries))]
-        writer = ArchiveWriter(self._policy.archive, entries.month)
+        writer = ArchiveWriter(folder, entries.month)
         try:
             await self._digest(entries, writer.write)
             file = await asyncio.to_thread(writer.finish)
@@ -285,8 +286,9 @@ class Retention:
     async def sum_up_usage(self) -> None:
         """Sums up the hours of closed months that the policy does not keep, to one row for each month."""
         state, closings, now_us = await self._database.read(_read_closed)
-        before_us = months_before(now_us, self._policy.usage_months).start_us if self._policy.usage_months else 0
-        before_us = max(before_us, state.usage_marked_before_us)
+        before_us, kept = state.usage_marked_before_us, self._settings.retention_usage_months
+        if kept:
+            before_us = max(before_us, months_before(now_us, kept).start_us)
         for closing in closings:
             if state.usage_summed_before_us <= closing.month_us and closing.ends_us <= before_us:
                 # From here on, balances within the month are not computed from its hours.
@@ -307,9 +309,10 @@ class Retention:
     async def prune_holds(self) -> None:
         """Deletes settled and released holds of closed months that are older than the policy keeps."""
         _, closings, now_us = await self._database.read(_read_closed)
-        if not closings or not self._policy.holds_days:
+        kept_us = self._settings.retention_holds_days * DAY_US
+        if not closings or not kept_us:
             return
-        before_us, after = min(closings[-1].ends_us, now_us - self._policy.holds_days * DAY_US), ""
+        before_us, after = min(closings[-1].ends_us, now_us - kept_us), ""
         while True:
             old_ids, last_id = await self._database.read(pruning.find_old_holds, after, before_us, READ_MOST)
             for start in range(0, len(old_ids), WRITE_MOST):
@@ -348,6 +351,6 @@ class Retention:
         return bool(leased)
 
 
-def _read_closed(connection: Any) -> tuple[closing_store.RetentionState, list[Closing], int]:
+def _read_closed(connection: Any) -> tuple[RetentionState, list[Closing], int]:
     """Returns what was pruned, the closed months, and the time."""
     return closing_store.read_retention(connection), closing_store.read_closings(connection), read_now_us(connection)

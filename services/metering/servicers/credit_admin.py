@@ -7,10 +7,10 @@ from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.closed_months import audit_months, list_closings
-from services.metering.credit_history import list_credits
+from services.metering.closed_months import audit_months, read_closed
+from services.metering.credit_history import read_page
 from services.metering.store.reports import read_balances
-from services.metering.wire import credits, operations, reports
+from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id
 
 
@@ -35,8 +35,8 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return pb.ListBalancesResponse(balances=map(operations.from_account, accounts))
 
     async def ListCredits(self, request: pb.ListCreditsRequest, context: Context) -> pb.ListCreditsResponse:
-        query = credits.to_credit_query(request)
-        return credits.from_credit_page(await list_credits(self._database, *query))
+        query = reports.to_credit_query(request)
+        return reports.from_credit_page(await self._database.read(read_page, *query))
 
     async def Audit(self, request: pb.AuditRequest, context: Context) -> pb.AuditResponse:
         month = reports.to_month(request.month) if request.month else None
@@ -46,7 +46,7 @@ class CreditAdminServicer(metering_pb2_grpc.CreditAdminServiceServicer):
         return pb.AuditResponse(violations=violations)
 
     async def ListClosings(self, request: pb.ListClosingsRequest, context: Context) -> pb.ListClosingsResponse:
-        closed = await list_closings(self._database)
+        closed = await self._database.read(read_closed)
         return pb.ListClosingsResponse(
             closings=[reports.from_closing(closing, closed.pruned_before_us) for closing in closed.closings]
         )

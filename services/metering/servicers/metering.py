@@ -21,11 +21,12 @@ from services.chassis.telemetry.tracing import Tracer
 from services.metering.batch import Writer
 from services.metering.ledger.records import AnswerT, Reserve, Reserved
 from services.metering.limits import Limiter, RateAllowance, RateLimits
-from services.metering.servicers.spend_limits import from_spend, list_spends_now
+from services.metering.servicers.spend_limits import from_spend
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances, read_request
+from services.metering.store.spends import list_spends
 from services.metering.unpaid_prompts import UnpaidPrompts
-from services.metering.usage_reports import list_top_keys, list_usage
+from services.metering.usage_reports import report_usage
 from services.metering.wire import operations, reports
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -91,7 +92,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._limiter.charge(operations.to_admission(request, self._default_limits), operations.from_allowance)
 
     def correct(self, request: pb.CorrectRequest) -> "asyncio.Future[pb.CorrectResponse]":
-        return self._limiter.charge(operations.to_correction(request, self._default_limits), operations.from_correction)
+        charge = operations.to_correction(request, self._default_limits)
+        return self._limiter.charge(charge, lambda _: pb.CorrectResponse())
 
     def reserve(self, request: pb.ReserveRequest) -> Awaitable[pb.ReserveResponse]:
         operation = operations.to_reserve(request, self._default_limits)
@@ -124,9 +126,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         return self._writer.submit(operations.to_settle(request), operations.from_settled)
 
     def void(self, request: pb.VoidRequest) -> "asyncio.Future[pb.VoidResponse]":
-        return self._writer.submit(
-            operations.to_void(request, charges_prompt=self._is_due(request)), operations.from_voided
-        )
+        operation = operations.to_void(request, charges_prompt=self._is_due(request))
+        return self._writer.submit(operation, lambda _: pb.VoidResponse())
 
     def _to_response(
         self, request: pb.ReserveRequest, answer: Reserved, allowance: RateAllowance | None = None
@@ -173,11 +174,8 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)
-        if query.top_keys:
-            rows, other_keys = await list_top_keys(self._database, query, self._totals)
-            return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows), other_keys=other_keys)
-        rows = await list_usage(self._database, query, self._totals)
-        return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows))
+        rows, other_keys = await self._database.read(report_usage, query, self._totals)
+        return pb.ListUsageResponse(rows=map(reports.from_usage_row, rows), other_keys=other_keys)
 
     async def GetBalance(self, request: pb.GetBalanceRequest, context: Context) -> pb.GetBalanceResponse:
         account_id = checked_id(request.account_id, "account_id")
@@ -186,11 +184,11 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
         [account] = await self._database.read(read_balances, [account_id])
         response = pb.GetBalanceResponse(
             balance=operations.from_account(account),
-            least_input_nanos_per_million=self._writer.prices.least_input_nanos,
+            least_input_nanos_per_million=self._writer.prices.least_input_nanos_per_million,
         )
         if request.key_id and account.has_spend_limits:
             key_ids = [checked_id(request.key_id, "key_id")]
-            spends = await self._database.read(list_spends_now, account_id, key_ids)
+            spends = await self._database.read(list_spends, account_id, key_ids)
             response.spends.extend(map(from_spend, spends))
         return response
 

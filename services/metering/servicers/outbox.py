@@ -1,16 +1,12 @@
 """Implements the outbox that auth takes over from: notices to owners, and changes for the audit log."""
 
-from typing import Any, Final
-
-from google.protobuf.timestamp_pb2 import Timestamp
-from msgspec.structs import asdict
+from typing import Final
 
 from protos.metering.v1 import outbox_pb2 as pb
 from protos.metering.v1 import outbox_pb2_grpc
 from services.chassis.database.database import Database
+from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
-from services.metering.ledger.changes import AccountChange
-from services.metering.ledger.notices import AccountNotice
 from services.metering.store.outbox import (
     acknowledge_changes,
     acknowledge_notices,
@@ -33,8 +29,8 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
         notices = await self._database.read(list_pending_notices, most)
         changes = await self._database.read(list_pending_changes, most)
         return pb.ListPendingResponse(
-            notices=[pb.PendingNotice(**_fields_of(notice)) for notice in notices],
-            changes=[pb.PendingChange(change_id=change_id, **_fields_of(change)) for change_id, change in changes],
+            notices=[to_message(pb.PendingNotice, notice) for notice in notices],
+            changes=[to_message(pb.PendingChange, change, change_id=change_id) for change_id, change in changes],
         )
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
@@ -43,10 +39,3 @@ class OutboxServicer(outbox_pb2_grpc.OutboxServiceServicer):
         await self._database.write(acknowledge_notices, list(request.notice_ids))
         await self._database.write(acknowledge_changes, list(request.change_ids))
         return pb.AcknowledgeResponse()
-
-
-def _fields_of(recorded: AccountNotice | AccountChange) -> dict[str, Any]:
-    """Returns the fields of the message, which are those of the record but for the time."""
-    fields, record_time = asdict(recorded), Timestamp()
-    record_time.FromMicroseconds(fields.pop("recorded_at_us"))
-    return {**fields, "record_time": record_time}

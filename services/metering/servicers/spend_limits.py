@@ -1,10 +1,9 @@
 """Implements the RPCs of spend limits."""
 
-from typing import Any, Final
+from typing import Final
 
 from protos.metering.v1 import spend_limits_pb2 as pb
 from protos.metering.v1 import spend_limits_pb2_grpc
-from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key
@@ -19,8 +18,6 @@ from services.metering.store.spends import list_spends
 from services.metering.wire.operations import checked_id, current_user, invalid
 
 KEYS_MOST: Final = 1_000
-# All keys of an account, if none is named.
-LISTED_MOST: Final = 10_000
 _LIMITS: Final = ("day_nanos", "month_nanos", "total_nanos")
 
 
@@ -35,7 +32,7 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         if len(request.key_ids) > KEYS_MOST:
             raise invalid(f"At most {KEYS_MOST} keys can be asked for at once.", "key_ids")
         key_ids = [checked_id(key_id, "key_ids") for key_id in request.key_ids]
-        spends = await self._database.read(list_spends_now, account_id, key_ids)
+        spends = await self._database.read(list_spends, account_id, key_ids)
         return pb.ListSpendLimitsResponse(spends=map(from_spend, spends))
 
     async def SetSpendLimits(self, request: pb.SetSpendLimitsRequest, context: Context) -> pb.SetSpendLimitsResponse:
@@ -56,20 +53,17 @@ class SpendLimitServicer(spend_limits_pb2_grpc.SpendLimitServiceServicer):
         key_id = checked_id(request.key_id, "key_id")
         replaced_key_id = checked_id(request.replaced_key_id, "replaced_key_id")
         require_key(key_id, replaced_key_id)
-        found = await self._database.read(list_spends_now, account_id, [replaced_key_id])
+        found = await self._database.read(list_spends, account_id, [replaced_key_id])
         if not any(spend.limits != SpendLimits() for spend in found if spend.key_id == replaced_key_id):
             # A key without limits costs a chat nothing, and stays so.
             return pb.InheritSpendLimitsResponse()
-        operation = InheritSpendLimits(account_id, key_id, SpendLimits(), replaced_key_id, changed_by=current_user())
+        operation = InheritSpendLimits(
+            account_id, key_id, SpendLimits(), current_user(), replaced_key_id=replaced_key_id
+        )
         return pb.InheritSpendLimitsResponse(spend=await self._writer.submit(operation, from_spend))
 
     async def RecountSpends(self, request: pb.RecountSpendsRequest, context: Context) -> pb.RecountSpendsResponse:
         return pb.RecountSpendsResponse(**(await recount_spends(self._database, self._log))._asdict())
-
-
-def list_spends_now(connection: Any, account_id: str, key_ids: list[str]) -> list[Spend]:
-    now_us = read_now_us(connection)
-    return [spend.at(now_us) for spend in list_spends(connection, account_id, key_ids, LISTED_MOST)]
 
 
 def _limit(given: pb.SpendLimits, name: str) -> int | None:

@@ -5,13 +5,9 @@ from protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.account_audits import AccountAudits
-from services.metering.statements import (
-    find_request,
-    list_days,
-    list_entries,
-    list_prices,
-    list_requests,
-)
+from services.metering.statements import read_days, read_entry_page, read_request_page
+from services.metering.store.prices import read_price_list
+from services.metering.store.statements import read_receipt
 from services.metering.wire import statements
 from services.metering.wire.operations import checked_id, checked_request_id
 
@@ -25,21 +21,21 @@ class StatementServicer(statements_pb2_grpc.StatementServiceServicer):
         self, request: pb.ListLedgerEntriesRequest, context: Context
     ) -> pb.ListLedgerEntriesResponse:
         query = statements.to_entries_query(request)
-        return statements.from_statement_page(await list_entries(self._database, query))
+        return statements.from_statement_page(await self._database.read(read_entry_page, query))
 
     async def ListLedgerDays(self, request: pb.ListLedgerDaysRequest, context: Context) -> pb.ListLedgerDaysResponse:
-        query = statements.to_days_query(request)
-        return statements.from_statement_days(await list_days(self._database, query))
+        period = statements.to_days_query(request)
+        return statements.from_statement_days(await self._database.read(read_days, *period))
 
     async def ListRequests(self, request: pb.ListRequestsRequest, context: Context) -> pb.ListRequestsResponse:
         query = statements.to_requests_query(request)
         if request.request_id:
             request_id = checked_request_id(request.request_id)
-            return statements.from_found(await find_request(self._database, query.account_id, request_id))
-        return statements.from_requests_page(await list_requests(self._database, query))
+            return statements.from_found(await self._database.read(read_receipt, query.account_id, request_id))
+        return statements.from_requests_page(await self._database.read(read_request_page, query))
 
     async def ListPrices(self, request: pb.ListPricesRequest, context: Context) -> pb.ListPricesResponse:
-        return statements.from_price_list(await list_prices(self._database))
+        return statements.from_price_list(await self._database.read(read_price_list))
 
     async def AuditAccount(self, request: pb.AuditAccountRequest, context: Context) -> pb.AuditAccountResponse:
         account_id = checked_id(request.account_id, "account_id")

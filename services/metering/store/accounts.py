@@ -7,8 +7,7 @@ from msgspec.structs import asdict
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.insert import insert_into
-from services.metering.ledger.changes import COMMAND_LINE, AccountChange, ChangedBy
-from services.metering.ledger.records import AccountBalance
+from services.metering.ledger.records import COMMAND_LINE, AccountBalance, AccountChange, ChangedBy
 from services.metering.store.outbox import add_changes
 from services.metering.store.tables import accounts
 

@@ -16,7 +16,7 @@ from services.chassis.database.database import LockTimeout
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints
 from services.metering.ledger.batch_state import BatchState, CounterKey, LiveKey
-from services.metering.ledger.claims import CLAIM_LIFE_US
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.notices import (
     NO_NOTICES,
     AccountNotice,

@@ -13,13 +13,14 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import MILLION
 from services.metering.ledger.records import BILLED, CHARGES
-from services.metering.store.expressions import IS_LIVE
 from services.metering.store.retention.closings import OpenPeriod, read_open_period, read_retention
 from services.metering.store.tables import (
+    IS_LIVE,
     account_closings,
     accounts,
     claims,
     holds,
+    is_its_price,
     ledger,
     owed_changes,
     prices,
@@ -174,10 +175,6 @@ def _is_charge(entries: sa.FromClause) -> sa.ColumnElement[bool]:
 
 def _is_billed(entries: sa.FromClause) -> sa.ColumnElement[bool]:
     return unindexed_kind(entries).in_(BILLED)
-
-
-def is_its_price(entries: sa.FromClause) -> sa.ColumnElement[bool]:
-    return sa.and_(prices.c.version == entries.c.price_version, prices.c.class_id == entries.c.class_id)
 
 
 def uncovered_accounts(rows: BookRows) -> sa.Select[Any]:

@@ -8,13 +8,16 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from services.metering.ledger.records import DAY_US, Entry
-from services.metering.store.expressions import IS_LATE, IS_RARE, total
 from services.metering.store.retention.closings import read_opening
-from services.metering.store.tables import account_hours, ledger
+from services.metering.store.statements import StatementEntry
+from services.metering.store.tables import IS_LATE, IS_RARE, account_hours, ledger, total
 from services.metering.store.usage import ACCOUNT_ID, END_US, START_US, Offsets, bucket_start, is_in_period
 
 _BOOKINGS: Final = ("grant", "adjustment")
 _IS_BOOKING: Final = sa.and_(IS_RARE, sa.or_(*(ledger.c.kind == kind for kind in _BOOKINGS)))
+# The order of bookings, and a place before all of them.
+_ORDER: Final = (ledger.c.recorded_at_us, ledger.c.entry_id)
+BEFORE_ALL: Final = (-1, -1)
 _IS_RARE_OF_ACCOUNT: Final = sa.and_(ledger.c.account_id == ACCOUNT_ID, IS_RARE)
 
 
@@ -99,36 +102,27 @@ def read_opening_balance(connection: sa.Connection, account_id: str, start_us: i
     return opening.account.balance_nanos + sum(connection.execute(query).scalar_one() for query in queries)
 
 
-def read_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, most: int) -> list[Any]:
-    """Returns grants and adjustments as pairs of id and entry, the oldest first."""
-    rows = connection.execute(
-        _BOOKED, {"account_id": account_id, "start_us": start_us, "end_us": end_us, "most": most}
-    ).all()
-    return [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
+def read_bookings(
+    connection: sa.Connection,
+    account_id: str,
+    start_us: int,
+    end_us: int,
+    most: int,
+    after: tuple[int, int] = BEFORE_ALL,
+) -> list[StatementEntry]:
+    """Returns the grants and adjustments of a period that were booked after a time and id, the oldest first."""
+    is_meant = sa.and_(_is_booked(account_id, start_us, end_us), sa.tuple_(*_ORDER) > sa.tuple_(*after))
+    rows = connection.execute(sa.select(ledger).where(is_meant).order_by(*_ORDER).limit(most))
+    return [StatementEntry(entry_id, Entry(*fields)) for entry_id, *fields in rows]
 
 
-def read_credits(
-    connection: sa.Connection, account_id: str, start_us: int, after: tuple[int, int], most: int
-) -> tuple[int, list[Any]]:
-    """Returns grants and adjustments since a time: the sum of those up to a time and id, and the first after it as
-    pairs of id and entry, the oldest first."""
-    order = (ledger.c.recorded_at_us, ledger.c.entry_id)
-    is_its_own = sa.and_(ledger.c.account_id == account_id, _IS_BOOKING, ledger.c.recorded_at_us >= start_us)
-    is_after = sa.tuple_(*order) > sa.tuple_(*after)
-    before = sa.select(total(ledger.c.customer_nanos)).where(is_its_own, sa.not_(is_after))
-    before_nanos: int = connection.execute(before).scalar_one()
-    rows = connection.execute(sa.select(ledger).where(is_its_own, is_after).order_by(*order).limit(most))
-    return before_nanos, [(entry_id, Entry(*fields)) for entry_id, *fields in rows]
+def sum_bookings(connection: sa.Connection, account_id: str, start_us: int, end_us: int, until: tuple[int, int]) -> int:
+    """Returns the sum of the grants and adjustments of a period up to a time and id."""
+    is_meant = sa.and_(_is_booked(account_id, start_us, end_us), sa.tuple_(*_ORDER) <= sa.tuple_(*until))
+    nanos: int = connection.execute(sa.select(total(ledger.c.customer_nanos)).where(is_meant)).scalar_one()
+    return nanos
 
 
-_BOOKED: Final = (
-    sa.select(ledger)
-    .where(
-        ledger.c.account_id == ACCOUNT_ID,
-        _IS_BOOKING,
-        ledger.c.recorded_at_us >= START_US,
-        ledger.c.recorded_at_us < END_US,
-    )
-    .order_by(ledger.c.recorded_at_us, ledger.c.entry_id)
-    .limit(sa.bindparam("most", type_=sa.BigInteger))
-)
+def _is_booked(account_id: str, start_us: int, end_us: int) -> sa.ColumnElement[bool]:
+    recorded_us = ledger.c.recorded_at_us
+    return sa.and_(ledger.c.account_id == account_id, _IS_BOOKING, recorded_us >= start_us, recorded_us < end_us)

@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from msgspec.structs import astuple
 
 from services.chassis.database.clock import read_now_us
-from services.metering.ledger.changes import AccountChange
 from services.metering.ledger.notices import AccountNotice
-from services.metering.ledger.records import DAY_US
+from services.metering.ledger.records import DAY_US, AccountChange
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import account_changes, notices
 

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 from msgspec.structs import astuple
@@ -12,7 +12,17 @@ from services.metering.ledger.prices import Price, PriceFile, Prices, ScheduledP
 from services.metering.store.tables import price_versions, prices
 
 _SCHEDULE: Final = sa.select(price_versions.c.effective_from_us, price_versions.c.version)
-_VERSION: Final = sa.select(prices).where(prices.c.version == sa.bindparam("version"))
+_VERSION: Final = (
+    sa.select(prices)
+    .where(prices.c.version == sa.bindparam("version"))
+    .order_by(prices.c.output_nanos_per_million, prices.c.class_id)
+)
+
+
+class PriceList(NamedTuple):
+    current_version: int
+    # All versions, the newest first.
+    versions: dict[ScheduledVersion, Mapping[str, Price]]
 
 
 def adopt_prices(
@@ -52,6 +62,14 @@ def read_schedule(connection: sa.Connection) -> Prices:
     coming = [each for each in found if each.effective_from_us > now_us]
     versions = [current, *(each.version for each in coming)]
     return Prices(current, {version: read_version(connection, version) for version in versions}, coming)
+
+
+def read_price_list(connection: sa.Connection) -> PriceList:
+    versions = sorted(_read_schedule(connection), key=lambda each: each.version, reverse=True)
+    return PriceList(
+        read_schedule(connection).current_version,
+        {each: read_version(connection, each.version) for each in versions},
+    )
 
 
 def read_version(connection: sa.Connection, version: int) -> dict[str, Price]:

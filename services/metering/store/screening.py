@@ -23,11 +23,10 @@ from services.metering.store.checks import (
     AuditScope,
     BookRows,
     cost_expression,
-    is_its_price,
     stream,
 )
 from services.metering.store.entry_sums import LISTED_MOST, EntryScreen
-from services.metering.store.tables import holds, ledger, prices
+from services.metering.store.tables import holds, is_its_price, ledger, prices
 
 # With more of them, all requests are suspects.
 SUSPECTS_MOST: Final = LISTED_MOST

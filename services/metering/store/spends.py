@@ -21,9 +21,11 @@ from services.metering.ledger.spend import (
     past_periods,
     spend_id,
 )
-from services.metering.store.expressions import IS_LIVE, total
 from services.metering.store.sets import Lookup, Row, insert_rows, select_all, update_rows
-from services.metering.store.tables import accounts, holds, spends, usage_hours
+from services.metering.store.tables import IS_LIVE, accounts, holds, spends, total, usage_hours
+
+# Of an account, if no keys are named.
+LISTED_MOST: Final = 10_000
 
 _READ: Final = Lookup(select_all(spends), "spend_id")
 _LIST: Final = (
@@ -202,14 +204,15 @@ def changed_row(found: Spend, spend: Spend) -> Row:
     return (spend.spend_id, *astuple(spend)[3:], found.total_spent_nanos, found.held_nanos)
 
 
-def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[str], most: int) -> list[Spend]:
+def list_spends(connection: sa.Connection, account_id: str, key_ids: Sequence[str]) -> list[Spend]:
     """Returns the account's own first, then its keys', with what those share that have replaced others; only those of
-    `key_ids`, if any are given."""
+    `key_ids`, if any are given. Their counters are those of now."""
+    now_us = read_now_us(connection)
     if key_ids:
         rows = _READ.run(connection, {spend_id(account_id, key_id) for key_id in (WHOLE_ACCOUNT, *key_ids)})
-        found = sorted((Spend(*row) for row in rows), key=lambda spend: spend.key_id)[:most]
+        found = sorted((Spend(*row) for row in rows), key=lambda spend: spend.key_id)
     else:
-        found = [Spend(*row) for row in connection.execute(_LIST, {"account_id": account_id, "most": most})]
+        found = [Spend(*row) for row in connection.execute(_LIST, {"account_id": account_id, "most": LISTED_MOST})]
     by_id = {spend.spend_id: spend for spend in found}
     by_id |= {spend.spend_id: spend for spend in _read_shared(connection, by_id)}
-    return [replace(by_id[each.shared_spend_id or each.spend_id], key_id=each.key_id) for each in found]
+    return [replace(by_id[each.shared_spend_id or each.spend_id].at(now_us), key_id=each.key_id) for each in found]

@@ -10,28 +10,36 @@ import sqlalchemy as sa
 
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import CHARGES, HOUR_US, Entry, Hold
-from services.metering.store.expressions import IS_LIVE, IS_RARE, total
 from services.metering.store.reports import read_request, read_requests_of_entries
-from services.metering.store.retention.closings import OpeningBalance, read_open_period, read_opening, read_retention
-from services.metering.store.tables import holds, ledger, price_versions, prices, usage_hours
+from services.metering.store.retention.closings import (
+    OpeningBalance,
+    find_last_before,
+    read_open_period,
+    read_opening,
+    read_retention,
+)
+from services.metering.store.tables import (
+    IS_LIVE,
+    IS_RARE,
+    holds,
+    is_its_price,
+    ledger,
+    prices,
+    total,
+    usage_hours,
+)
 
 # The database's clock may have been set back by so much, and sums of an hour's charges are still exact.
 CLOCK_STEP_US: Final = 60_000_000
 
-_IS_ITS_PRICE: Final = sa.and_(prices.c.version == holds.c.price_version, prices.c.class_id == holds.c.class_id)
-_IS_ENTRY_PRICE: Final = sa.and_(prices.c.version == ledger.c.price_version, prices.c.class_id == ledger.c.class_id)
 _PRICE: Final = [column for column in prices.c if column.name not in ("version", "class_id")]
 
 _NEWEST: Final = sa.select(sa.func.max(ledger.c.entry_id)).where(ledger.c.account_id == sa.bindparam("account_id"))
-_LAST_TIME: Final = (
-    sa.select(ledger.c.recorded_at_us)
-    .where(ledger.c.account_id == sa.bindparam("account_id"), ledger.c.entry_id <= sa.bindparam("entry_id"))
-    .order_by(ledger.c.entry_id.desc())
-    .limit(1)
-)
 _CHARGED: Final = (
     sa.select(ledger.c.entry_id, ledger.c.request_id, *holds.c, *_PRICE)
-    .select_from(ledger.outerjoin(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, _IS_ENTRY_PRICE))
+    .select_from(
+        ledger.outerjoin(holds, holds.c.request_id == ledger.c.request_id).outerjoin(prices, is_its_price(ledger))
+    )
     .where(
         ledger.c.account_id == sa.bindparam("account_id"),
         ledger.c.entry_id > sa.bindparam("after_id"),
@@ -43,16 +51,13 @@ _CHARGED: Final = (
     .order_by(ledger.c.entry_id.desc())
     .limit(sa.bindparam("most"))
 )
-_PRICE_VERSIONS: Final = (
-    sa.select(price_versions.c.version, price_versions.c.effective_from_us, prices.c.class_id, *_PRICE)
-    .join(prices, prices.c.version == price_versions.c.version)
-    .order_by(price_versions.c.version.desc(), prices.c.output_nanos_per_million, prices.c.class_id)
-)
 
 
-class StoredEntry(NamedTuple):
+class StatementEntry(NamedTuple):
     entry_id: int
     entry: Entry
+    # After it, where that is listed.
+    balance_nanos: int = 0
 
 
 class Receipt(NamedTuple):
@@ -68,22 +73,9 @@ class RequestFilter(NamedTuple):
     class_ids: tuple[str, ...] = ()
 
 
-class StoredPrices(NamedTuple):
-    version: int
-    effective_from_us: int
-    prices: dict[str, Price]
-
-
-def find_last_before(connection: sa.Connection, account_id: str, at_us: int) -> int:
-    """Returns an id: entries up to it were recorded before a time, and later ones not. Where the database's clock was
-    set back meanwhile, a time still divides the entries at one place."""
-    last_id = 0
-    for bit in reversed(range(find_last_entry(connection, account_id).bit_length())):
-        tried_id = last_id + (1 << bit)
-        last = connection.execute(_LAST_TIME, {"account_id": account_id, "entry_id": tried_id}).first()
-        if last is None or last.recorded_at_us < at_us:
-            last_id = tried_id
-    return last_id
+def find_last_of_account(connection: sa.Connection, account_id: str, at_us: int) -> int:
+    """Returns the id of the last entry of an account before a time, or one up to which there is no other."""
+    return find_last_before(connection, at_us, ledger.c.account_id == account_id)
 
 
 def read_balance_after(connection: sa.Connection, account_id: str, last_id: int, at_us: int) -> int:
@@ -95,8 +87,8 @@ def read_balance_after(connection: sa.Connection, account_id: str, last_id: int,
     if hour_us < read_retention(connection).usage_marked_before_us:
         return opening.account.balance_nanos + _sum_entries(connection, account_id, opening, last_id)
     near = (
-        find_last_before(connection, account_id, hour_us - CLOCK_STEP_US),
-        find_last_before(connection, account_id, at_us + CLOCK_STEP_US),
+        find_last_of_account(connection, account_id, hour_us - CLOCK_STEP_US),
+        find_last_of_account(connection, account_id, at_us + CLOCK_STEP_US),
     )
     is_own, nanos = ledger.c.account_id == account_id, ledger.c.customer_nanos
     # A sum, so that SQLite does not read all entries up to it.
@@ -128,7 +120,7 @@ def _sum_entries(connection: sa.Connection, account_id: str, opening: OpeningBal
     """Sums up entries one by one, where the hours of their month are summed up."""
     query = sa.select(total(ledger.c.customer_nanos)).where(
         ledger.c.account_id == account_id,
-        ledger.c.entry_id > find_last_before(connection, account_id, opening.at_us - CLOCK_STEP_US),
+        ledger.c.entry_id > find_last_of_account(connection, account_id, opening.at_us - CLOCK_STEP_US),
         ledger.c.entry_id <= last_id,
         ledger.c.recorded_at_us >= opening.at_us,
     )
@@ -136,14 +128,9 @@ def _sum_entries(connection: sa.Connection, account_id: str, opening: OpeningBal
     return nanos
 
 
-def read_pruned_before(connection: sa.Connection) -> int:
-    """Returns the time before which entries are not in the database any more."""
-    return read_retention(connection).ledger_pruned_before_us
-
-
 def read_entries(
     connection: sa.Connection, account_id: str, after_id: int, last_id: int, *, newest_first: bool, most: int
-) -> list[StoredEntry]:
+) -> list[StatementEntry]:
     """Returns entries with ids above `after_id`, up to `last_id`."""
     order = ledger.c.entry_id.desc() if newest_first else ledger.c.entry_id
     query = (
@@ -152,7 +139,7 @@ def read_entries(
         .order_by(order)
         .limit(most)
     )
-    return [StoredEntry(entry_id, Entry(*fields)) for entry_id, *fields in connection.execute(query)]
+    return [StatementEntry(entry_id, Entry(*fields)) for entry_id, *fields in connection.execute(query)]
 
 
 def read_charged(
@@ -197,7 +184,7 @@ def read_running(
     chosen: RequestFilter,
 ) -> list[Receipt]:
     """Returns the requests that run, of those reserved in the period, the newest first."""
-    query = sa.select(*holds.c, *_PRICE).select_from(holds.outerjoin(prices, _IS_ITS_PRICE))
+    query = sa.select(*holds.c, *_PRICE).select_from(holds.outerjoin(prices, is_its_price(holds)))
     query = query.where(IS_LIVE, holds.c.account_id == account_id, *_chosen(holds, chosen))
     if start_us is not None:
         query = query.where(holds.c.reserved_at_us >= start_us)
@@ -215,15 +202,6 @@ def read_receipt(connection: sa.Connection, account_id: str, request_id: str) ->
     its_price = (prices.c.version == hold.price_version, prices.c.class_id == hold.class_id)
     price = connection.execute(sa.select(*_PRICE).where(*its_price)).one_or_none()
     return Receipt(hold, None if price is None else Price(*price))
-
-
-def read_price_versions(connection: sa.Connection) -> list[StoredPrices]:
-    """Returns all versions, the newest first."""
-    found: dict[int, StoredPrices] = {}
-    for version, effective_from_us, class_id, *amounts in connection.execute(_PRICE_VERSIONS).all():
-        stored = found.setdefault(version, StoredPrices(version, effective_from_us, {}))
-        stored.prices[class_id] = Price(*amounts)
-    return list(found.values())
 
 
 def find_last_entry(connection: sa.Connection, account_id: str) -> int:

@@ -1,14 +1,15 @@
-"""The tables, as the migrations create them. The columns of most are the fields of a record, in their order."""
+"""The tables, as the migrations create them, and conditions on them that several statements share. The columns of most
+tables are the fields of a record, in their order."""
 
 from typing import Final
 
 import sqlalchemy as sa
 
 from services.chassis.database.records import columns_of
-from services.metering.ledger.changes import AccountChange
-from services.metering.ledger.closings import AccountClosing, Closing
+from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
 from services.metering.ledger.notices import AccountNotice
-from services.metering.ledger.records import AccountBalance, Claim, Entry, Hold, OwedChange
+from services.metering.ledger.prices import Price
+from services.metering.ledger.records import AccountBalance, AccountChange, Claim, Entry, Hold, OwedChange
 from services.metering.ledger.spend import Spend
 
 # What a counter of usage counts.
@@ -52,9 +53,7 @@ prices = sa.Table(
     metadata,
     sa.Column("version", sa.BigInteger, primary_key=True),
     sa.Column("class_id", sa.Text, primary_key=True),
-    sa.Column("input_nanos_per_million", sa.BigInteger),
-    sa.Column("cached_input_nanos_per_million", sa.BigInteger),
-    sa.Column("output_nanos_per_million", sa.BigInteger),
+    *columns_of(Price),
 )
 
 closings = sa.Table("closings", metadata, *columns_of(Closing, "month_us"))
@@ -77,9 +76,21 @@ retention = sa.Table(
     sa.Column("retention_id", sa.Integer, primary_key=True),
     sa.Column("lease_holder", sa.Text),
     sa.Column("lease_until_us", sa.BigInteger),
-    # Entries recorded before it are gone, or being deleted.
-    sa.Column("ledger_pruned_before_us", sa.BigInteger),
-    # Hours before it are summed up by month, or being summed up; and all of them are.
-    sa.Column("usage_marked_before_us", sa.BigInteger),
-    sa.Column("usage_summed_before_us", sa.BigInteger),
+    *columns_of(RetentionState),
 )
+
+# A literal, so that every plan can use the partial index of live holds.
+IS_LIVE: Final = holds.c.state == sa.literal_column("'held'")
+# The entries that are no charges, or late ones. A literal, so that every plan can use the partial index of such
+# entries. The time is always positive: it makes SQLite prefer that index to the one of all entries of an account.
+IS_RARE: Final = sa.and_(ledger.c.kind != sa.literal_column("'charge'"), ledger.c.recorded_at_us >= 0)
+IS_LATE: Final = sa.and_(IS_RARE, ledger.c.kind == sa.literal_column("'late_charge'"))
+
+
+def is_its_price(priced: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(prices.c.version == priced.c.price_version, prices.c.class_id == priced.c.class_id)
+
+
+def total(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    # PostgreSQL sums integers to decimals, and nothing to null.
+    return sa.cast(sa.func.coalesce(sa.func.sum(column), 0), sa.BigInteger)

@@ -6,10 +6,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
+from msgspec.structs import asdict
 
-from services.metering.store.expressions import IS_LATE, total
-from services.metering.store.tables import account_hours, ledger, usage_hours
+from services.metering.store.tables import IS_LATE, account_hours, ledger, total, usage_hours
 
 # So many counters of single keys are looked up one by one, some 3 µs each; more are found by reading those of all keys.
 LOOKUPS_MOST: Final = 60_000
@@ -19,6 +20,23 @@ START_US: Final = sa.bindparam("start_us", type_=sa.BigInteger)
 END_US: Final = sa.bindparam("end_us", type_=sa.BigInteger)
 
 Offsets = Sequence[tuple[int, int]]
+
+
+class UsageReportQuery(msgspec.Struct, frozen=True):
+    account_id: str
+    start_us: int
+    # Exclusive.
+    end_us: int
+    # 0: the whole period.
+    bucket_us: int
+    group_by_key: bool
+    group_by_class: bool
+    # The days of this zone; empty: UTC.
+    time_zone: str = ""
+    # Of these keys alone; empty: of all.
+    key_ids: tuple[str, ...] = ()
+    # Only so many, those with the highest costs, and a row for all others; 0: all.
+    top_keys: int = 0
 
 
 class KeySums(NamedTuple):
@@ -62,35 +80,23 @@ def _literal(number: int) -> sa.ColumnElement[int]:
 
 
 def read_usage(
-    connection: sa.Connection,
-    account_id: str,
-    start_us: int,
-    end_us: int,
-    *,
-    bucket_us: int,
-    offsets: Offsets,
-    by_key: bool,
-    by_class: bool,
-    rows_most: int,
-    key_ids: Sequence[str] = (),
+    connection: sa.Connection, query: UsageReportQuery, offsets: Offsets, rows_most: int
 ) -> list[tuple[Any, ...]]:
     """Returns rows of start, key, class, requests, three kinds of tokens, and cost; the oldest first. A start is in
     the local time of `offsets`, as `LocalDays` has them; without a bucket it is 0."""
-    values: dict[str, Any] = {"account_id": account_id, "start_us": start_us, "end_us": end_us, "rows_most": rows_most}
-    table, looks_up = usage_hours if by_key or key_ids else account_hours, False
-    if key_ids:
+    values = asdict(query) | {"rows_most": rows_most}
+    dialect = ""
+    if query.key_ids:
         used_hours = connection.execute(_USED_HOURS, values).scalar_one()
-        values["key_ids"] = list(key_ids)
-        looks_up = used_hours * len(key_ids) <= LOOKUPS_MOST
-    dialect = connection.dialect.name if looks_up else ""
-    query = _usage_query(table, bucket_us, tuple(offsets), by_key, by_class, bool(key_ids), dialect)
-    return [tuple(row) for row in connection.execute(query, values)]
+        dialect = connection.dialect.name if used_hours * len(query.key_ids) <= LOOKUPS_MOST else ""
+    groups = query.group_by_key, query.group_by_class
+    built = _usage_query(query.bucket_us, tuple(offsets), *groups, bool(query.key_ids), dialect)
+    return [tuple(row) for row in connection.execute(built, values)]
 
 
 # To build it takes longer than to run it.
 @lru_cache(maxsize=64)
 def _usage_query(
-    table: sa.Table,
     bucket_us: int,
     offsets: tuple[tuple[int, int], ...],
     by_key: bool,
@@ -100,6 +106,7 @@ def _usage_query(
 ) -> sa.Select[Any]:
     """Builds the query; with the name of a dialect, one that looks up each key in each hour in which the account was
     used. Otherwise databases read all counters of the period."""
+    table = usage_hours if by_key or is_of_keys else account_hours
     groups = [
         bucket_start(table.c.hour_us, bucket_us, offsets) if bucket_us else _literal(0),
         table.c.key_id if by_key else sa.literal_column("''"),

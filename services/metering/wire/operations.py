@@ -1,19 +1,23 @@
 """Converts and validates operations between the .proto's messages and the domain."""
 
 import re
-from typing import Final
+from typing import Final, get_args
+
+from msgspec.structs import asdict
 
 from protos.metering.v1 import metering_pb2 as pb
 from protos.type.v1 import usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
-from services.metering.ledger.changes import COMMAND_LINE, ChangedBy
+from services.chassis.rpc.messages import to_message
 from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
+    COMMAND_LINE,
     AccountBalance,
     Adjust,
     Basis,
+    ChangedBy,
     Checkpoint,
     End,
     Extend,
@@ -25,7 +29,6 @@ from services.metering.ledger.records import (
     Settle,
     Settled,
     Void,
-    Voided,
 )
 from services.metering.limits import (
     RateAllowance,
@@ -118,10 +121,6 @@ def from_allowance(allowance: RateAllowance) -> pb.AdmitResponse:
     return response
 
 
-def from_correction(allowance: RateAllowance) -> pb.CorrectResponse:
-    return pb.CorrectResponse()
-
-
 def _to_limits(request: pb.AdmitRequest | pb.CorrectRequest, defaults: RateLimits) -> RateLimits:
     """Returns the limits, the request's own before the defaults."""
     if not request.HasField("requests_per_minute") and not request.HasField("tokens_per_minute"):
@@ -140,20 +139,9 @@ DIGEST_BYTES: Final = 32
 MOST_DELIVERIES: Final = 10_000
 LONGEST_REASON: Final = 200
 
-BASES: Final[dict["pb.Basis.ValueType", Basis]] = {
-    pb.BASIS_PROVIDER: "provider",
-    pb.BASIS_COUNTED: "counted",
-    pb.BASIS_JOURNAL: "journal",
-}
-ENDS: Final[dict["pb.End.ValueType", End]] = {
-    pb.END_COMPLETE: "complete",
-    pb.END_CLIENT_GONE: "client_gone",
-    pb.END_UPSTREAM_CUT: "upstream_cut",
-    pb.END_CREDIT_SPENT: "credit_spent",
-    pb.END_REFUSED: "refused",
-    pb.END_CRASHED: "crashed",
-    pb.END_KEY_REFUSED: "key_refused",
-}
+# By the numbers of enumerations. A checkpoint is no basis of a settlement.
+BASES: Final[dict[int, Basis]] = {pb.Basis.Value(f"BASIS_{word.upper()}"): word for word in get_args(Basis)[:3]}
+ENDS: Final[dict[int, End]] = {pb.End.Value(f"END_{word.upper()}"): word for word in get_args(End)}
 
 
 def to_reserve(request: pb.ReserveRequest, default_limits: RateLimits) -> Reserve:
@@ -182,12 +170,7 @@ def from_reserved(answer: Reserved) -> pb.ReserveResponse:
 
 
 def from_price(version: int, price: Price) -> pb.Price:
-    return pb.Price(
-        version=version,
-        input_nanos_per_million=price.input_nanos,
-        cached_input_nanos_per_million=price.cached_input_nanos,
-        output_nanos_per_million=price.output_nanos,
-    )
+    return pb.Price(version=version, **asdict(price))
 
 
 def to_extend(request: pb.ExtendRequest) -> Extend:
@@ -254,10 +237,6 @@ def to_void(request: pb.VoidRequest, *, charges_prompt: bool = False) -> Void:
     )
 
 
-def from_voided(answer: Voided) -> pb.VoidResponse:
-    return pb.VoidResponse()
-
-
 def to_grant(request: pb.GrantCreditsRequest) -> Grant:
     if not 0 < request.amount_nanos <= LARGEST_BOOKING_NANOS:
         raise invalid("A grant must be positive, and at most a million dollars.", "amount_nanos")
@@ -283,12 +262,7 @@ def to_adjust(request: pb.AdjustCreditsRequest) -> Adjust:
 
 
 def from_account(account: AccountBalance) -> pb.Balance:
-    return pb.Balance(
-        account_id=account.account_id,
-        balance_nanos=account.balance_nanos,
-        held_nanos=account.held_nanos,
-        owed_nanos=account.owed_nanos,
-    )
+    return to_message(pb.Balance, account)
 
 
 def _claim(given: pb.IdempotencyClaim) -> IdempotencyClaim:

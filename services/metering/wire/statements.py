@@ -8,20 +8,11 @@ from protos.metering.v1 import statements_pb2
 from protos.type.v1 import usage_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.account_audits import AuditProgress
-from services.metering.statements import (
-    DaysQuery,
-    PagePosition,
-    PriceList,
-    RequestsPage,
-    StatementDays,
-    StatementEntry,
-    StatementPage,
-    StatementQuery,
-)
-from services.metering.store.statements import Receipt, RequestFilter
-from services.metering.wire.messages import checked_page_size, to_microseconds
+from services.metering.statements import PagePosition, RequestsPage, StatementDays, StatementPage, StatementQuery
+from services.metering.store.prices import PriceList
+from services.metering.store.statements import Receipt, RequestFilter, StatementEntry
+from services.metering.wire.messages import checked_page_size, from_token, to_microseconds, to_token
 from services.metering.wire.operations import checked_id, from_price, invalid
-from services.metering.wire.page_token import from_token, to_token
 from services.metering.wire.reports import told_of
 
 CHOSEN_MOST: Final = 1_000
@@ -41,13 +32,12 @@ def to_requests_query(request: statements_pb2.ListRequestsRequest) -> StatementQ
     return replace(_to_query(request, newest_first=True), chosen=chosen)
 
 
-def to_days_query(request: statements_pb2.ListLedgerDaysRequest) -> DaysQuery:
+def to_days_query(request: statements_pb2.ListLedgerDaysRequest) -> tuple[str, int, int, str]:
+    """Returns the account, the start and the end, and the time zone."""
     if not request.HasField("start_time") or not request.HasField("end_time"):
         raise invalid("Days are listed from a start to an end.", "start_time")
     start_us, end_us = to_microseconds(request.start_time, "start_time"), to_microseconds(request.end_time, "end_time")
-    if start_us > end_us:
-        raise invalid("The start must not be after the end.", "start_time")
-    return DaysQuery(checked_id(request.account_id, "account_id"), start_us, end_us, request.time_zone)
+    return checked_id(request.account_id, "account_id"), start_us, end_us, request.time_zone
 
 
 def from_statement_page(page: StatementPage) -> statements_pb2.ListLedgerEntriesResponse:
@@ -68,7 +58,7 @@ def from_statement_days(listed: StatementDays) -> statements_pb2.ListLedgerDaysR
             )
             for day in listed.days
         ],
-        bookings=[_from_entry(StatementEntry(stored, 0)) for stored in listed.bookings],
+        bookings=map(_from_entry, listed.bookings),
     )
 
 
@@ -95,14 +85,14 @@ def from_price_list(listed: PriceList) -> statements_pb2.ListPricesResponse:
         current_version=listed.current_version,
         versions=[
             statements_pb2.PriceVersion(
-                version=stored.version,
-                start_time=to_timestamp(stored.effective_from_us),
+                version=version,
+                start_time=to_timestamp(start_us),
                 prices=[
-                    statements_pb2.ClassPrice(class_id=class_id, price=from_price(stored.version, price))
-                    for class_id, price in stored.prices.items()
+                    statements_pb2.ClassPrice(class_id=class_id, price=from_price(version, price))
+                    for class_id, price in prices.items()
                 ],
             )
-            for stored in listed.versions
+            for (start_us, version), prices in listed.versions.items()
         ],
     )
 
@@ -129,14 +119,13 @@ def _to_token(position: PagePosition | None) -> str:
 
 
 def _from_entry(listed: StatementEntry) -> statements_pb2.LedgerEntry:
-    entry_id, entry = listed.stored
+    entry = listed.entry
     return to_message(
         statements_pb2.LedgerEntry,
         entry,
-        entry_id=entry_id,
+        listed,
         time=to_timestamp(entry.recorded_at_us),
         amount_nanos=entry.customer_nanos,
-        balance_nanos=listed.balance_nanos,
         reference_id=entry.request_id,
         usage=to_message(usage_pb2.Usage, entry) if entry.price_version else None,
         loss_nanos=-entry.loss_nanos,

@@ -20,7 +20,7 @@ from services.metering.limits import LocalLimiter, RateLimits
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.store.prices import adopt_prices
-from services.metering.unpaid_prompts import UnpaidLimit, UnpaidPrompts
+from services.metering.unpaid_prompts import UnpaidPrompts
 from tests.services.metering.samples import LIFE_S, PRICES
 from tests.services.metering.servicers.messages import Ask
 from tests.support.fakes import FakeClock
@@ -65,7 +65,7 @@ async def channel(
     database: Database, writer: Writer, socket_folder: Path, clock: FakeClock, log: Log
 ) -> AsyncIterator[grpc.aio.Channel]:
     limits = RateLimits(Rate(3_000, 2), concurrent_requests=2)
-    unpaid = UnpaidPrompts(UnpaidLimit(prompts=2, tokens=20, window_s=600), clock)
+    unpaid = UnpaidPrompts(2, 20, 600, clock)
     metering = MeteringServicer(database, writer, LocalLimiter(clock), limits, log, unpaid_prompts=unpaid)
     admin = CreditAdminServicer(database, writer)
     listen = f"unix:{socket_folder}/metering.sock"

@@ -10,7 +10,8 @@ from services.chassis.database.database import Database
 from services.metering import account_audits
 from services.metering.account_audits import REST_FACTOR, TOLD_FOR_S, AccountAudits
 from services.metering.batch import Writer
-from services.metering.statements import StatementQuery, list_entries
+from services.metering.statements import StatementQuery
+from tests.services.metering.reading import list_entries
 from tests.services.metering.samples import ACCOUNT, adjust, ask, reserve
 from tests.services.metering.test_statements import Calendar, calendar, fill, hasty
 from tests.support.fakes import FakeClock

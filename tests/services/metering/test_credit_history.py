@@ -15,13 +15,14 @@ from services.chassis.rpc.channel import errors_of
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.credit_history import BEGINNING, CreditEntry, CreditPosition, list_credits
+from services.metering.credit_history import BEGINNING, CreditEntry, CreditPosition
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Operation
 from services.metering.store import batches
-from services.metering.store.ledger_days import read_credits
+from services.metering.store.ledger_days import read_bookings, sum_bookings
 from services.metering.store.reports import read_balances
 from services.metering.store.tables import ledger
+from tests.services.metering.reading import list_credits
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_all, grant, reserve, settle, sweep
 
 FIRST_DAY_US = 20_000 * DAY_US
@@ -175,7 +176,8 @@ async def test_credits_are_found_by_their_account(database: Database, writer: Wr
 
     sa.event.listen(database.engine, "before_cursor_execute", note)
     with database.transaction(writes=True) as connection:
-        read_credits(connection, ACCOUNT, 0, BEGINNING, 10)
+        sum_bookings(connection, ACCOUNT, 0, 2**62, BEGINNING)
+        read_bookings(connection, ACCOUNT, 0, 2**62, 10, BEGINNING)
         explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"
         for statement, parameters in statements[-2:]:
             plan = connection.exec_driver_sql(f"{explain} {statement}", parameters).all()

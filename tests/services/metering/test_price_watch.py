@@ -40,7 +40,7 @@ async def test_a_running_chat_keeps_its_price_while_new_ones_get_another(
     write(path, WHOLE.replace('"3.45"', '"7.00"'))
     await watch.look()
     after = await ask(writer, reserve(2))
-    assert (before.price.output_nanos, after.price.output_nanos) == (10_000_000, 7_000_000_000)
+    assert tuple(each.price.output_nanos_per_million for each in (before, after)) == (10_000_000, 7_000_000_000)
     assert (await ask(writer, settle(1, completion=2))).charged_nanos == 20
     assert (await ask(writer, settle(2, completion=2))).charged_nanos == 14_000
     await writer.close()

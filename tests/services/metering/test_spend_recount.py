@@ -66,7 +66,7 @@ async def test_counters_are_recounted_from_usage_and_holds(
     database: Database, writer: Writer, log: Log, log_text: Callable[[], str]
 ) -> None:
     await limit_everything(writer)
-    await ask(writer, InheritSpendLimits(ACCOUNT, NEW_KEY, SpendLimits(), KEY))
+    await ask(writer, InheritSpendLimits(ACCOUNT, NEW_KEY, SpendLimits(), replaced_key_id=KEY))
     await ask_each(writer, reserve(1), settle(1, completion=3), reserve(2, key=NEW_KEY), settle(2, completion=1))
     await ask_each(writer, reserve(3, output=5), reserve(4, output=7, key="key_cccccccccccc"))
     right = read_counters(database)

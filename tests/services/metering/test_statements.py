@@ -17,20 +17,14 @@ from services.metering.batch import Writer
 from services.metering.credit_history import BEGINNING, read_page
 from services.metering.ledger.prices import Price, Prices, Usage
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.statements import (
-    StatementEntry,
-    StatementQuery,
-    find_request,
-    list_entries,
-    list_prices,
-    list_requests,
-)
+from services.metering.statements import StatementQuery
 from services.metering.store import batches
-from services.metering.store.prices import adopt_prices
+from services.metering.store.prices import adopt_prices, read_price_list
 from services.metering.store.reports import read_balances
-from services.metering.store.statements import CLOCK_STEP_US, find_last_before, read_balance_after
+from services.metering.store.statements import CLOCK_STEP_US, StatementEntry, find_last_of_account, read_balance_after
 from services.metering.store.tables import ledger
 from tests.services.metering.conftest import MIGRATIONS
+from tests.services.metering.reading import find_request, list_entries, list_requests
 from tests.services.metering.samples import (
     ACCOUNT,
     PRICES,
@@ -121,11 +115,12 @@ def stored_entries(database: Database) -> list[StatementEntry]:
     query = sa.select(*columns).where(ledger.c.account_id == ACCOUNT).order_by(ledger.c.entry_id)
     with database.transaction(writes=False) as connection:
         rows: Sequence[Any] = connection.execute(query).all()
-    return list(zip(rows, accumulate(row.customer_nanos for row in rows), strict=True))  # type: ignore[arg-type]
+    sums = accumulate(row.customer_nanos for row in rows)
+    return [StatementEntry(row.entry_id, row, nanos) for row, nanos in zip(rows, sums, strict=True)]
 
 
 def outline(entries: list[StatementEntry]) -> list[tuple[int, int]]:
-    return [(listed[0].entry_id, listed[1]) for listed in entries]
+    return [(listed.entry_id, listed.balance_nanos) for listed in entries]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -150,7 +145,7 @@ async def test_periods_divide_the_list_without_a_gap_and_begin_with_the_balance_
 ) -> None:
     await fill(hasty, calendar, seed)
     stored = stored_entries(database)
-    expected, times = outline(stored), sorted({listed[0].recorded_at_us for listed in stored})  # type: ignore[attr-defined]
+    expected, times = outline(stored), sorted({listed.entry.recorded_at_us for listed in stored})
     chance = random.Random(seed)
     hours = {at_us - at_us % HOUR_US for at_us in times}
     limits = sorted({FIRST_US - DAY_US, *chance.sample(times, 6), *chance.sample(sorted(hours), 6), times[-1] + DAY_US})
@@ -163,7 +158,7 @@ async def test_periods_divide_the_list_without_a_gap_and_begin_with_the_balance_
         assert listed == expected
     for at_us in limits:
         with database.transaction(writes=False) as connection:
-            last_id = find_last_before(connection, ACCOUNT, at_us)
+            last_id = find_last_of_account(connection, ACCOUNT, at_us)
             found_nanos = read_balance_after(connection, ACCOUNT, last_id, at_us)
         assert found_nanos == next((balance for entry_id, balance in reversed(expected) if entry_id <= last_id), 0)
 
@@ -177,7 +172,7 @@ async def test_entries_of_a_period_are_those_recorded_in_it(
         await ask_each(hasty, reserve(number), settle(number, completion=number))
     query = replace(EVERYTHING, start_us=FIRST_US + HOUR_US // 2, end_us=calendar.now_us)
     listed = await all_pages(database, query)
-    assert [entry.stored.entry.request_id for entry in listed] == [request_id(1), request_id(2)]
+    assert [entry.entry.request_id for entry in listed] == [request_id(1), request_id(2)]
     assert [entry.balance_nanos for entry in listed] == [990, 970]
 
 
@@ -220,7 +215,7 @@ async def test_receipts_are_listed_once_each_with_what_recomputes_their_charge(
             break
         query = replace(query, position=page.next_position)
     assert [receipt.hold.request_id for receipt in running] == [request_id(500)]
-    entries = [listed.stored.entry for listed in await all_pages(database, EVERYTHING)]
+    entries = [listed.entry for listed in await all_pages(database, EVERYTHING)]
     ids = [entry.request_id for entry in entries if entry.kind in ("charge", "late_charge")]
     assert [receipt.hold.request_id for receipt in charged] == list(dict.fromkeys(ids))[::-1]
     assert len(ids) > len(charged)
@@ -262,10 +257,11 @@ async def test_versions_of_prices_are_listed_newest_first(database: Database, pr
     dearer = PRICES | {"forte": Price(3_000_000, 1_000_000, 10_000_000)}
     with database.transaction(writes=True) as connection:
         adopt_prices(connection, dearer)
-    versions, current = await list_prices(database)
+    current, versions = await database.read(read_price_list)
     assert current == 2
-    assert [(stored.version, stored.prices) for stored in versions] == [(2, dearer), (1, PRICES)]
-    assert versions[0].effective_from_us >= versions[1].effective_from_us
+    assert [(each.version, prices) for each, prices in versions.items()] == [(2, dearer), (1, PRICES)]
+    newer, older = versions
+    assert newer.effective_from_us >= older.effective_from_us
 
 
 def test_sqlite_reads_few_rows_for_the_balance_at_a_time_and_for_a_list_of_credits(tmp_path: Path) -> None:

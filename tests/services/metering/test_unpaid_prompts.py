@@ -1,6 +1,6 @@
 import pytest
 
-from services.metering.unpaid_prompts import MOST_ACCOUNTS, MOST_KEPT, UnpaidLimit, UnpaidPrompts
+from services.metering.unpaid_prompts import MOST_ACCOUNTS, MOST_KEPT, UnpaidPrompts
 from tests.support.fakes import FakeClock
 
 ANN, BOB = "acct_ann", "acct_bob"
@@ -8,7 +8,7 @@ ANN, BOB = "acct_ann", "acct_bob"
 
 @pytest.fixture
 def unpaid(clock: FakeClock) -> UnpaidPrompts:
-    return UnpaidPrompts(UnpaidLimit(prompts=3, tokens=30_000, window_s=600), clock)
+    return UnpaidPrompts(3, 30_000, 600, clock)
 
 
 def leave(unpaid: UnpaidPrompts, times: int, tokens: int = 200_000, account: str = ANN) -> None:
@@ -58,7 +58,7 @@ def test_prompt_that_is_told_of_twice_counts_once(unpaid: UnpaidPrompts) -> None
 
 
 def test_a_limit_of_no_prompts_is_never_exceeded(clock: FakeClock) -> None:
-    unpaid = UnpaidPrompts(UnpaidLimit(prompts=0, tokens=0, window_s=600), clock)
+    unpaid = UnpaidPrompts(0, 0, 600, clock)
     leave(unpaid, 100)
     assert not unpaid.is_over_limit(ANN)
 

@@ -10,7 +10,9 @@ from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import DAY_US, HOUR_US, Reserve, Settle
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.tables import usage_hours
-from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
+from services.metering.store.usage import UsageReportQuery
+from services.metering.usage_reports import UsageRow
+from tests.services.metering.reading import list_usage
 from tests.services.metering.samples import ACCOUNT, ask, grant, request_id
 
 DAY = 20_000 * DAY_US

@@ -1,21 +1,16 @@
 """Reads and writes closings of months, and the rows that they are made of."""
 
-# Names come from our own tables, and numbers are ours:
-# ruff: noqa: S608
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from msgspec.structs import astuple
 
-from services.metering.ledger.closings import AccountClosing, Closing
+from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
 from services.metering.ledger.months import CalendarMonth, month_of
 from services.metering.ledger.records import CHARGES, DAY_US
-from services.metering.store.expressions import total
-from services.metering.store.retention.partitions import list_partitions
 from services.metering.store.sets import insert_rows
-from services.metering.store.tables import account_closings, closings, ledger, retention
+from services.metering.store.tables import account_closings, closings, ledger, retention, total
 
 # Ids and times of entries have the same order but for this: transactions that overlap, and clocks that were set.
 DISORDER_US: Final = DAY_US
@@ -43,39 +38,24 @@ class OpenPeriod(NamedTuple):
         return -1 if self.closing is None else self.closing.month_us
 
 
-def find_last_id_before(connection: sa.Connection, at_us: int) -> int:
-    """Returns an id: all entries that were recorded from a time on have higher ones."""
-    tables = _tables_around(connection, at_us)
-    newest = max(_scalar(connection, f"SELECT max(entry_id) FROM {name}") or 0 for name in tables.with_later)
+def find_last_before(connection: sa.Connection, at_us: int, *its_own: sa.ColumnElement[bool]) -> int:
+    """Returns an id: of some entries, those up to it were recorded before a time, and later ones not. Where the
+    database's clock was set back meanwhile, a time still divides the entries at one place."""
+    newest = connection.scalar(sa.select(sa.func.max(ledger.c.entry_id)).where(*its_own)) or 0
+    is_tried = ledger.c.entry_id <= sa.bindparam("tried_id", type_=sa.BigInteger)
+    query = sa.select(ledger.c.recorded_at_us).where(*its_own, is_tried).order_by(ledger.c.entry_id.desc()).limit(1)
     last_id = 0
     for bit in reversed(range(newest.bit_length())):
         tried_id = last_id + (1 << bit)
-        last = f"WHERE entry_id <= {tried_id} ORDER BY entry_id DESC LIMIT 1"
-        recorded_at_us = _scalar(connection, f"SELECT recorded_at_us FROM {tables.searched} {last}")
-        if recorded_at_us is None or recorded_at_us < at_us - DISORDER_US:
+        recorded_at_us = connection.scalar(query, {"tried_id": tried_id})
+        if recorded_at_us is None or recorded_at_us < at_us:
             last_id = tried_id
     return last_id
 
 
-class _Tables(NamedTuple):
-    # Has the entries of a time.
-    searched: str
-    # And those before and after it.
-    with_later: list[str]
-
-
-def _tables_around(connection: sa.Connection, at_us: int) -> _Tables:
-    """Returns the tables of the entries around a time. A search in all of PostgreSQL's partitions would look into each
-    of them at every step."""
-    if connection.dialect.name == "sqlite":
-        return _Tables("ledger", ["ledger"])
-    found = list_partitions(connection)
-    number = next((number for number, each in enumerate(found) if each.ends_us > at_us), len(found) - 1)
-    return _Tables(found[number].name, [each.name for each in found[max(0, number - 1) :]])
-
-
-def _scalar(connection: sa.Connection, query: str) -> Any:
-    return connection.exec_driver_sql(query).scalar()
+def find_last_id_before(connection: sa.Connection, at_us: int) -> int:
+    """Returns an id: all entries that were recorded from a time on have higher ones."""
+    return find_last_before(connection, at_us - DISORDER_US)
 
 
 def read_open_period(connection: sa.Connection) -> OpenPeriod:
@@ -226,12 +206,6 @@ def write_closing(connection: sa.Connection, closing: Closing) -> None:
     if not follows or connection.scalar(number) != closing.accounts:
         raise ClosingConflict
     _INSERT_CLOSING.run(connection, [astuple(closing)])
-
-
-class RetentionState(NamedTuple):
-    ledger_pruned_before_us: int
-    usage_marked_before_us: int
-    usage_summed_before_us: int
 
 
 _RETENTION: Final = sa.select(*(retention.c[name] for name in RetentionState._fields))

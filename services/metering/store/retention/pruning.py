@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.months import CalendarMonth
 from services.metering.store.batches import ADD_TO_COUNTERS
-from services.metering.store.expressions import total
 from services.metering.store.sets import insert_rows
 from services.metering.store.tables import (
     COUNTED,
@@ -18,6 +17,7 @@ from services.metering.store.tables import (
     ledger,
     pruned_credits,
     retention,
+    total,
     usage_hours,
 )
 

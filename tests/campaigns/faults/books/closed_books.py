@@ -11,22 +11,25 @@ import sqlalchemy as sa
 
 from services.chassis.database.database import Database
 from services.metering.auditor import audit
-from services.metering.closed_months import audit_months, entry_violations, list_closings
+from services.metering.closed_months import audit_months, entry_violations, read_closed
 from services.metering.ledger.closings import Closing
-from services.metering.ledger.months import RetentionPolicy, month_start_us, months_before
+from services.metering.ledger.months import month_start_us, months_before
 from services.metering.ledger.records import DAY_US
 from services.metering.retention.archive import ArchiveWrong, archive_file, read_archive
+from services.metering.settings import MeteringSettings
 from services.metering.store.retention.closings import LEDGER_COLUMNS, read_closings, read_retention
 from services.metering.store.tables import holds, ledger, usage_hours
 
 # As short as the settings allow.
-POLICY: Final = RetentionPolicy(close_after_days=3, holds_days=1, ledger_months=1, usage_months=1)
+POLICY: Final = MeteringSettings(
+    retention_close_after_days=3, retention_holds_days=1, retention_ledger_months=1, retention_usage_months=1
+)
 SETTINGS: Final = {
     "LEGATO_RETENTION_INTERVAL_S": "0.1",
-    "LEGATO_RETENTION_CLOSE_AFTER_DAYS": str(POLICY.close_after_days),
-    "LEGATO_RETENTION_HOLDS_DAYS": str(POLICY.holds_days),
-    "LEGATO_RETENTION_LEDGER_MONTHS": str(POLICY.ledger_months),
-    "LEGATO_RETENTION_USAGE_MONTHS": str(POLICY.usage_months),
+    "LEGATO_RETENTION_CLOSE_AFTER_DAYS": str(POLICY.retention_close_after_days),
+    "LEGATO_RETENTION_HOLDS_DAYS": str(POLICY.retention_holds_days),
+    "LEGATO_RETENTION_LEDGER_MONTHS": str(POLICY.retention_ledger_months),
+    "LEGATO_RETENTION_USAGE_MONTHS": str(POLICY.retention_usage_months),
     # Chats that run while a month ends are not given up.
     "LEGATO_HOLD_GRACE_S": str(300 * 24 * 3600),
 }
@@ -64,7 +67,7 @@ def find_due(connection: sa.Connection, now_us: int) -> str:
     closings, state = read_closings(connection), read_retention(connection)
     if not closings or closings[-1].ends_us != month_start_us(now_us):
         return f"{len(closings)} months are closed, and not the last one"
-    before_us = months_before(now_us, POLICY.ledger_months).start_us
+    before_us = months_before(now_us, POLICY.retention_ledger_months).start_us
     if before_us > closings[0].month_us:
         if (state.ledger_pruned_before_us, state.usage_summed_before_us) != (before_us, before_us):
             return f"{state} is not yet at {before_us}"
@@ -74,7 +77,7 @@ def find_due(connection: sa.Connection, now_us: int) -> str:
         months = [each.month_us for each in closings]
         if _exists(connection, usage_hours, hour_us < before_us, hour_us.not_in(months)):
             return "usage is not summed up"
-    is_old = holds.c.resolved_at_us < min(closings[-1].ends_us, now_us - (POLICY.holds_days + 1) * DAY_US)
+    is_old = holds.c.resolved_at_us < min(closings[-1].ends_us, now_us - (POLICY.retention_holds_days + 1) * DAY_US)
     if _exists(connection, holds, holds.c.state.in_(["settled", "void"]), is_old):
         return "old holds are still there"
     return ""
@@ -96,7 +99,7 @@ def _find_archive_violations(archives: Archives, closing: Closing) -> Iterator[s
 async def find_violations(database: Database, archives: Archives) -> list[str]:
     """Runs the audit, and verifies the entries of every month: in the database, or in its archive."""
     found = await audit(database) + await audit_months(database, None)
-    closed = await list_closings(database)
+    closed = await database.read(read_closed)
     for closing in closed.closings:
         if closing.month_us < closed.pruned_before_us:
             found += _find_archive_violations(archives, closing)

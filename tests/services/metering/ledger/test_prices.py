@@ -44,7 +44,7 @@ def test_price_file_of_the_house_has_the_documented_prices() -> None:
 
 def test_amounts_are_read_exactly_to_the_last_of_nine_decimals() -> None:
     prices = parse_prices(WHOLE.replace('"0.10"', '"0.037500001"')).current
-    assert prices["mezzo"].input_nanos == 37_500_001
+    assert prices["mezzo"].input_nanos_per_million == 37_500_001
 
 
 def test_every_mistake_is_named_by_its_key_at_once() -> None:
@@ -124,9 +124,9 @@ def test_cost_is_never_less_than_exact_and_less_than_a_nano_more(
 ) -> None:
     usage = Usage(prompt, min(prompt, cached), completion)
     exact_millionths = (
-        (usage.prompt_tokens - usage.cached_tokens) * price.input_nanos
-        + usage.cached_tokens * price.cached_input_nanos
-        + usage.completion_tokens * price.output_nanos
+        (usage.prompt_tokens - usage.cached_tokens) * price.input_nanos_per_million
+        + usage.cached_tokens * price.cached_input_nanos_per_million
+        + usage.completion_tokens * price.output_nanos_per_million
     )
     assert 0 <= price.cost_nanos(usage) * 10**6 - exact_millionths < 10**6
     assert price.cost_nanos(usage) < 2**63
@@ -142,7 +142,7 @@ def test_a_list_may_be_scheduled() -> None:
     file = parse_prices(WHOLE + SCHEDULED)
     new_year_us = 1_798_761_600_000_000
     assert file.valid_at(new_year_us - 1)["forte"] == FORTE
-    assert file.valid_at(new_year_us)["forte"].input_nanos == 2_000_000_000
+    assert file.valid_at(new_year_us)["forte"].input_nanos_per_million == 2_000_000_000
 
 
 @pytest.mark.parametrize("time", ["2027-01-01", "2027-01-01T00:00:00", '"tomorrow"', "1"])

@@ -32,6 +32,10 @@ NOON_US = 1_773_144_000_000_000
 OTHER_KEY = "key_bbbbbbbbbbbb"
 
 
+def inherit(key: str = "key_new", replaced_key: str = KEY) -> InheritSpendLimits:
+    return InheritSpendLimits(ACCOUNT, key, SpendLimits(), replaced_key_id=replaced_key)
+
+
 def limit(
     key: str = KEY, *, day: int | None = None, month: int | None = None, total: int | None = None
 ) -> SetSpendLimits:
@@ -321,12 +325,12 @@ def test_a_key_that_replaces_another_shares_its_limits_and_what_was_spent() -> N
     ledger.apply(limit(day=100, total=500))
     spend(ledger, 1, 10)
     spent_nanos = ledger.spends[spend_id(ACCOUNT, KEY)].total_spent_nanos
-    inherited = ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    inherited = ledger.apply(inherit())
     assert (inherited.key_id, inherited.limits) == ("key_new", SpendLimits(100, None, 500))
     assert (inherited.day_spent_nanos, inherited.total_spent_nanos) == (spent_nanos, spent_nanos)
     assert spent_nanos > 0
     # The one that replaces it in turn, too; and a limit of one is a limit of all.
-    ledger.apply(InheritSpendLimits(ACCOUNT, "key_newest", SpendLimits(), "key_new"))
+    ledger.apply(inherit("key_newest", "key_new"))
     changed = ledger.apply(SetSpendLimits(ACCOUNT, "key_newest", SpendLimits(total_nanos=spent_nanos)))
     assert (changed.key_id, changed.total_spent_nanos) == ("key_newest", spent_nanos)
     for key_id in (KEY, "key_new", "key_newest"):
@@ -336,7 +340,7 @@ def test_a_key_that_replaces_another_shares_its_limits_and_what_was_spent() -> N
 def test_keys_that_share_limits_spend_no_more_together_than_one_might() -> None:
     ledger = ledger_at_noon()
     ledger.apply(limit(total=500))
-    ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    ledger.apply(inherit())
     held = [ledger.apply(reserve(number, key=key_id)).held_nanos for number, key_id in ((1, KEY), (2, "key_new"))]
     shared = ledger.spends[spend_id(ACCOUNT, KEY)]
     assert shared.held_nanos == sum(held) <= 500
@@ -351,9 +355,9 @@ def test_a_key_that_was_used_cannot_replace_another() -> None:
     ledger = ledger_at_noon()
     ledger.apply(limit(total=500))
     ledger.apply(reserve(1, key="key_new"))
-    assert ledger.refusal_of(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)) is Reason.REQUEST_INVALID
+    assert ledger.refusal_of(inherit()) is Reason.REQUEST_INVALID
     ledger.apply(settle(1, completion=3))
-    assert ledger.refusal_of(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)) is Reason.REQUEST_INVALID
+    assert ledger.refusal_of(inherit()) is Reason.REQUEST_INVALID
 
 
 def test_a_key_with_limits_of_its_own_inherits_none() -> None:
@@ -361,6 +365,6 @@ def test_a_key_with_limits_of_its_own_inherits_none() -> None:
     ledger.apply(limit(day=100))
     ledger.apply(SetSpendLimits(ACCOUNT, "key_new", SpendLimits(day_nanos=7)))
     for _ in range(2):
-        assert ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)).limits == SpendLimits(7)
+        assert ledger.apply(inherit()).limits == SpendLimits(7)
     ledger.apply(SetSpendLimits(ACCOUNT, "key_new", SpendLimits()))
-    assert ledger.apply(InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY)).limits == SpendLimits()
+    assert ledger.apply(inherit()).limits == SpendLimits()

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
-from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -27,6 +26,7 @@ from services.metering.ledger.records import (
     Void,
 )
 from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.settings import MeteringSettings
 from tests.services.metering.model import strategies
 from tests.services.metering.model.model import Model
 from tests.services.metering.model.records import Refusal
@@ -202,7 +202,7 @@ class Machine(RuleBasedStateMachine):
         """Both keys go on for a while, and spend no more together than one might."""
         self._top_up()
         self._ask_one(0, [SetSpendLimits("a1", KEY, limits), replace(before, key_id=KEY)])
-        self._ask_one(1, [InheritSpendLimits("a1", strategies.NEW_KEY, SpendLimits(), KEY)])
+        self._ask_one(1, [InheritSpendLimits("a1", strategies.NEW_KEY, SpendLimits(), replaced_key_id=KEY)])
         self._ask_one(0, [Settle("0", "own", used, "provider", "complete")])
         if days:
             self.let_days_pass(days)
@@ -218,7 +218,7 @@ class Machine(RuleBasedStateMachine):
         self._check([self._model])
 
     @rule(policy=strategies.policies, killed_at=strategies.failpoints_of_retention)
-    def let_a_month_pass(self, policy: RetentionPolicy, killed_at: str) -> None:
+    def let_a_month_pass(self, policy: MeteringSettings, killed_at: str) -> None:
         """It is closed, and what the policy does not keep is pruned, though the process may be killed on the way."""
         CLOCK.begin_month()
         self._replicas.create_partitions()
@@ -229,7 +229,7 @@ class Machine(RuleBasedStateMachine):
             if violations := self._replicas.audit():
                 self._fail("\n".join(violations))
             self._replicas.retain(policy, "")
-        if policy.holds_days:
+        if policy.retention_holds_days:
             self._model.prune_requests()
         self._check([self._model])
         # No client repeats a request after so long: those from before are not named again.

@@ -18,7 +18,6 @@ from services.metering.ledger.records import (
     AccountBalance,
     Adjust,
     Checkpoint,
-    Checkpointed,
     Extend,
     Extended,
     Grant,
@@ -33,7 +32,6 @@ from services.metering.ledger.records import (
     Sweep,
     Swept,
     Void,
-    Voided,
 )
 from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
 from tests.services.metering.model.periods import Limit, begin_of, by_period, end_of, is_in, time_of
@@ -339,10 +337,9 @@ class Model:
         balance_nanos = min([spendable_nanos, *(max(0, nanos) for nanos in unspent)])
         return Extended(granted, operation.total_nanos, request.amount_nanos, affordable_nanos, balance_nanos)
 
-    def _checkpoint(self, operation: Checkpoint, request: Request | None) -> Checkpointed:
+    def _checkpoint(self, operation: Checkpoint, request: Request | None) -> None:
         if request is not None and request.state == "held":
             self._note_delivery(request, operation.delivered)
-        return Checkpointed()
 
     def _settle(self, operation: Settle, request: Request | None) -> Settled | Refusal:
         if request is None or request.state == "void":
@@ -367,7 +364,7 @@ class Model:
         request.state = "settled"
         return Settled(request.charged_nanos, request.loss_nanos)
 
-    def _void(self, operation: Void, request: Request | None) -> Voided:
+    def _void(self, operation: Void, request: Request | None) -> None:
         if request is None:
             tombstone = Request(operation.account_id, operation.key_id, operation.class_id, "void", end=operation.end)
             self.requests[operation.request_id] = tombstone
@@ -379,7 +376,6 @@ class Model:
             request.state, request.end = "void", operation.end
             request.usage, request.basis = operation.lost, None
             request.loss_nanos, request.loss_bound_nanos = self._cost_nanos(request, operation.lost), 0
-        return Voided()
 
     def _sweep(self, operation: Sweep, request: Request | None) -> Swept:
         if request is None or request.state != "held" or not request.overdue:
@@ -410,9 +406,9 @@ class Model:
         price = self._versions[request.price_version][request.class_id]
         uncached_tokens = usage.prompt_tokens - usage.cached_tokens
         return ceil(
-            Fraction(uncached_tokens * price.input_nanos, 10**6)
-            + Fraction(usage.cached_tokens * price.cached_input_nanos, 10**6)
-            + Fraction(usage.completion_tokens * price.output_nanos, 10**6)
+            Fraction(uncached_tokens * price.input_nanos_per_million, 10**6)
+            + Fraction(usage.cached_tokens * price.cached_input_nanos_per_million, 10**6)
+            + Fraction(usage.completion_tokens * price.output_nanos_per_million, 10**6)
         )
 
     def _requests_of(self, account_id: str) -> Iterator[Request]:

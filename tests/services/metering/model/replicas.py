@@ -18,11 +18,12 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
 from services.metering.ledger.holds import UnmatchedSettlement
-from services.metering.ledger.months import RetentionPolicy, next_month_us
+from services.metering.ledger.months import next_month_us
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import DAY_US, HOUR_US, Extended, Operation
 from services.metering.ledger.spend import Spend
 from services.metering.retention.passes import Retention
+from services.metering.settings import MeteringSettings
 from services.metering.store.prices import adopt_prices
 from services.metering.store.retention.partitions import create_partitions_ahead
 from services.metering.store.tables import retention
@@ -171,12 +172,12 @@ class Replicas:
     async def _sweep(self, numbers: Sequence[int]) -> None:
         await asyncio.gather(*(self.both[number].sweep() for number in numbers))
 
-    def retain(self, policy: RetentionPolicy, killed_at: str) -> bool:
+    def retain(self, policy: MeteringSettings, killed_at: str) -> bool:
         """Closes and prunes; returns False if it was killed at a failpoint on the way."""
         with self.database.transaction(writes=True) as connection:
             # The process that had it is dead.
             connection.execute(sa.update(retention).values(lease_until_us=0))
-        run = Retention(self.database, policy, 1.0, self._log, pause_s=0).run_pass()
+        run = Retention(self.database, policy, self._log, pause_s=0).run_pass()
         with _killed_at(killed_at):
             try:
                 self._loop.run_until_complete(run)

@@ -30,7 +30,6 @@ from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import (
     AccountBalance,
     Checkpoint,
-    Checkpointed,
     Extend,
     Hold,
     Operation,
@@ -41,7 +40,6 @@ from services.metering.ledger.records import (
     Settled,
     Sweep,
     Void,
-    Voided,
 )
 from services.metering.ledger.rule_context import Effect, RuleContext
 from services.metering.ledger.spend import (
@@ -98,7 +96,7 @@ def extend_that_shrinks(rule: Rule, operation: Extend, context: RuleContext) -> 
 def checkpoint_that_falls_back(rule: Rule, operation: Checkpoint, context: RuleContext) -> Effect[Any]:
     if context.hold is None or context.hold.state != "held":
         return rule(operation, context)
-    return Effect(Checkpointed(), hold=replace(context.hold, completion_tokens=operation.delivered.completion_tokens))
+    return Effect(None, hold=replace(context.hold, completion_tokens=operation.delivered.completion_tokens))
 
 
 def settle_without_the_guard(rule: Rule, operation: Settle, context: RuleContext) -> Effect[Any]:
@@ -125,7 +123,7 @@ def late_settle_beyond_free_credit(rule: Rule, operation: Settle, context: RuleC
 
 
 def void_of_an_unknown_that_leaves_nothing(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:
-    return Effect(Voided()) if context.hold is None else rule(operation, context)
+    return Effect(None) if context.hold is None else rule(operation, context)
 
 
 def prompt_charged_of_a_request_that_is_over(rule: Rule, operation: Void, context: RuleContext) -> Effect[Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.metering.ledger.months import RetentionPolicy
 from services.metering.ledger.prices import Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -26,6 +25,7 @@ from services.metering.ledger.records import (
     Void,
 )
 from services.metering.ledger.spend import InheritSpendLimits, SetSpendLimits, SpendLimits
+from services.metering.settings import MeteringSettings
 from tests.services.metering.samples import KEY
 
 # Replaces others.
@@ -124,13 +124,16 @@ inherits = st.builds(
     _accounts,
     st.sampled_from([NEW_KEY, NEW_KEY, "key_b"]),
     st.just(SpendLimits()),
-    st.sampled_from([KEY, KEY, "key_b", NEW_KEY]),
+    replaced_key_id=st.sampled_from([KEY, KEY, "key_b", NEW_KEY]),
 )
 operations: st.SearchStrategy[Operation[Any]] = st.one_of(
     of_requests, reserves, settles, grants, adjusts, spend_limits, inherits, returns, restores
 )
 policies = st.sampled_from(
-    [RetentionPolicy(holds_days=0), RetentionPolicy(holds_days=1, ledger_months=1, usage_months=1)]
+    [
+        MeteringSettings(retention_holds_days=0),
+        MeteringSettings(retention_holds_days=1, retention_ledger_months=1, retention_usage_months=1),
+    ]
 )
 _places = ("closing.begun", "closing.drafted", "closing.closed", "pruning.marked", "pruning.deleted", "pruning.summed")
 failpoints_of_retention = st.sampled_from(["", *(f"metering.{place}" for place in _places), "metering.pruning.holds"])

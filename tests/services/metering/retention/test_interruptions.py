@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit, find_violations
 from services.metering.batch import Writer
-from services.metering.closed_months import list_closings
 from services.metering.retention.passes import LeaseLost
 from services.metering.store.tables import holds, ledger, retention
+from tests.services.metering.reading import list_closings
 from tests.services.metering.retention.used_ledger import (
     PRUNES,
     all_violations,
@@ -60,7 +61,7 @@ async def test_pass_that_is_killed_loses_nothing_and_books_nothing_twice(
     place: str, tmp_path: Path,
 ) -> None:  # fmt: skip
     await live_for_months(database, writer, log, database_time)
-    before_nanos, policy = balance(database), PRUNES._replace(archive=tmp_path)
+    before_nanos, policy = balance(database), replace(PRUNES, retention_archive=tmp_path)
     kill_at(place)
     with pytest.raises(Killed):
         await retaining(database, log, policy).run_pass()
@@ -69,7 +70,7 @@ async def test_pass_that_is_killed_loses_nothing_and_books_nothing_twice(
     assert not await retaining(database, log, policy).run_pass()
     database_time.pass_days(1)
     assert await retaining(database, log, policy).run_pass()
-    closed = (await list_closings(database)).closings
+    closed = await list_closings(database)
     assert [closing.entries for closing in closed if closing.entries] == [5, 5, 5]
     assert count(database, ledger) == 5
     assert count(database, holds) == 0
@@ -104,10 +105,10 @@ async def test_a_process_that_lost_its_lease_writes_nothing_more(
     monkeypatch.setattr(failpoints, "hit", stand_still)
     with pytest.raises(LeaseLost):
         await stopped.run_pass()
-    assert (await list_closings(database)).closings == []
+    assert await list_closings(database) == []
     monkeypatch.setattr(failpoints, "hit", hit)
     assert await next_one.run_pass()
-    assert len((await list_closings(database)).closings) == 4
+    assert len(await list_closings(database)) == 4
     assert await all_violations(database) == []
 
 
@@ -117,7 +118,7 @@ async def test_an_archive_is_never_replaced_by_one_that_is_not_what_was_closed(
     """A process that stood still may come to entries that another has archived and deleted."""
     await live_for_months(database, writer, log, database_time)
     folder = tmp_path / "archive"
-    late = retaining(database, log, PRUNES._replace(archive=folder))
+    late = retaining(database, log, replace(PRUNES, retention_archive=folder))
     assert await late.run_pass()
     archived = {file.name: file.read_bytes() for file in folder.iterdir()}
     assert archived
@@ -132,11 +133,11 @@ async def test_what_a_killed_process_left_of_an_archive_is_removed(
 ) -> None:
     await live_for_months(database, writer, log, database_time)
     await retaining(database, log).run_pass()
-    [month, *_] = [closing.month for closing in (await list_closings(database)).closings]
+    [month, *_] = [closing.month for closing in await list_closings(database)]
     left = tmp_path / f".ledger-{month}.jsonl.gz.4711"
     left.write_bytes(b"half of it")
     database_time.pass_days(1)
-    assert await retaining(database, log, PRUNES._replace(archive=tmp_path)).run_pass()
+    assert await retaining(database, log, replace(PRUNES, retention_archive=tmp_path)).run_pass()
     assert not left.exists()
 
 

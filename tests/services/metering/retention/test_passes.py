@@ -15,18 +15,14 @@ from services.chassis.telemetry.log import Log
 from services.metering.account_audits import AccountAudits
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.closed_months import audit_months, list_closings
-from services.metering.credit_history import BEGINNING, list_credits
-from services.metering.ledger.months import RetentionPolicy
+from services.metering.closed_months import audit_months
+from services.metering.credit_history import BEGINNING
 from services.metering.ledger.spend import SetSpendLimits, SpendLimits
 from services.metering.retention.archive import ArchiveWrong, read_archive
-from services.metering.statements import (
-    StatementQuery,
-    find_request,
-    list_entries,
-    list_requests,
-)
+from services.metering.settings import MeteringSettings
+from services.metering.statements import StatementQuery
 from services.metering.store.tables import account_hours, ledger, usage_hours
+from tests.services.metering.reading import find_request, list_closings, list_credits, list_entries, list_requests
 from tests.services.metering.retention.used_ledger import (
     OTHER,
     PRUNES,
@@ -67,7 +63,7 @@ async def test_a_month_is_closed_once_it_is_over_and_the_audit_goes_on_from_ther
         assert await audit(database) == []
     database_time.begin_month()
     await closer.run_pass()
-    closed = (await list_closings(database)).closings
+    closed = await list_closings(database)
     assert [closing.entries for closing in closed if closing.entries] == [5, 5, 5]
     assert closed[-1].balance_nanos == 3 * (1_500 - 32 - 50 - 10)
     assert log_text().count("month.closed") == len(closed)
@@ -127,7 +123,7 @@ async def test_a_period_that_was_pruned_is_refused_and_says_so(
     await live_for_months(database, writer, log, database_time)
     closed = retaining(database, log, PRUNES)
     await closed.run_pass()
-    months = (await list_closings(database)).closings
+    months = await list_closings(database)
     with pytest.raises(LegatoError, match="are not kept"):
         await list_entries(database, replace(EVERYTHING, start_us=months[0].month_us))
     since = await list_entries(database, replace(EVERYTHING, start_us=months[2].month_us))
@@ -146,11 +142,11 @@ async def test_sums_of_usage_stay_exact_though_its_hours_are_summed_up(
     await retaining(database, log).create_partitions()
     database_time.begin_month()
     database_time.begin_month()
-    middle_us = (await list_entries(database, EVERYTHING)).entries[-2].stored.entry.recorded_at_us
+    middle_us = (await list_entries(database, EVERYTHING)).entries[-2].entry.recorded_at_us
     since = replace(EVERYTHING, start_us=middle_us)
     before = (await list_entries(database, since)).entries
     rows = count(database, usage_hours)
-    await retaining(database, log, RetentionPolicy(usage_months=1)).run_pass()
+    await retaining(database, log, MeteringSettings(retention_usage_months=1)).run_pass()
     assert count(database, usage_hours) == count(database, account_hours) == rows - 2
     assert (await list_entries(database, since)).entries == before
     total = await ask(writer, SetSpendLimits(ACCOUNT, "", SpendLimits(total_nanos=10**9)))
@@ -162,8 +158,8 @@ async def test_archive_is_what_the_closing_has_the_hash_of(
     database: Database, writer: Writer, log: Log, database_time: DatabaseTime, tmp_path: Path
 ) -> None:
     await live_for_months(database, writer, log, database_time)
-    await retaining(database, log, PRUNES._replace(archive=tmp_path / "archive")).run_pass()
-    first, *_ = [closing for closing in (await list_closings(database)).closings if closing.entries]
+    await retaining(database, log, replace(PRUNES, retention_archive=tmp_path / "archive")).run_pass()
+    first, *_ = [closing for closing in await list_closings(database) if closing.entries]
     file = tmp_path / "archive" / f"ledger-{first.month}.jsonl.gz"
     assert sha256(gzip.decompress(file.read_bytes())).hexdigest() == first.entries_hash
     month, digest = read_archive(file)
@@ -184,13 +180,13 @@ async def test_late_settlement_after_the_closing_is_booked_in_the_open_month(
     database_time.begin_month()
     closer = retaining(database, log, PRUNES)
     await closer.run_pass()
-    [closing] = [each for each in (await list_closings(database)).closings if each.entries]
+    [closing] = [each for each in await list_closings(database) if each.entries]
     assert await all_violations(database) == []
     await ask_each(hasty, settle(1, completion=5), settle(1, completion=5))
     # A report said more: its charge stands, and nothing is booked.
     await ask_each(hasty, settle(2, completion=1))
     assert balance(database) == 1_000 - 50 - 90
-    late = (await list_entries(database, EVERYTHING)).entries[-1].stored.entry
+    late = (await list_entries(database, EVERYTHING)).entries[-1].entry
     assert (late.kind, late.customer_nanos, late.requests) == ("late_charge", -30, 0)
     assert late.hour_us >= closing.ends_us
     assert await all_violations(database) == []
@@ -201,6 +197,24 @@ async def test_late_settlement_after_the_closing_is_booked_in_the_open_month(
     await closer.run_pass()
     assert count(database, ledger) == 1
     assert await all_violations(database) == []
+
+
+async def test_month_without_entries_is_followed_by_others(
+    database: Database, writer: Writer, log: Log, database_time: DatabaseTime
+) -> None:
+    # Beyond the first partition, which has two months.
+    for _ in range(2):
+        await retaining(database, log).create_partitions()
+        database_time.begin_month()
+    await chats(writer, 1)
+    database_time.begin_month()
+    await retaining(database, log).run_pass()
+    database_time.begin_month()
+    await chats(writer, 11)
+    assert await all_violations(database) == []
+    closer = retaining(database, log)
+    await closer.run_pass()
+    assert (closer.closed_months, closer.months_to_close) == (1, 0)
 
 
 async def test_month_with_a_violation_is_not_closed(

@@ -7,8 +7,8 @@ from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit, find_violations_of
 from services.metering.batch import Writer
 from services.metering.closed_months import audit_months
-from services.metering.ledger.months import RetentionPolicy
 from services.metering.retention.passes import Retention
+from services.metering.settings import MeteringSettings
 from services.metering.store.reports import read_balances
 from tests.services.metering.samples import (
     ACCOUNT,
@@ -21,13 +21,13 @@ from tests.services.metering.samples import (
 from tests.support.database_time import DatabaseTime
 
 OTHER = "acct_bbbbbbbbbbbbbbbb"
-KEEPS_ALL = RetentionPolicy(holds_days=0)
+KEEPS_ALL = MeteringSettings(retention_holds_days=0)
 # Of `live_for_months`, the last month with chats is kept.
-PRUNES = RetentionPolicy(holds_days=2, ledger_months=2, usage_months=1)
+PRUNES = MeteringSettings(retention_holds_days=2, retention_ledger_months=2, retention_usage_months=1)
 
 
-def retaining(database: Database, log: Log, policy: RetentionPolicy = KEEPS_ALL) -> Retention:
-    return Retention(database, policy, 3600.0, log, pause_s=0)
+def retaining(database: Database, log: Log, policy: MeteringSettings = KEEPS_ALL) -> Retention:
+    return Retention(database, policy, log, pause_s=0)
 
 
 def count(database: Database, table: sa.Table) -> int:

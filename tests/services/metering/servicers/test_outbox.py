@@ -18,8 +18,8 @@ from services.chassis.rpc.channel import errors_of, open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.metering.batch import Writer
-from services.metering.ledger.changes import ChangedBy
 from services.metering.ledger.notices import NoticeRules
+from services.metering.ledger.records import ChangedBy
 from services.metering.ledger.spend import WHOLE_ACCOUNT, InheritSpendLimits, SetSpendLimits, SpendLimits
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
@@ -61,7 +61,7 @@ async def test_each_change_of_a_limit_is_recorded_with_its_author_and_a_repeat_i
 async def test_a_key_that_inherits_limits_is_recorded_once(database: Database, writer: Writer) -> None:
     await ask(writer, limit(KEY, 50))
     for _ in range(2):
-        await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY, changed_by=ADA))
+        await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), replaced_key_id=KEY, changed_by=ADA))
     assert [key for _, key, _ in await changes(database)] == [KEY, "key_new"]
 
 

@@ -75,7 +75,7 @@ async def test_500_chats_at_once_use_up_a_limit_of_one_dollar_and_not_a_nano_mor
     """They come with a key and with the one that replaces it, half of them to another replica."""
     await ask(writer, grant(10 * NANOS_PER_DOLLAR))
     await ask(writer, limit(KEY, SpendLimits(total_nanos=NANOS_PER_DOLLAR)))
-    await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), KEY))
+    await ask(writer, InheritSpendLimits(ACCOUNT, "key_new", SpendLimits(), replaced_key_id=KEY))
     other = Database(database_url, "metering")
     second = Writer(other, prices, LIFE_S, log)
     refusals: list[Reason] = []

@@ -19,7 +19,7 @@ from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.claims import CLAIM_LIFE_US
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.prices import Price, Prices
 from services.metering.ledger.records import Reserved, Settled
 from services.metering.store.batches import _COUNT_LIVE, forget_claims, reach, write_operations

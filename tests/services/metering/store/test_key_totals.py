@@ -14,8 +14,8 @@ from services.metering.ledger.records import DAY_US, HOUR_US
 from services.metering.store import key_totals, usage
 from services.metering.store.key_totals import KeyTotals, TopKeys
 from services.metering.store.tables import retention, usage_hours
-from services.metering.store.usage import KeySums
-from services.metering.usage_reports import UsageReportQuery, list_top_keys
+from services.metering.store.usage import KeySums, UsageReportQuery
+from tests.services.metering.reading import list_top_keys
 from tests.services.metering.samples import ACCOUNT, ask, grant
 from tests.services.metering.store.test_usage import book, same_time
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty

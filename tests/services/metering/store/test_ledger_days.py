@@ -13,11 +13,12 @@ from services.chassis.database.database import Database
 from services.metering import statements
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.statements import DaysQuery, StatementQuery, list_days, list_requests
+from services.metering.statements import StatementQuery
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.statements import RequestFilter
 from services.metering.store.tables import holds, ledger
-from services.metering.usage_reports import UsageReportQuery, list_usage
+from services.metering.store.usage import UsageReportQuery
+from tests.services.metering.reading import list_days, list_requests, list_usage
 from tests.services.metering.samples import ACCOUNT, ask_each, grant, reserve, settle
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, fill, hasty
 
@@ -52,7 +53,7 @@ async def test_days_have_the_sums_of_their_entries_and_end_at_the_balance(
         sums[2 if entry.kind in ("grant", "adjustment") else 1] += entry.customer_nanos
         sums[3] -= entry.loss_nanos
     start_us = FIRST_US
-    listed = await list_days(database, DaysQuery(ACCOUNT, start_us, start_us + 400 * DAY_US, zone))
+    listed = await list_days(database, ACCOUNT, start_us, start_us + 400 * DAY_US, zone)
     found = {
         local_day(day.start_us, zone): [
             day.sums.requests,
@@ -71,7 +72,7 @@ async def test_days_have_the_sums_of_their_entries_and_end_at_the_balance(
     # Whichever hour a period begins at, it opens with the balance at which the one before ended.
     for place in range(1, len(listed.days), 5):
         from_us = listed.days[place].start_us
-        rest = await list_days(database, DaysQuery(ACCOUNT, from_us, from_us + 400 * DAY_US, zone))
+        rest = await list_days(database, ACCOUNT, from_us, from_us + 400 * DAY_US, zone)
         assert rest.opening_nanos == listed.days[place - 1].balance_nanos
         assert rest.days == listed.days[place:]
 

@@ -1,15 +1,17 @@
 """Usage of all keys together, compared with the counters of each while charges, also late ones, are booked."""
 
 import pytest
+from msgspec.structs import replace
 
 from services.chassis.database.database import Database
 from services.metering.batch import Writer
 from services.metering.ledger.records import DAY_US, HOUR_US
-from services.metering.statements import DaysQuery, list_days
 from services.metering.store import key_totals, ledger_days, usage
 from services.metering.store.key_totals import KeyTotals
 from services.metering.store.reports import read_balances
-from services.metering.usage_reports import UsageReportQuery, UsageRow, list_usage
+from services.metering.store.usage import UsageReportQuery
+from services.metering.usage_reports import UsageRow
+from tests.services.metering.reading import list_days, list_usage
 from tests.services.metering.samples import ACCOUNT, adjust, ask, ask_each, checkpoint, grant, reserve, settle, sweep
 from tests.services.metering.test_statements import FIRST_US, Calendar, calendar, hasty
 
@@ -18,7 +20,6 @@ __all__ = ["calendar", "hasty"]
 PERIOD = (FIRST_US - DAY_US, FIRST_US + 400 * DAY_US)
 BY_CLASS = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=False, group_by_class=True)
 BY_KEY = UsageReportQuery(ACCOUNT, *PERIOD, HOUR_US, group_by_key=True, group_by_class=True)
-DAYS = DaysQuery(ACCOUNT, *PERIOD, "")
 
 
 @pytest.fixture(autouse=True)
@@ -60,13 +61,13 @@ async def test_reports_from_the_sums_of_hours_are_those_of_the_counters(
         found = totals_of(await list_usage(database, BY_CLASS, totals))
         assert found == totals_of(await list_usage(database, BY_KEY, totals))
         assert len(found) >= number
-        listed = await list_days(database, DAYS)
+        listed = await list_days(database, ACCOUNT, *PERIOD, "")
         with database.transaction(writes=False) as connection:
             opening_nanos = ledger_days.read_opening_balance(connection, ACCOUNT, FIRST_US + DAY_US)
             balance_nanos = read_balances(connection, [ACCOUNT])[0].balance_nanos
         assert (listed.opening_nanos, listed.days[-1].balance_nanos) == (0, balance_nanos)
-        later = DaysQuery(ACCOUNT, FIRST_US + DAY_US, PERIOD[1], "America/Toronto")
-        assert (await list_days(database, later)).opening_nanos == opening_nanos
+        later = await list_days(database, ACCOUNT, FIRST_US + DAY_US, PERIOD[1], "America/Toronto")
+        assert later.opening_nanos == opening_nanos
 
 
 async def test_a_whole_period_has_one_row_for_each_key(
@@ -98,17 +99,8 @@ async def test_counters_of_few_keys_among_many_are_looked_up_one_by_one(
 
     def read(*key_ids: str) -> list[tuple[object, ...]]:
         with database.transaction(writes=False) as connection:
-            return usage.read_usage(
-                connection,
-                ACCOUNT,
-                *PERIOD,
-                bucket_us=DAY_US,
-                offsets=((0, 0),),
-                by_key=True,
-                by_class=True,
-                rows_most=100,
-                key_ids=key_ids,
-            )
+            query = replace(BY_KEY, bucket_us=DAY_US, key_ids=key_ids)
+            return usage.read_usage(connection, query, ((0, 0),), 100)
 
     expected = [row for row in read() if row[1] in ("key_0", "key_2")]
     assert len(expected) > 2

@@ -26,7 +26,7 @@ async def test_usage_and_balance_are_told(channel: grpc.aio.Channel, admin: Any)
     await stub.Reserve(reserve(2))
     told = await stub.GetBalance(pb.GetBalanceRequest(account_id=ACCOUNT))
     assert told.balance == pb.Balance(account_id=ACCOUNT, balance_nanos=960, held_nanos=110)
-    assert told.least_input_nanos_per_million == min(price.input_nanos for price in PRICES.values())
+    assert told.least_input_nanos_per_million == min(price.input_nanos_per_million for price in PRICES.values())
     now_s = int(SystemClock().now().timestamp())
     request = pb.ListUsageRequest(
         account_id=ACCOUNT,

@@ -11,7 +11,7 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import audit
 from services.metering.batch import Writer
-from services.metering.ledger.claims import CLAIM_LIFE_US
+from services.metering.ledger.holds import CLAIM_LIFE_US
 from services.metering.ledger.prices import Prices
 from services.metering.ledger.records import Operation, Reserved
 from services.metering.store.reports import read_balances

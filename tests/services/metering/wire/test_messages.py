@@ -1,7 +1,7 @@
 import pytest
 
 from services.chassis.errors import LegatoError, Reason
-from services.metering.wire.page_token import from_token, to_token
+from services.metering.wire.messages import from_token, to_token
 
 
 def test_a_token_is_decoded_to_its_numbers() -> None:
