@@ -30,9 +30,9 @@ class ModelCatalog:
         known = self._models
         if not known:
             raise unavailable("The router")
-        if (allowed := principal.allowed_classes) is None:
+        if principal.allowed_classes is None:
             return known
-        usable = {model_id: model for model_id, model in known.items() if model_id in allowed}
+        usable = {model_id: model for model_id, model in known.items() if principal.may_use(model_id)}
         return {AUTO: known[AUTO], **usable} if usable and AUTO in known else usable
 
     def find(self, model_id: str, principal: Principal) -> router.Model:

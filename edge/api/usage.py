@@ -173,8 +173,7 @@ async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, 
     period = period_of(query, int(edge.clock.now().timestamp()))
     groups = {*query.group_by, *query.bracketed_group_by}
     await metering.caught_up(principal.account_id)
-    rows: pb.ListUsageResponse = await metering.read(
-        "ListUsage",
+    rows = await metering.usage(
         pb.ListUsageRequest(
             account_id=principal.account_id,
             start_time=Timestamp(seconds=period.start_s),
@@ -182,13 +181,12 @@ async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, 
             bucket=period.width.bucket,
             group_by_key="key" in groups,
             group_by_class="model" in groups,
-        ),
+        )
     )
     results: dict[int, list[UsageResult]] = {}
     for row in rows.rows:
         results.setdefault(row.start_time.seconds, []).append(_to_result(row))
-    asked = pb.GetBalanceRequest(account_id=principal.account_id, key_id=principal.key_id)
-    told: pb.GetBalanceResponse = await metering.read("GetBalance", asked)
+    told = await metering.balance(principal.account_id, principal.key_id)
     has_more = period.page_end_s < period.end_s
     return UsagePage(
         data=[
@@ -259,8 +257,7 @@ async def get_usage_request(
     if not _REQUEST_ID.fullmatch(own_id):
         raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
     await edge.metering.caught_up(principal.account_id)
-    asked = pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id)
-    found: pb.GetRequestResponse = await edge.metering.read("GetRequest", asked)
+    found = await edge.metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
     return UsageRequest(
         id=found.request_id,
         state=_word(pb.RequestState.Name(found.state), "REQUEST_STATE"),

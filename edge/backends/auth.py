@@ -174,6 +174,9 @@ class Principal:
         """The id by which auth tells that this is no longer good: tokens of several sessions share a key."""
         return self.token_id or self.key_id
 
+    def may_use(self, class_id: str) -> bool:
+        return self.allowed_classes is None or class_id in self.allowed_classes
+
     def may(self, scope: "pb.Scope.ValueType") -> bool:
         return not self.scopes or scope in self.scopes
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from edge.backends.auth import Principal
 from edge.billing.metering import Metering
-from protos.metering.v1.metering_pb2 import GetBalanceRequest, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 
 # Reading a smaller body costs no more than asking for the balance.
@@ -25,8 +24,7 @@ async def check_affordable(metering: Metering, principal: Principal, body_bytes:
     held, and after what it owes. Credit may still be too low if this passes."""
     if body_bytes < LARGE_BODY_BYTES:
         return
-    asked = GetBalanceRequest(account_id=principal.account_id)
-    told: GetBalanceResponse = await metering.read("GetBalance", asked)
+    told = await metering.balance(principal.account_id)
     least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // _MILLION
     if told.balance.balance_nanos - told.balance.owed_nanos < least_nanos:
         raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")

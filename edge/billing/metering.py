@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -22,6 +22,9 @@ from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
+
+if TYPE_CHECKING:
+    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -153,14 +156,16 @@ class Metering:
         if ends := self.settlements.ends(account_id):
             await asyncio.wait(ends, timeout=RETRY_FOR_S)
 
-    def read(self, method: str, request: Any) -> Awaitable[Any]:
-        """Reads the books of an account, by a unary RPC."""
+    async def usage(self, request: pb.ListUsageRequest) -> pb.ListUsageResponse:
+        return await self._read(request.account_id, lambda stub: stub.ListUsage(request, timeout=ASK_TIMEOUT_S))
 
-        async def ask(replica: MeteringReplica) -> Any:
-            with errors_of("Metering"):
-                return await getattr(replica.stub, method)(request, timeout=ASK_TIMEOUT_S)
+    async def request(self, request: pb.GetRequestRequest) -> pb.GetRequestResponse:
+        return await self._read(request.account_id, lambda stub: stub.GetRequest(request, timeout=ASK_TIMEOUT_S))
 
-        return self._with_retries(request.account_id, ask)
+    async def balance(self, account_id: str, key_id: str = "") -> pb.GetBalanceResponse:
+        """Returns the balance; of a key also its spend limits, and the account's."""
+        request = pb.GetBalanceRequest(account_id=account_id, key_id=key_id)
+        return await self._read(account_id, lambda stub: stub.GetBalance(request, timeout=ASK_TIMEOUT_S))
 
     def _correct(self, correction: pb.CorrectRequest) -> None:
         """Sends a correction in the background, without a retry: a rate limit is no money, so one may be lost."""
@@ -198,6 +203,17 @@ class Metering:
         """Calls by the exchange."""
         ask = methodcaller("call", method, request, response_type, ASK_TIMEOUT_S)
         return self._with_retries(request.account_id, ask, on_repeat)
+
+    def _read(
+        self, account_id: str, question: "Callable[[MeteringServiceAsyncStub], Awaitable[ResponseT]]"
+    ) -> Awaitable[ResponseT]:
+        """Calls by a unary RPC."""
+
+        async def ask(replica: MeteringReplica) -> ResponseT:
+            with errors_of("Metering"):
+                return await question(replica.stub)
+
+        return self._with_retries(account_id, ask)
 
     async def _with_retries(
         self,

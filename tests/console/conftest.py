@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.fakes.services import CODE, INVITATION
+from tests.console.auth_rows import CODE, INVITATION
 from tests.console.harness import ConsoleHarness
 
-# Whatever tests did with the console; the names of users' addresses are those of the fakes.
+# Whatever tests did with the console; and the addresses of its users.
 SECRET = re.compile(r"(?:sk|pt)-legato-|session-token-|[\w.]+@[\w.]+|example\.ca|" + "|".join((CODE, INVITATION)))
 
 
@@ -30,6 +30,6 @@ def running_console() -> Iterator[ConsoleHarness]:
 
 @pytest.fixture
 def console(running_console: ConsoleHarness) -> ConsoleHarness:
-    """The console, with services that know nothing yet."""
-    running_console.fakes.reset()
+    """The console, with services as `Backends.reset` leaves them."""
+    running_console.backends.reset()
     return running_console

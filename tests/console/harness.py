@@ -28,10 +28,10 @@ from services.chassis.http.addresses import Addresses
 from services.chassis.telemetry.http_port import serve_operations
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import new_registry
+from tests.console.backends import Backends
 from tests.console.clock import NOW_US, StandingClock
-from tests.console.fakes.operator_services import PROCESSES, ProcessMetrics
-from tests.console.fakes.servers import new_server as serve_fakes
-from tests.console.fakes.services import Fakes
+from tests.console.processes import PROCESSES, ProcessMetrics
+from tests.console.servers import new_server as new_backend
 
 API_URL = "http://127.0.0.1:8080/v1"
 COOKIE = "__Host-legato"
@@ -51,36 +51,40 @@ class ConsoleHarness:
         # The databases' time stands still, as that of the console does.
         self._time = mock.patch.dict(NOW_EXPRESSIONS, sqlite=str(NOW_US))
         self._time.start()
-        self.fakes = Fakes(folder)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.origin = f"http://localhost:{self.port}"
+        self.backends = Backends(folder, self.origin)
+        self.auth, self.metering, self.payments = (
+            self.backends.auth, self.backends.metering, self.backends.payments,
+        )  # fmt: skip
+        self.router, self.grounding = self.backends.router, self.backends.grounding
         self.log_stream = io.StringIO()
         self._folder = folder
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
-        # A busy machine may need longer to read the state of a process than an operator would wait; a process that was
-        # not read changes the page, which is then loaded again.
-        self._patience = mock.patch("console.process_status.READ_WITHIN_S", 60.0)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.origin = f"http://localhost:{self.port}"
+        # A busy machine may need longer than people wait: a page would say that a service or a process does not answer.
+        self._patience = contextlib.ExitStack()
 
     def start(self) -> None:
-        self._patience.start()
+        for timeout in ("console.process_status.READ_WITHIN_S", "console.services.READ_TIMEOUT_S"):
+            self._patience.enter_context(mock.patch(timeout, 60.0))
         self._thread.start()
         assert self._started.wait(60)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(60)
-        self._patience.stop()
+        self._patience.close()
         self._time.stop()
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         log = Log("console", self.log_stream, debug=True)
         servers = []
-        await self.fakes.start(self._folder, log)
+        await self.backends.start(self._folder, log)
         for service in ("auth", "metering", "router", "payments"):
-            server = serve_fakes(service, self.fakes, log)
+            server = new_backend(service, self.backends, log)
             server.add_insecure_port(f"unix:{self._folder}/{service}.sock")
             await server.start()
             servers.append(server)
@@ -112,12 +116,12 @@ class ConsoleHarness:
         await operations.aclose()
         for server in servers:
             await server.stop(None)
-        await self.fakes.close()
+        await self.backends.close()
 
     def _serve_metrics(self, name: str, log: Log) -> contextlib.AbstractAsyncContextManager[str]:
-        metrics: Any = ProcessMetrics(lambda: self.fakes.operator.metrics[name])
+        metrics: Any = ProcessMetrics(lambda: self.backends.processes.metrics[name])
         return serve_operations(
-            f"unix:{self._folder}/{name}-http.sock", metrics, log, lambda: self.fakes.operator.missing.get(name, [])
+            f"unix:{self._folder}/{name}-http.sock", metrics, log, lambda: self.backends.processes.missing.get(name, [])
         )
 
     def get(self, path: str, session: str = "", headers: Mapping[str, str] | None = None) -> Answer:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from console.routes import PAGES, PageRoute
-from tests.console.fakes.services import not_answering
+from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 
@@ -26,12 +26,12 @@ SHOWN += ["/memory", "/memory/note_0000000000000001", "/documents", "/preview"]
 
 @pytest.mark.parametrize("path", SHOWN)
 def test_a_page_is_shown_with_at_most_four_calls(console: ConsoleHarness, path: str) -> None:
-    console.fakes.fill()
-    console.fakes.grounding.fill()
-    answer = console.get(path, console.fakes.sign_in())
+    console.backends.fill()
+    console.grounding.fill()
+    answer = console.get(path, console.auth.sign_in())
     assert answer.status == 200
     assert len(re.findall("<h1", answer.text)) == 1
-    assert len(console.fakes.calls) <= 4
+    assert len(console.backends.calls) <= 4
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.method} {page.path}")
@@ -41,13 +41,15 @@ def test_a_page_that_needs_sign_in_leads_to_it(console: ConsoleHarness, page: Pa
     answer = console.get(path) if page.method == "GET" else console.post(path)
     if page.needs_sign_in:
         assert answer.status == (401 if page.is_json else 303)
-        assert console.fakes.calls == []
+        assert console.backends.calls == []
 
 
 def test_while_metering_does_not_answer_the_other_pages_work(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    console.fakes.fail = {name: not_answering() for name in ("MeteringService.ListUsage", "MeteringService.GetBalance")}
-    session = console.fakes.sign_in()
+    console.backends.fill()
+    console.backends.fail = {
+        name: not_answering() for name in ("MeteringService.ListUsage", "MeteringService.GetBalance")
+    }
+    session = console.auth.sign_in()
     assert "Metering is not answering" in console.get("/", session).text
     keys = console.get("/keys", session)
     assert keys.status == 200
@@ -56,7 +58,7 @@ def test_while_metering_does_not_answer_the_other_pages_work(console: ConsoleHar
 
 
 def test_while_auth_does_not_answer_the_page_says_so(console: ConsoleHarness) -> None:
-    console.fakes.fail = {"SignInService.ResolveSession": not_answering()}
-    answer = console.get("/keys", console.fakes.sign_in())
+    console.backends.fail = {"SignInService.ResolveSession": not_answering()}
+    answer = console.get("/keys", console.auth.sign_in())
     assert answer.status == 503
     assert "not answering" in answer.text

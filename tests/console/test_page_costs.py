@@ -19,13 +19,13 @@ GZIP = {"Accept-Encoding": "gzip"}
 @pytest.mark.parametrize("name", STATES)
 def test_a_page_is_small_and_asks_little(console: ConsoleHarness, name: str) -> None:
     path, prepare = STATES[name]
-    prepare(console.fakes)
-    answer = console.get(path, console.fakes.sign_in(), GZIP)
+    prepare(console.backends)
+    answer = console.get(path, console.auth.sign_in(), GZIP)
     assets = {asset: console.get(asset, headers=GZIP) for asset in set(ASSET.findall(answer.text))}
     sizes = {asset: int(found.headers["content-length"]) for asset, found in assets.items()}
 
     assert len(sizes) < REQUESTS_MOST
     assert int(answer.headers["content-length"]) + sum(sizes.values()) < LARGEST_PAGE_BYTES
     assert sum(size for asset, size in sizes.items() if asset.endswith(".js")) < LARGEST_SCRIPTS_BYTES
-    calls = [call for call in console.fakes.calls if call != "SignInService.ResolveSession"]
+    calls = [call for call in console.backends.calls if call != "SignInService.ResolveSession"]
     assert len(calls) <= CALLS_MOST, calls

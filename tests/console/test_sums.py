@@ -89,12 +89,12 @@ class Ledger:
 def books_console() -> Iterator[tuple[ConsoleHarness, Ledger]]:
     folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
     harness = ConsoleHarness(folder)
-    metering = harness.fakes.metering
+    metering = harness.metering
     with pytest.MonkeyPatch.context() as patch:
         asyncio.run(fill(metering.database, metering.prices, Log("metering", io.StringIO()), patch))
     harness.start()
     for number in range(KEYS):
-        harness.fakes.add_key(f"Key {number}" if number else "=cmd()")
+        harness.auth.add_key(f"Key {number}" if number else "=cmd()")
     yield harness, Ledger(metering.database)
     harness.stop()
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +111,7 @@ def book(books_console: tuple[ConsoleHarness, Ledger]) -> Ledger:
 
 
 def open_page(console: ConsoleHarness, path: str) -> str:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     answer = console.get(path, headers={"Cookie": f"{COOKIE}={session}; legato-zone={ZONE}"})
     assert answer.status == 200, answer.text
     return answer.text
@@ -241,10 +241,10 @@ def test_entries_are_those_of_the_ledger_with_the_balance_after_each(console: Co
 
 
 def test_verifying_proves_the_same_balance(console: ConsoleHarness, book: Ledger) -> None:
-    answer = console.post("/credit/verify", session=console.fakes.sign_in())
+    answer = console.post("/credit/verify", session=console.auth.sign_in())
     while "Your ledger is being verified" in answer.text:
         # As the page does by itself, on a machine that is busy.
-        answer = console.post("/credit/verify", session=console.fakes.sign_in())
+        answer = console.post("/credit/verify", session=console.auth.sign_in())
     assert "Your ledger adds up" in answer.text
     assert f"{len(book.entries)} of them" in answer.text
     assert f"make the balance, ${Decimal(book.balance_nanos).scaleb(-9):.9f}".rstrip("0") in answer.text

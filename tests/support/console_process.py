@@ -12,8 +12,8 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from services.chassis.telemetry.log import Log
-from tests.console.fakes.servers import new_server
-from tests.console.fakes.services import Fakes
+from tests.console.backends import Backends
+from tests.console.servers import new_server
 from tests.support.waiting import until
 from tests.support.watched_process import WatchedProcess
 
@@ -32,14 +32,14 @@ def memory_limit_bytes() -> int:
 
 
 class ConsoleProcess(WatchedProcess):
-    def __init__(self, process: asyncio.subprocess.Process, log_file: Path, fakes: Fakes) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log_file: Path, backends: Backends) -> None:
         super().__init__(process.pid)
         self._process = process
         self._log_file = log_file
         found = SERVES.search(log_file.read_bytes())
         assert found
         self.address = ("127.0.0.1", int(found[1]))
-        self.fakes = fakes
+        self.backends = backends
 
     @property
     def is_alive(self) -> bool:
@@ -58,9 +58,9 @@ class ConsoleProcess(WatchedProcess):
 
 @contextlib.asynccontextmanager
 async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterator[ConsoleProcess]:
-    fakes = Fakes(folder)
-    await fakes.start(folder, log)
-    servers = {service: new_server(service, fakes, log) for service in ("auth", "metering", "router", "payments")}
+    backends = Backends(folder, f"http://{HOST}")
+    await backends.start(folder, log)
+    servers = {service: new_server(service, backends, log) for service in ("auth", "metering", "router", "payments")}
     given = {"LEGATO_DATA": str(folder), "LEGATO_CONSOLE_PORT": "0", **environ}
     for service, server in servers.items():
         given[f"LEGATO_{service.upper()}_ADDRESS"] = f"unix:{folder}/{service}.sock"
@@ -74,11 +74,11 @@ async def running_console(folder: Path, log: Log, **environ: str) -> AsyncIterat
         )
     try:
         await until(lambda: SERVES.search(log_file.read_bytes()) is not None)
-        yield ConsoleProcess(process, log_file, fakes)
+        yield ConsoleProcess(process, log_file, backends)
     finally:
         if process.returncode is None:
             process.terminate()
         await process.wait()
         for server in servers.values():
             await server.stop(None)
-        await fakes.close()
+        await backends.close()

@@ -30,7 +30,8 @@ async def test_slow_browsers_and_uploads_are_served_among_idle_connections(socke
         upload = (
             FORM.replace(b"/sign-in", b"/documents")
             + (
-                f"Cookie: __Host-legato={console.fakes.sign_in()}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+                f"Cookie: __Host-legato={console.backends.auth.sign_in()}\r\n"
+                "Content-Type: multipart/form-data; boundary=b\r\n"
                 f"Content-Length: {len(file)}\r\n\r\n"
             ).encode()
         )

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
-from tests.console.fakes.services import INVITATION
+from tests.console.auth import ISSUER_HOST
+from tests.console.auth_rows import EMAIL, INVITATION
 
 Act = Callable[[Page], None]
 
@@ -16,7 +17,7 @@ def look(page: Page) -> None:
 def try_a_wrong_code(page: Page) -> None:
     page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
     page.get_by_role("button", name="Sign in", exact=True).click()
-    page.get_by_text("That did not work").wait_for()
+    page.get_by_text("That did not work", exact=True).wait_for()
 
 
 def show_the_invitation(page: Page) -> None:
@@ -27,11 +28,11 @@ def show_the_invitation(page: Page) -> None:
 
 def try_a_wrong_password(page: Page) -> None:
     page.get_by_text("Other ways to sign in").click()
-    page.get_by_label("Email address", exact=True).fill("ada@example.ca")
+    page.get_by_label("Email address", exact=True).fill(EMAIL)
     page.get_by_label("Password").fill("wrong")
     page.get_by_label("Code of your authenticator app").fill("000000")
     page.get_by_role("button", name="Sign in with your password").click()
-    page.get_by_text("That did not work").wait_for()
+    page.get_by_text("That did not work", exact=True).wait_for()
 
 
 def create_a_key(page: Page) -> None:
@@ -81,7 +82,7 @@ def mistype_a_code(page: Page) -> None:
 
 
 def link_an_identity(page: Page) -> None:
-    page.get_by_role("button", name="Link login.example.ca").click()
+    page.get_by_role("button", name=f"Link {ISSUER_HOST}").click()
     page.get_by_role("link", name="Continue").wait_for()
 
 

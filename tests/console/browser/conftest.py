@@ -112,7 +112,7 @@ def open_page(browser: Browser, console: ConsoleHarness) -> Iterator[OpenPage]:
         context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         if signed_in:
-            context.add_cookies([session_cookie(console, console.fakes.sign_in())])
+            context.add_cookies([session_cookie(console, console.auth.sign_in())])
         context.add_init_script(WATCH)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -1,7 +1,7 @@
 """Has Lighthouse judge the console's pages: performance, accessibility and best practices, on its slow phone.
 
 `make lighthouse` installs it into build/lighthouse, and prints a table for docs/console.md. With names of states, only
-those. It uses the browser of the tests, and pages with the fakes' data.
+those. It uses the browser of the tests, and pages with the tests' data.
 """
 
 import json
@@ -60,10 +60,10 @@ def _every_page() -> list[str]:
 def _judge(console: ConsoleHarness, port: int, name: str) -> Any:
     is_operator = name.startswith("operator-")
     path, prepare = OPERATOR_STATES[name.removeprefix("operator-")] if is_operator else STATES[name]
-    console.fakes.reset()
-    console.fakes.is_operator = is_operator
-    prepare(console.fakes)
-    console.fakes.sessions.add(SESSION)
+    console.backends.reset()
+    console.auth.be_operator(is_operator=is_operator)
+    prepare(console.backends)
+    console.auth.sign_in(SESSION)
     # Some pages answer 404, and are to be judged, too.
     options = ["--output=json", "--quiet", "--ignore-status-code", f"--port={port}"]
     options.append(f"--only-categories={','.join(CATEGORIES)}")

@@ -7,6 +7,8 @@ from typing import Final
 
 from playwright.sync_api import Page
 
+from tests.console.auth_rows import CODE, OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
+from tests.console.backends import Backends
 from tests.console.browser.actions import (
     Act,
     add_a_webhook,
@@ -58,7 +60,6 @@ from tests.console.browser.prepared_services import (
     wait_for_the_money,
     without_metering,
 )
-from tests.console.fakes.services import CODE, Fakes
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 from tests.console.payments import CHECKOUT_ID
@@ -66,17 +67,14 @@ from tests.console.payments import CHECKOUT_ID
 KEY: Final = "/keys/key_0000000000000001"
 
 
-VISITOR: Final = "the-visitor"
-
-
 STATES: Final[dict[str, tuple[str, Prepare]]] = {
-    "overview": ("/", Fakes.fill),
+    "overview": ("/", Backends.fill),
     "overview-without-use": ("/", nothing),
     "overview-suspended": ("/", suspend),
     "overview-without-metering": ("/", without_metering),
     "overview-without-auth": ("/", failing("SignInService.ResolveSession")),
     "overview-without-account": ("/", leave_all_accounts),
-    "keys": ("/keys", Fakes.fill),
+    "keys": ("/keys", Backends.fill),
     "keys-none": ("/keys", nothing),
     "keys-without-metering": ("/keys", without_metering),
     "keys-viewer": ("/keys", become_viewer),
@@ -85,36 +83,36 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "keys-not-found": ("/keys?q=nonsense", add_many_keys),
     "key": (KEY, rotate),
     "key-without-metering": (KEY, without_metering),
-    "key-new": ("/keys/new", Fakes.fill),
-    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Fakes.fill),
-    "identify": ("/keys/identify", Fakes.fill),
-    "playground": ("/playground", Fakes.fill),
+    "key-new": ("/keys/new", Backends.fill),
+    "key-spend-limits": ("/keys/key_0000000000000002/spend-limits", Backends.fill),
+    "identify": ("/keys/identify", Backends.fill),
+    "playground": ("/playground", Backends.fill),
     "playground-bundled": ("/playground", answer_with_the_bundled_model),
     "playground-viewer": ("/playground", become_viewer),
-    "usage": ("/usage", Fakes.fill),
-    "usage-by-member": ("/usage?by=member&period=90", Fakes.fill),
+    "usage": ("/usage", Backends.fill),
+    "usage-by-member": ("/usage?by=member&period=90", Backends.fill),
     "usage-by-many-keys": ("/usage?by=key", add_many_keys),
     "usage-none": ("/usage", nothing),
-    "usage-wrong-dates": ("/usage?period=custom&from=2026-02-02&to=2026-01-01", Fakes.fill),
+    "usage-wrong-dates": ("/usage?period=custom&from=2026-02-02&to=2026-01-01", Backends.fill),
     "usage-without-metering": ("/usage", without_metering),
-    "requests": ("/requests", Fakes.fill),
+    "requests": ("/requests", Backends.fill),
     "requests-none": ("/requests", nothing),
     "requests-without-metering": ("/requests", without_metering),
-    "receipt": (f"/requests/{request_id(5)}", Fakes.fill),
-    "receipt-running": (f"/requests/{request_id(9_000)}", Fakes.fill),
-    "receipt-not-charged": (f"/requests/{request_id(9_001)}", Fakes.fill),
-    "receipt-unknown": (f"/requests/{request_id(9_999)}", Fakes.fill),
-    "credit": ("/credit", Fakes.fill),
+    "receipt": (f"/requests/{request_id(5)}", Backends.fill),
+    "receipt-running": (f"/requests/{request_id(9_000)}", Backends.fill),
+    "receipt-not-charged": (f"/requests/{request_id(9_001)}", Backends.fill),
+    "receipt-unknown": (f"/requests/{request_id(9_999)}", Backends.fill),
+    "credit": ("/credit", Backends.fill),
     "credit-none": ("/credit", nothing),
     "credit-owed": ("/credit", owe),
     "credit-without-metering": ("/credit", without_metering),
     "credit-paid": (f"/credit/payment?checkout={CHECKOUT_ID}", pay),
-    "credit-add": ("/credit/add", Fakes.fill),
-    "credit-add-cancelled": ("/credit/add?cancelled=1", Fakes.fill),
+    "credit-add": ("/credit/add", Backends.fill),
+    "credit-add-cancelled": ("/credit/add?cancelled=1", Backends.fill),
     "payment-processing": (f"/credit/payment?checkout={CHECKOUT_ID}", wait_for_the_money),
     "payment-open": (f"/credit/payment?checkout={CHECKOUT_ID}", leave_the_checkout),
-    "entries": ("/credit/entries", Fakes.fill),
-    "spend-limits": ("/credit/limits", Fakes.fill),
+    "entries": ("/credit/entries", Backends.fill),
+    "spend-limits": ("/credit/limits", Backends.fill),
     "spend-limits-without-metering": ("/credit/limits", without_metering),
     "memory": ("/memory", fill_grounding),
     "memory-none": ("/memory", nothing),
@@ -129,29 +127,29 @@ STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "documents-not-configured": ("/documents", unconfigure_grounding),
     "documents-without-router": ("/documents", failing("GroundingAdminService.GetGroundingConfig")),
     "preview": ("/preview", fill_grounding),
-    "security": ("/security", Fakes.fill),
+    "security": ("/security", Backends.fill),
     "security-empty": ("/security", nothing),
-    "security-audit-log": ("/security/audit-log", Fakes.fill),
-    "passkey-new": ("/security/passkeys/new", Fakes.fill),
+    "security-audit-log": ("/security/audit-log", Backends.fill),
+    "passkey-new": ("/security/passkeys/new", Backends.fill),
     "confirm": ("/security/passkeys/new", grow_stale),
     "confirm-first-passkey": ("/security/passkeys/new", grow_stale_with_a_link_alone),
-    "security-all-ways": ("/security", Fakes.offer_everything),
-    "password": ("/security/password", Fakes.offer_everything),
-    "authenticator": ("/security/authenticator", Fakes.offer_everything),
+    "security-all-ways": ("/security", Backends.offer_everything),
+    "password": ("/security/password", Backends.offer_everything),
+    "authenticator": ("/security/authenticator", Backends.offer_everything),
     "confirm-all-ways": ("/security/password", grow_stale_with_all_ways),
     "sign-in-provider-away": ("/sign-in/sso", failing("SignInMethodService.StartOidcSignIn")),
-    "settings": ("/settings", Fakes.fill),
+    "settings": ("/settings", Backends.fill),
     "settings-narrowed": ("/settings", narrow),
     "settings-viewer": ("/settings", become_viewer),
-    "member-removal": ("/settings/members/user_2/remove", Fakes.fill),
+    "member-removal": ("/settings/members/user_2/remove", Backends.fill),
     "member-removal-own": ("/settings/members/user_1/remove", become_viewer),
     "settings-without-router": ("/settings", failing("RouterService.ListModels")),
     "notices": ("/settings/notices", fill_notices),
     "notices-none": ("/settings/notices", nothing),
     "notices-without-metering": ("/settings/notices", failing("NoticeThresholdService.GetLowBalance")),
-    "audit-log": ("/settings/audit-log", Fakes.fill),
+    "audit-log": ("/settings/audit-log", Backends.fill),
     "audit-log-empty": ("/settings/audit-log", nothing),
-    "not-found": ("/nowhere", Fakes.fill),
+    "not-found": ("/nowhere", Backends.fill),
 }
 
 
@@ -177,15 +175,15 @@ BEFORE_SIGN_IN_WITH_ALL_WAYS: Final[dict[str, tuple[str, Act]]] = {
 # Pages that answer a form: the path of the form, what the services know, and what one does there.
 ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
     "first-key-made": ("/", nothing, create_the_first_key),
-    "key-made": ("/keys/new", Fakes.fill, create_a_key),
-    "key-new-mistyped": ("/keys/new", Fakes.fill, mistype_a_limit),
-    "spend-limits-mistyped": ("/credit/limits", Fakes.fill, mistype_a_spend_limit),
-    "key-revoked": (KEY, Fakes.fill, revoke),
-    "credit-add-mistyped": ("/credit/add", Fakes.fill, mistype_an_amount),
-    "recovery-codes": ("/security", Fakes.fill, make_recovery_codes),
-    "authenticator-mistyped": ("/security/authenticator", Fakes.offer_everything, mistype_a_code),
-    "sign-in-provider": ("/security", Fakes.offer_everything, link_an_identity),
-    "invited": ("/settings", Fakes.fill, invite),
+    "key-made": ("/keys/new", Backends.fill, create_a_key),
+    "key-new-mistyped": ("/keys/new", Backends.fill, mistype_a_limit),
+    "spend-limits-mistyped": ("/credit/limits", Backends.fill, mistype_a_spend_limit),
+    "key-revoked": (KEY, Backends.fill, revoke),
+    "credit-add-mistyped": ("/credit/add", Backends.fill, mistype_an_amount),
+    "recovery-codes": ("/security", Backends.fill, make_recovery_codes),
+    "authenticator-mistyped": ("/security/authenticator", Backends.offer_everything, mistype_a_code),
+    "sign-in-provider": ("/security", Backends.offer_everything, link_an_identity),
+    "invited": ("/settings", Backends.fill, invite),
     "confirm-mailed": ("/security/passkeys/new", grow_stale_with_mail, have_a_code_mailed),
     "sign-in-while-signed-in": (f"/sign-in#{CODE}", nothing, look),
     "invitation-while-signed-in": ("/invitation", nothing, show_the_invitation_while_signed_in),
@@ -193,7 +191,7 @@ ANSWERS: Final[dict[str, tuple[str, Prepare, Act]]] = {
 }
 
 
-OPERATOR_ACCOUNT: Final = "/operator/accounts/acct_0000000000000001"
+OPERATOR_ACCOUNT: Final = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
 
 # Pages of an operator. Their figures change from one moment to the next, so they have no snapshots.
@@ -203,11 +201,11 @@ OPERATOR_STATES: Final[dict[str, tuple[str, Prepare]]] = {
     "status-empty": ("/operator", nothing),
     "accounts": ("/operator/accounts", fill_operator),
     "account": (OPERATOR_ACCOUNT, fill_operator),
-    "account-suspended-without-metering": ("/operator/accounts/acct_0000000000000004", break_operator),
+    "account-suspended-without-metering": (f"/operator/accounts/{SUSPENDED_ACCOUNT_ID}", break_operator),
     "account-keys": (f"{OPERATOR_ACCOUNT}/keys", fill_operator),
     "account-spend-limits": (f"{OPERATOR_ACCOUNT}/spend-limits", fill_operator_with_limits),
     "whose-key": ("/operator/keys", fill_operator),
-    "key": ("/operator/keys/key_0000000000000001", fill_operator),
+    "key": (f"/operator/keys/{OTHER_KEY_ID}", fill_operator),
     "users": ("/operator/users", fill_operator),
     "user": ("/operator/users/user_2", fill_operator),
     "routes": ("/operator/routes", fill_operator),
@@ -240,13 +238,13 @@ PATHS: Final = frozenset(
 def open_state(page: Page, console: ConsoleHarness, name: str) -> None:
     """Opens a page in one of the states of this list, in a page whose cookies are its own."""
     path, prepare, act = _find(name)
-    console.fakes.reset()
-    console.fakes.is_operator = name in OPERATOR_NAMES
-    prepare(console.fakes)
+    console.backends.reset()
+    if name in OPERATOR_NAMES:
+        console.auth.be_operator()
+    prepare(console.backends)
     page.context.clear_cookies()
     if name not in STRANGERS:
-        console.fakes.sessions.add(VISITOR)
-        page.context.add_cookies([session_cookie(console, VISITOR)])
+        page.context.add_cookies([session_cookie(console, console.auth.sign_in())])
     page.goto(path)
     act(page)
     # Scripts have run by then: what they show belongs to the page.
@@ -262,6 +260,6 @@ def _find(name: str) -> tuple[str, Prepare, Act]:
         return *OPERATOR_STATES[name.removeprefix("operator-")], look
     if name in BEFORE_SIGN_IN_WITH_ALL_WAYS:
         path, act = BEFORE_SIGN_IN_WITH_ALL_WAYS[name]
-        return path, Fakes.offer_everything, act
+        return path, Backends.offer_everything, act
     path, act = BEFORE_SIGN_IN[name]
     return path, nothing, act

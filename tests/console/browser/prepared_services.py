@@ -2,24 +2,27 @@
 
 from collections.abc import Callable
 
-from protos.type.v1 import access_token_pb2
+from services.auth.records.accounts import ClassAllowance
+from services.auth.wire.messages import SWITCHES
+from services.chassis.access_tokens import AccountRole
 from services.rules.model_classes import CLASSES
-from tests.console.fakes.operator_services import METRICS
-from tests.console.fakes.services import Fakes, not_answering
+from tests.console.backends import Backends, not_answering
+from tests.console.clock import NOW_US
+from tests.console.processes import METRICS
 
-Prepare = Callable[[Fakes], None]
+Prepare = Callable[[Backends], None]
 
 
-def nothing(fakes: Fakes) -> None:
+def nothing(backends: Backends) -> None:
     """Leaves the services as they are: an account without any use yet."""
 
 
 def failing(*methods: str) -> Prepare:
     """Fills the account, and lets RPCs (`Service.Method`) fail."""
 
-    def prepare(fakes: Fakes) -> None:
-        fakes.fill()
-        fakes.fail = {method: not_answering() for method in methods}
+    def prepare(backends: Backends) -> None:
+        backends.fill()
+        backends.fail = {method: not_answering() for method in methods}
 
     return prepare
 
@@ -33,118 +36,119 @@ without_metering = failing(
 )
 
 
-def rotate(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.add_key("Nightly report", replaces="key_0000000000000001")
+def rotate(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.add_key("Nightly report", replaces_key_id="key_0000000000000001")
 
 
-def add_many_keys(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.add_many_keys(150)
+def add_many_keys(backends: Backends) -> None:
+    backends.fill()
+    backends.add_many_keys(150)
 
 
-def suspend(fakes: Fakes) -> None:
-    fakes.is_suspended = True
+def suspend(backends: Backends) -> None:
+    backends.auth.change_account(suspended_at_us=NOW_US)
 
 
-def become_viewer(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
+def become_viewer(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.set_role(AccountRole.VIEWER)
 
 
-def answer_with_the_bundled_model(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.router.bundle(*CLASSES)
+def answer_with_the_bundled_model(backends: Backends) -> None:
+    backends.fill()
+    backends.router.bundle(*CLASSES)
 
 
-def narrow(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.allowed_classes = ["mezzo", "fortissimo"]
+def narrow(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.change_account(allowed_classes=ClassAllowance(("mezzo", "fortissimo")))
 
 
-def grow_stale(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.is_fresh = False
+def grow_stale(backends: Backends) -> None:
+    backends.fill()
+    backends.auth.grow_stale()
 
 
-def grow_stale_with_a_link_alone(fakes: Fakes) -> None:
-    fakes.is_fresh = False
+def grow_stale_with_a_link_alone(backends: Backends) -> None:
+    backends.auth.grow_stale()
 
 
-def grow_stale_with_mail(fakes: Fakes) -> None:
-    fakes.is_fresh, fakes.methods.mail = False, True
+def grow_stale_with_mail(backends: Backends) -> None:
+    backends.auth.offer("mail")
+    backends.auth.grow_stale()
 
 
-def fill_grounding(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.grounding.fill()
+def fill_grounding(backends: Backends) -> None:
+    backends.fill()
+    backends.grounding.fill()
 
 
-def fill_notices(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.fill_notices()
+def fill_notices(backends: Backends) -> None:
+    backends.fill()
+    backends.fill_notices()
 
 
-def switch_off_grounding(fakes: Fakes) -> None:
-    fakes.grounding.fill()
-    fakes.switches = dict.fromkeys(fakes.switches, False)
+def switch_off_grounding(backends: Backends) -> None:
+    backends.grounding.fill()
+    backends.auth.change_account(**dict.fromkeys(SWITCHES, False))
 
 
-def unconfigure_grounding(fakes: Fakes) -> None:
-    fakes.grounding.is_configured = False
+def unconfigure_grounding(backends: Backends) -> None:
+    backends.grounding.is_configured = False
 
 
-def grow_stale_with_all_ways(fakes: Fakes) -> None:
-    fakes.offer_everything()
-    fakes.is_fresh = False
+def grow_stale_with_all_ways(backends: Backends) -> None:
+    backends.offer_everything()
+    backends.auth.grow_stale()
 
 
-def pay(fakes: Fakes) -> None:
-    fakes.payments.pay()
+def pay(backends: Backends) -> None:
+    backends.payments.pay()
 
 
-def owe(fakes: Fakes) -> None:
-    fakes.metering.owe(4_350_000_000)
+def owe(backends: Backends) -> None:
+    backends.metering.owe(4_350_000_000)
 
 
-def wait_for_the_money(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.payments.begin_checkout("complete")
+def wait_for_the_money(backends: Backends) -> None:
+    backends.fill()
+    backends.payments.begin_checkout("complete")
 
 
-def leave_the_checkout(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.payments.begin_checkout()
+def leave_the_checkout(backends: Backends) -> None:
+    backends.fill()
+    backends.payments.begin_checkout()
 
 
-def leave_all_accounts(fakes: Fakes) -> None:
-    fakes.has_account = False
+def leave_all_accounts(backends: Backends) -> None:
+    backends.auth.leave_account()
 
 
 # Pages of a signed-in user: the path, and what the services know.
-def fill_operator(fakes: Fakes) -> None:
-    fakes.operator.fill()
+def fill_operator(backends: Backends) -> None:
+    backends.fill_operator()
 
 
-def fill_dead_letters(fakes: Fakes) -> None:
-    fakes.operator.fill()
-    fakes.fill_dead_letters()
+def fill_dead_letters(backends: Backends) -> None:
+    backends.fill_operator()
+    backends.auth.fill_dead_letters()
 
 
-def fill_operator_with_limits(fakes: Fakes) -> None:
-    fakes.fill()
-    fakes.operator.fill()
+def fill_operator_with_limits(backends: Backends) -> None:
+    backends.fill()
+    backends.fill_operator()
 
 
-def change_routes(fakes: Fakes) -> None:
-    fakes.operator.fill()
-    fakes.router.write(limits={"maple-small": 64, "maple-large": 64})
+def change_routes(backends: Backends) -> None:
+    backends.fill_operator()
+    backends.router.write(limits={"maple-small": 64, "maple-large": 64})
 
 
-def break_operator(fakes: Fakes) -> None:
-    fakes.operator.fill()
-    fakes.fail = {
+def break_operator(backends: Backends) -> None:
+    backends.fill_operator()
+    backends.fail = {
         name: not_answering() for name in ("CreditAdminService.ListBalances", "RouteAdminService.ListTargets")
     }
-    fakes.operator.missing = {"edge-2": ["auth", "metering"]}
-    fakes.operator.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")
+    backends.processes.missing = {"edge-2": ["auth", "metering"]}
+    backends.processes.metrics["metering"] = METRICS["metering"]().replace("violations 0.0", "violations 2.0")

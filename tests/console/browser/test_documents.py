@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from services.auth.wire.messages import SWITCHES
 from tests.console.browser.axe import assert_accessible
 from tests.console.browser.conftest import PATIENCE_MS, WATCH, OpenPage, sizes_of_responses
 from tests.console.harness import ConsoleHarness
@@ -45,7 +46,7 @@ def test_a_document_is_sent_with_its_progress(console: ConsoleHarness, open_page
     expect(page.get_by_role("rowheader", name="notes.txt")).to_be_visible()
     assert said[0] == "Waiting"
     assert any(text.startswith("Sending: ") for text in said)
-    [document] = console.fakes.grounding.documents()
+    [document] = console.grounding.documents()
     assert said[-1] == f"Ready. Passages: {document.passages}"
     assert document.size_bytes == 35_000
 
@@ -67,7 +68,7 @@ def test_what_cannot_be_taken_is_told_beside_its_name(
     expect(rows.nth(2)).to_contain_text("The document has no text.")
     expect(rows.nth(3)).to_contain_text("The document has too much text: split it into several.")
     # What is too large or empty is not even sent.
-    assert console.fakes.calls.count("GroundingAdminService.AddAttachment") == 3
+    assert console.backends.calls.count("GroundingAdminService.AddAttachment") == 3
     assert_accessible(page)
     page.get_by_role("link", name="Show the list again").click()
     expect(page.get_by_role("rowheader", name="good.txt")).to_be_visible()
@@ -112,7 +113,7 @@ def test_without_javascript_documents_and_notes_are_kept(console: ConsoleHarness
 
 
 def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.grounding.fill()
+    console.grounding.fill()
     page = open_page("/preview")
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_role("button", name="Preview", exact=True).click()
@@ -130,8 +131,8 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
     page.get_by_role("button", name="Add the note").click()
     expect(page.get_by_role("alert")).to_be_focused()
     assert_accessible(page)
-    console.fakes.switches = dict.fromkeys(console.fakes.switches, False)
-    console.fakes.grounding.remove_all()
+    console.auth.change_account(**dict.fromkeys(SWITCHES, False))
+    console.grounding.remove_all()
     page.goto("/preview")
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_role("button", name="Preview", exact=True).click()
@@ -141,7 +142,7 @@ def test_pages_that_answer_are_accessible(console: ConsoleHarness, open_page: Op
 
 @pytest.mark.parametrize("path", ["/memory", "/documents", "/preview"])
 def test_a_page_is_small(console: ConsoleHarness, open_page: OpenPage, path: str) -> None:
-    console.fakes.grounding.fill()
+    console.grounding.fill()
     sizes = sizes_of_responses(open_page("about:blank"), path)
     assert 1 <= len(sizes) <= 4
     assert sum(sizes) < 30_000

@@ -8,8 +8,8 @@ from playwright.sync_api import Page
 
 from tests.console.browser.axe import DESKTOP, PHONE
 from tests.console.browser.pages import ANSWERS, OPERATOR_STATES, STATES, STRANGERS, open_state
-from tests.console.fakes.long_names import NAME
 from tests.console.harness import ConsoleHarness
+from tests.console.long_names import NAME
 
 # Pixels by which the page is wider than the window, and the first elements that reach out of it, unless in a box of
 # their own that scrolls.
@@ -29,9 +29,9 @@ _OF_OPERATORS: Final = {path: f"operator-{name}" for name, (path, _) in reversed
 
 @pytest.fixture
 def long_names(console: ConsoleHarness) -> Iterator[None]:
-    console.fakes.has_long_names = True
+    console.backends.has_long_names = True
     yield
-    console.fakes.has_long_names = False
+    console.backends.has_long_names = False
 
 
 @pytest.mark.usefixtures("long_names")

@@ -6,8 +6,8 @@ from playwright.sync_api import Page, expect
 from tests.console.browser.axe import assert_accessible, take_first_look
 from tests.console.browser.conftest import PATIENCE_MS, OpenPage
 from tests.console.browser.pages import OPERATOR_ACCOUNT, OPERATOR_NAMES, open_state
-from tests.console.fakes.operator_services import METRICS
 from tests.console.harness import ConsoleHarness
+from tests.console.processes import METRICS
 
 
 @pytest.mark.parametrize("name", OPERATOR_NAMES)
@@ -19,9 +19,9 @@ def test_a_page_is_accessible(console: ConsoleHarness, visited: Page, name: str)
 
 
 def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.is_operator = True
-    console.fakes.operator.fill()
-    console.fakes.metering.falsify_balance(5)
+    console.auth.be_operator()
+    console.backends.fill_operator()
+    console.metering.falsify_balance(5)
     page = open_page(OPERATOR_ACCOUNT)
     page.get_by_label("Amount in dollars").fill("5.00")
     page.get_by_label("The same amount again").fill("50.00")
@@ -40,33 +40,32 @@ def test_pages_that_answer_a_form_are_accessible(console: ConsoleHarness, open_p
 
 
 def test_the_status_follows_while_the_page_is_visible(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.is_operator = True
-    console.fakes.operator.fill()
+    console.auth.be_operator()
+    console.backends.fill_operator()
     page = open_page("/operator")
     running = page.locator('[data-live="running"]')
     expect(running).to_have_text("86")
-    console.fakes.operator.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
+    console.backends.processes.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
     expect(running).to_have_text("100", timeout=PATIENCE_MS)
     # Something that is new on the page: it is loaded again.
-    console.fakes.operator.missing = {"edge-1": ["router"]}
+    console.backends.processes.missing = {"edge-1": ["router"]}
     page.get_by_text("edge-1 is not ready: router.").wait_for()
 
 
 def test_the_status_works_without_scripts(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.is_operator = True
-    console.fakes.operator.fill()
+    console.auth.be_operator()
+    console.backends.fill_operator()
     page = open_page("/operator", java_script_enabled=False)
-    console.fakes.operator.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
+    console.backends.processes.metrics["edge-1"] = METRICS["edge"]().replace("streams 43.0", "streams 57.0")
     page.get_by_role("link", name="Refresh").click()
     expect(page.locator('[data-live="running"]')).to_have_text("100")
 
 
 def test_a_pasted_key_stays_in_the_browser(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.is_operator = True
-    console.fakes.operator.fill()
-    console.fakes.operator.add_key("acct_0000000000000001", "Leaked", 1).key_id = "key_A7bM2kQ9xL0pZ3vN"
+    console.auth.be_operator()
+    console.backends.fill_operator()
     page = open_page("/operator/keys")
     page.get_by_label("The key, or the text around it").fill("sk-legato-not-a-key")
     page.get_by_role("button", name="Find its owner").first.click()
     expect(page.get_by_role("alert")).to_contain_text("There is no key in this text")
-    assert "KeyAdminService.GetKey" not in console.fakes.calls
+    assert "KeyAdminService.GetKey" not in console.backends.calls

@@ -12,7 +12,7 @@ from tests.console.metering import request_id
 
 
 def test_days_are_the_reader_s_from_the_second_page_on(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     page = open_page("/", timezone_id="America/Toronto")
     page.get_by_role("link", name="Usage").first.click()
     expect(page.get_by_text("Days are those of America/Toronto.")).to_be_visible()
@@ -28,7 +28,7 @@ def _saved(page: Page) -> list[list[str]]:
 
 
 def test_filters_files_and_receipts_work_without_javascript(console: ConsoleHarness, open_page: OpenPage) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     page = open_page("/usage", java_script_enabled=False)
     page.get_by_label("Grouped by").select_option("Key")
     page.get_by_label("Keys", exact=True).select_option(label="Nightly report")
@@ -50,7 +50,7 @@ def test_filters_files_and_receipts_work_without_javascript(console: ConsoleHarn
 def test_an_owner_verifies_the_ledger_and_follows_a_day_to_its_entries(
     console: ConsoleHarness, open_page: OpenPage
 ) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     page = open_page("/credit")
     page.get_by_role("button", name="Verify my ledger").click()
     proof = page.get_by_role("status")

@@ -7,7 +7,7 @@ import pytest
 
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.request_limit import RequestLimit
-from tests.console.fakes.services import CODE
+from tests.console.auth_rows import CODE
 from tests.console.harness import ConsoleHarness
 from tests.support.outside.stripe_server import sign
 
@@ -46,5 +46,5 @@ def test_proxy_that_is_trusted_names_the_client(console: ConsoleHarness, monkeyp
     console.post("/sign-in", {"code": CODE}, headers=forwarded)
     monkeypatch.setattr(console.capacity, "addresses", Addresses("127.0.0.1"))
     console.post("/sign-in", {"code": CODE}, headers=forwarded)
-    clients = [request.client.address for request in console.fakes.requests if hasattr(request, "client")]
+    clients = [request.client.address for request in console.backends.requests if hasattr(request, "client")]
     assert clients == ["127.0.0.1", "203.0.113.9"]

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from console.web.csv_files import text_cell
-from tests.console.fakes.services import not_answering
+from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 
 ODD_VALUES = (
@@ -37,8 +37,8 @@ def test_a_text_that_a_table_would_execute_is_quoted(text: str) -> None:
 
 @pytest.mark.parametrize("path", ["/usage.csv", "/requests.csv", "/credit.csv"])
 def test_a_file_is_one_to_save(console: ConsoleHarness, path: str) -> None:
-    console.fakes.fill()
-    answer = console.get(path, console.fakes.sign_in())
+    console.backends.fill()
+    answer = console.get(path, console.auth.sign_in())
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert re.fullmatch(r'attachment; filename="legato-[a-z0-9-]+\.csv"', answer.headers["content-disposition"])
     assert answer.headers["cache-control"] == "no-store"
@@ -56,8 +56,8 @@ def test_a_file_is_one_to_save(console: ConsoleHarness, path: str) -> None:
     ],
 )
 def test_no_file_breaks_off_on_an_odd_value(console: ConsoleHarness, path: str, names: Sequence[str]) -> None:
-    console.fakes.fill()
-    cookie = console.fakes.sign_in()
+    console.backends.fill()
+    cookie = console.auth.sign_in()
     queries = [{name: value} for name in names for value in ODD_VALUES]
     queries += [{"period": "custom", "from": "2026-02-02", "to": "2026-01-01"}]
     for query in queries:
@@ -65,8 +65,8 @@ def test_no_file_breaks_off_on_an_odd_value(console: ConsoleHarness, path: str, 
 
 
 def test_a_file_that_cannot_be_finished_is_cut_off_and_not_taken_for_whole(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    console.fakes.fail = {"StatementService.ListLedgerEntries": not_answering()}
+    console.backends.fill()
+    console.backends.fail = {"StatementService.ListLedgerEntries": not_answering()}
     with pytest.raises(http.client.HTTPException):
-        console.get("/credit.csv", console.fakes.sign_in())
+        console.get("/credit.csv", console.auth.sign_in())
     assert '"page.file_cut_off"' in console.log_stream.getvalue()

@@ -3,8 +3,8 @@
 import pytest
 
 from console.web.protection import Protection
-from tests.console.fakes.keys import SECRET
-from tests.console.fakes.services import CODE, PLAYGROUND_TOKEN
+from tests.console.auth import TOKEN_PATTERN
+from tests.console.auth_rows import CODE
 from tests.console.harness import COOKIE, ConsoleHarness
 
 OURS = ["https://console.example.ca"]
@@ -13,12 +13,12 @@ OURS = ["https://console.example.ca"]
 @pytest.mark.parametrize("site", ["same-site", "cross-site", "none", ""])
 def test_a_post_from_elsewhere_changes_nothing(console: ConsoleHarness, site: str) -> None:
     """All ports of a host are one site: a page on another port sends the cookie along and says `same-site`."""
-    console.fakes.fill()
-    session = console.fakes.sign_in()
+    console.backends.fill()
+    session = console.auth.sign_in()
     headers = {"Sec-Fetch-Site": site, "Origin": console.origin}
     answer = console.post("/keys/key_0000000000000001/revoke", {}, session, headers, is_ours=False)
     assert answer.status == 403
-    assert console.fakes.calls == []
+    assert console.backends.calls == []
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_our_own_origin_may_post_without_fetch_metadata(console: ConsoleHarness)
 
 def test_a_name_that_is_not_ours_is_refused(console: ConsoleHarness) -> None:
     """An attacker's name may lead to this machine too; its pages would then count as ours."""
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     answer = console.get("/keys", session, {"Host": "evil.example"})
     assert answer.status == 421
-    assert console.fakes.calls == []
+    assert console.backends.calls == []
 
 
 def test_an_address_of_this_machine_leads_to_the_name(console: ConsoleHarness) -> None:
@@ -81,7 +81,7 @@ def test_assets_are_kept_forever_under_the_hash_of_their_content(console: Consol
 
 
 def test_a_session_that_was_signed_out_is_gone(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     answer = console.post("/sign-out", {}, session)
     assert answer.headers["clear-site-data"] == '"storage"'
     assert any(cookie.startswith(f'{COOKIE}=""') and "Max-Age=0" in cookie for cookie in answer.cookies)
@@ -101,21 +101,21 @@ def test_a_form_that_is_too_large_is_refused(console: ConsoleHarness) -> None:
 
 
 def test_names_are_escaped(console: ConsoleHarness) -> None:
-    console.fakes.add_key("<script>alert(1)</script>")
-    text = console.get("/keys", console.fakes.sign_in()).text
+    console.auth.add_key("<script>alert(1)</script>")
+    text = console.get("/keys", console.auth.sign_in()).text
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)" in text
 
 
 def test_no_secret_and_no_address_reaches_the_log(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    session = console.fakes.sign_in()
+    console.backends.fill()
+    console.post("/sign-in", {"code": CODE})
+    session = console.auth.sign_in()
     console.post("/first-key", {"form_id": "f"}, session)
     console.post("/settings/members/invite", {"email": "grace@example.ca", "role": "member"}, session)
-    assert PLAYGROUND_TOKEN in console.post("/playground/token", {}, session).text
-    console.post("/sign-in", {"code": CODE})
+    assert TOKEN_PATTERN.search(console.post("/playground/token", {}, session).text)
     console.get("/nowhere", session)
-    console.fakes.fail = {"KeyAdminService.ListKeys": RuntimeError(SECRET)}  # type: ignore[dict-item]
+    console.backends.fail = {"KeyAdminService.ListKeys": RuntimeError("sk-legato-0123")}
     assert console.get("/keys", session).status == 500
     log = console.log_stream.getvalue()
     assert "rpc.failed" in log

@@ -43,7 +43,7 @@ async def test_narrowed_classes_hold_when_the_call_returns(real_time_harness: Au
     harness = real_time_harness
     created = await harness.new_key()
     principal = await harness.principals.authenticate(bearer(created.api_key))
-    assert principal.allowed_classes is None
+    assert principal.may_use("fortissimo")
     await harness.leased()
     request = pb.UpdateAccountRequest(account_id=created.key.account_id)
     request.allowed_classes.class_ids.append("mezzo")

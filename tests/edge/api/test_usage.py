@@ -22,11 +22,12 @@ class Books(NoLimits):
 
     async def caught_up(self, account_id: str) -> None: ...
 
-    async def read(self, method: str, asked: Any) -> Any:
-        if method == "GetBalance":
-            return pb.GetBalanceResponse(balance=pb.Balance(balance_nanos=5_000_000_000))
+    async def usage(self, asked: pb.ListUsageRequest) -> pb.ListUsageResponse:
         self.asked.append(asked)
         return pb.ListUsageResponse()
+
+    async def balance(self, account_id: str, key_id: str) -> pb.GetBalanceResponse:
+        return pb.GetBalanceResponse(balance=pb.Balance(balance_nanos=5_000_000_000))
 
 
 class UsageClient:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edge.billing.affordability import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, check_affordable
-from protos.metering.v1.metering_pb2 import END_REFUSED
+from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.ledger.prices import Price
@@ -59,7 +59,7 @@ async def test_every_chat_is_affordable_where_a_class_costs_nothing(
 
 
 class NeverAsked:
-    async def read(self, method: str, request: Any) -> Any:
+    async def balance(self, account_id: str) -> GetBalanceResponse:
         raise AssertionError
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from edge.billing.metering import RETRY_FOR_S
 from edge.wire.responses import error_headers
-from protos.metering.v1.metering_pb2 import GetBalanceRequest
 from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
@@ -112,10 +111,9 @@ async def test_correction_that_cannot_be_told_is_lost_and_delays_no_chat(
 
 
 async def test_credit_is_read_from_a_metering_that_was_away_for_a_moment(metering_harness: MeteringHarness) -> None:
-    asked = GetBalanceRequest(account_id=ANN.account_id)
-    before = await metering_harness.metering.read("GetBalance", asked)
+    before = await metering_harness.metering.balance(ANN.account_id)
     await metering_harness.shut()
-    reading = asyncio.ensure_future(metering_harness.metering.read("GetBalance", asked))
+    reading = asyncio.create_task(metering_harness.metering.balance(ANN.account_id))
     await asyncio.sleep(0.1)
     await metering_harness.open()
     assert await reading == before

@@ -3,10 +3,11 @@
 import base64
 import hashlib
 import hmac
+import html
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 from joserfc import jwt
@@ -100,15 +101,27 @@ class FakeIssuer:
             def do_GET(self) -> None:
                 length = int(self.headers.get("content-length") or 0)
                 form = {name: values[0] for name, values in parse_qs(self.rfile.read(length).decode()).items()}
+                if urlsplit(self.path).path == "/authorize":
+                    self._show(issuer.begin(self.path))
+                    return
                 told = self.headers.get("authorization", "")
                 status, content = issuer.answer(self.command, urlsplit(self.path).path, form, told)
-                body = msgspec.json.encode(content)
+                self._send(status, "application/json", msgspec.json.encode(content))
+
+            do_POST = do_GET  # noqa: N815
+
+            def _show(self, parameters: dict[str, str]) -> None:
+                """Shows a browser a page that leads back."""
+                back = f"{issuer.asked['redirect_uri']}?{urlencode(parameters)}"
+                page = f'<!doctype html><title>Issuer</title><a href="{html.escape(back)}">Approve</a>'
+                self._send(200, "text/html", page.encode())
+
+            def _send(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)
+                self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
-
-            do_POST = do_GET  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
                 pass

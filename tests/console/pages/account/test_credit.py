@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from protos.type.v1 import access_token_pb2
+from services.chassis.access_tokens import AccountRole
 from services.metering.auditor import find_violations_of
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import request_id
 
 
 def test_viewers_see_everything_and_may_verify(console: ConsoleHarness) -> None:
-    console.fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
-    console.fakes.fill()
-    session = console.fakes.sign_in()
+    console.auth.set_role(AccountRole.VIEWER)
+    console.backends.fill()
+    session = console.auth.sign_in()
     for path in ("/usage", "/requests", "/credit", "/credit/entries", f"/requests/{request_id(3)}"):
         assert console.get(path, session).status == 200
     assert "Keys that you created" not in console.get("/usage", session).text
@@ -22,9 +22,9 @@ def test_viewers_see_everything_and_may_verify(console: ConsoleHarness) -> None:
 
 
 def test_figures_that_do_not_add_up_are_shown(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    console.fakes.metering.falsify_balance(1)
-    text = console.post("/credit/verify", session=console.fakes.sign_in()).text
+    console.backends.fill()
+    console.metering.falsify_balance(1)
+    text = console.post("/credit/verify", session=console.auth.sign_in()).text
     assert "One figure does not add up" in text
     assert "+1 nanos off" in text
     assert "Your ledger adds up" not in text
@@ -33,8 +33,8 @@ def test_figures_that_do_not_add_up_are_shown(console: ConsoleHarness) -> None:
 def test_a_verification_that_takes_long_is_asked_for_again(
     console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console.fakes.fill()
-    session, may_end = console.fakes.sign_in(), threading.Event()
+    console.backends.fill()
+    session, may_end = console.auth.sign_in(), threading.Event()
 
     def wait_and_look(connection: Any, account_id: str) -> list[str]:
         assert may_end.wait(60)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protos.type.v1 import access_token_pb2
+from services.chassis.access_tokens import AccountRole
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.services import not_answering
+from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 from tests.console.metering import ACCOUNT_ID
 from tests.support.pdfs import make_pdf
@@ -16,7 +16,7 @@ from tests.support.waiting import until
 
 
 def sent(console: ConsoleHarness) -> list[Any]:
-    return [request for request in console.fakes.requests if hasattr(request, "piece")]
+    return [request for request in console.backends.requests if hasattr(request, "piece")]
 
 
 def lines(text: str) -> list[Any]:
@@ -24,18 +24,18 @@ def lines(text: str) -> list[Any]:
 
 
 def test_documents_are_listed_with_size_passages_and_state(console: ConsoleHarness) -> None:
-    console.fakes.grounding.fill()
-    text = console.get("/documents", console.fakes.sign_in()).text
+    console.grounding.fill()
+    text = console.get("/documents", console.auth.sign_in()).text
     for shown in ("Zephyr manual.pdf", "84 pages", "211", "2.3 MB", "14 KB", "Ready", "Cannot be decrypted"):
         assert shown in text
 
 
 def test_a_form_adds_a_document_in_pieces(console: ConsoleHarness) -> None:
-    console.fakes.grounding.largest_document_bytes = 10**6
+    console.grounding.largest_document_bytes = 10**6
     content = b"A word." + b" " * 300_000
-    answer = console.send_file("/documents", console.fakes.sign_in(), content, "r\u00e9sum\u00e9.txt")
+    answer = console.send_file("/documents", console.auth.sign_in(), content, "r\u00e9sum\u00e9.txt")
     assert (answer.status, answer.headers["location"]) == (303, "/documents")
-    [document] = console.fakes.grounding.documents()
+    [document] = console.grounding.documents()
     assert any(f"document-added.{document.passages}" in cookie for cookie in answer.cookies)
     head, *rest = sent(console)
     assert (head.account_id, head.name, head.size_bytes) == (ACCOUNT_ID, "r\u00e9sum\u00e9.txt", len(content))
@@ -46,7 +46,7 @@ def test_a_form_adds_a_document_in_pieces(console: ConsoleHarness) -> None:
 
 
 def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None:
-    answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
+    answer = console.send_file("/documents/upload", console.auth.sign_in(), b"Hello", "a.txt")
     assert answer.status == 200
     assert lines(answer.text) == [
         {"stage": "reading", "done": 1, "total": 1},
@@ -68,7 +68,7 @@ def test_a_script_is_told_how_far_a_document_is(console: ConsoleHarness) -> None
 def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
     console: ConsoleHarness, name: str, content: bytes, status: int, message: str
 ) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     page = console.send_file("/documents", session, content, name)
     assert page.status == status
     assert message in page.text
@@ -76,23 +76,23 @@ def test_what_cannot_be_taken_is_told_to_the_form_and_to_the_script(
     told = console.send_file("/documents/upload", session, content, name)
     assert told.status == status
     assert message in json.loads(told.text)["message"]
-    assert console.fakes.grounding.documents() == []
+    assert console.grounding.documents() == []
 
 
 def test_a_refusal_after_reading_is_the_last_line(console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, scan = console.fakes.sign_in(), make_pdf([""])
+    session, scan = console.auth.sign_in(), make_pdf([""])
     page = console.send_file("/documents", session, scan, "scan.pdf")
     assert (page.status, "The document has no text." in page.text) == (400, True)
     told = console.send_file("/documents/upload", session, scan, "scan.pdf")
     assert lines(told.text)[-1] == {"message": "The document has no text."}
     monkeypatch.setattr("services.router.grounding.attachments.PASSAGES_MOST", 0)
-    answer = console.send_file("/documents/upload", console.fakes.sign_in(), b"Hello", "a.txt")
+    answer = console.send_file("/documents/upload", console.auth.sign_in(), b"Hello", "a.txt")
     assert lines(answer.text)[-1] == {"message": "The document has too much text: split it into several."}
 
 
 def test_a_router_that_is_away_is_told_of(console: ConsoleHarness) -> None:
-    console.fakes.fail = {"GroundingAdminService.AddAttachment": not_answering()}
-    session = console.fakes.sign_in()
+    console.backends.fail = {"GroundingAdminService.AddAttachment": not_answering()}
+    session = console.auth.sign_in()
     assert console.send_file("/documents/upload", session, b"Hello", "a.txt").status == 503
     assert "not answering" in console.send_file("/documents", session, b"Hello", "a.txt").text
 
@@ -100,11 +100,11 @@ def test_a_router_that_is_away_is_told_of(console: ConsoleHarness) -> None:
 def test_a_viewer_and_a_stranger_upload_nothing(console: ConsoleHarness) -> None:
     assert console.send_file("/documents", "", b"Hello").status == 303
     assert console.send_file("/documents/upload", "", b"Hello").status == 401
-    console.fakes.role = access_token_pb2.ACCOUNT_ROLE_VIEWER
-    session = console.fakes.sign_in()
+    console.auth.set_role(AccountRole.VIEWER)
+    session = console.auth.sign_in()
     assert console.send_file("/documents", session, b"Hello").status == 403
     assert console.send_file("/documents/upload", session, b"Hello").status == 403
-    assert not any("AddAttachment" in call for call in console.fakes.calls)
+    assert not any("AddAttachment" in call for call in console.backends.calls)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_a_viewer_and_a_stranger_upload_nothing(console: ConsoleHarness) -> None
 )
 def test_a_form_that_is_none_adds_nothing(console: ConsoleHarness, content_type: str, body: bytes) -> None:
     headers = {"Sec-Fetch-Site": "same-origin", "Content-Type": content_type}
-    answer = console._ask("POST", "/documents/upload", console.fakes.sign_in(), headers, body)
+    answer = console._ask("POST", "/documents/upload", console.auth.sign_in(), headers, body)
     assert answer.status == 400
-    assert console.fakes.grounding.documents() == []
+    assert console.grounding.documents() == []
 
 
 def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.client.HTTPConnection:
@@ -147,8 +147,8 @@ def begin_upload(console: ConsoleHarness, path: str, session: str) -> http.clien
 
 def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHarness) -> None:
     slow = LegatoError(Reason.BODY_TIMEOUT, "The document arrives too slowly.", param="document")
-    console.fakes.fail = {"GroundingAdminService.AddAttachment": slow}
-    session = console.fakes.sign_in()
+    console.backends.fail = {"GroundingAdminService.AddAttachment": slow}
+    session = console.auth.sign_in()
     for path, said in (("/documents", "<h1>Documents</h1>"), ("/documents/upload", '"message"')):
         with closing(begin_upload(console, path, session)) as connection:
             answer = connection.getresponse()
@@ -156,14 +156,14 @@ def test_a_sender_that_is_too_slow_for_the_router_is_told_so(console: ConsoleHar
         assert answer.status == 408
         assert said in text
         assert "arrives too slowly" in text
-    assert console.fakes.grounding.documents() == []
+    assert console.grounding.documents() == []
 
 
 @pytest.mark.parametrize("reason", [Reason.TOO_MANY_AT_ONCE, Reason.SATURATED])
 def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: ConsoleHarness, reason: Reason) -> None:
     wait = LegatoError(reason, "Please retry in a minute.", param="document")
-    console.fakes.fail = {"GroundingAdminService.AddAttachment": wait}
-    session = console.fakes.sign_in()
+    console.backends.fail = {"GroundingAdminService.AddAttachment": wait}
+    session = console.auth.sign_in()
     page = console.send_file("/documents", session, b"Hello", "a.txt")
     assert page.status == 429
     assert "Please retry in a minute." in page.text
@@ -174,23 +174,23 @@ def test_what_has_to_wait_is_told_to_the_form_and_to_the_script(console: Console
 
 
 async def test_a_sender_that_leaves_adds_nothing(console: ConsoleHarness) -> None:
-    connection = begin_upload(console, "/documents", console.fakes.sign_in())
+    connection = begin_upload(console, "/documents", console.auth.sign_in())
     await until(lambda: len(sent(console)) == 1)
     connection.close()
-    await until(lambda: console.fakes.ended_streams == 1)
-    assert console.fakes.grounding.documents() == []
+    await until(lambda: console.backends.ended_streams == 1)
+    assert console.grounding.documents() == []
 
 
 def test_a_document_is_removed(console: ConsoleHarness) -> None:
-    console.fakes.grounding.fill()
-    attachment_id = console.fakes.grounding.documents()[0].attachment_id
-    answer = console.post("/documents/remove", {"attachment_id": attachment_id}, console.fakes.sign_in())
+    console.grounding.fill()
+    attachment_id = console.grounding.documents()[0].attachment_id
+    answer = console.post("/documents/remove", {"attachment_id": attachment_id}, console.auth.sign_in())
     assert answer.status == 303
-    assert attachment_id not in [each.attachment_id for each in console.fakes.grounding.documents()]
+    assert attachment_id not in [each.attachment_id for each in console.grounding.documents()]
 
 
 def test_nothing_of_a_document_is_in_the_log(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     console.send_file("/documents", session, b"Confidential", "Salaries.txt")
     console.send_file("/documents/upload", session, b"Confidential" * 9000, "Salaries.txt")
     for said in ("Confidential", "Salaries"):
@@ -200,6 +200,6 @@ def test_nothing_of_a_document_is_in_the_log(console: ConsoleHarness) -> None:
 def test_the_console_writes_no_file(console: ConsoleHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness serves in this process: whatever made a temporary file would find a folder that is none."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    console.fakes.grounding.largest_document_bytes = 10**7
-    answer = console.send_file("/documents", console.fakes.sign_in(), b"A word." + b" " * 3_000_000)
+    console.grounding.largest_document_bytes = 10**7
+    answer = console.send_file("/documents", console.auth.sign_in(), b"A word." + b" " * 3_000_000)
     assert answer.status == 303

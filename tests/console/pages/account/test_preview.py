@@ -1,16 +1,17 @@
 import re
 from decimal import Decimal
 
+from services.auth.wire.messages import SWITCHES
 from services.chassis.errors import LegatoError, Reason
-from tests.console.fakes.services import not_answering
+from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 
 QUESTION = "How long is the warranty of the Zephyr?"
 
 
 def test_a_question_shows_notes_passages_tokens_and_price(console: ConsoleHarness) -> None:
-    console.fakes.grounding.fill()
-    answer = console.post("/preview", {"question": QUESTION, "class": "auto"}, console.fakes.sign_in())
+    console.grounding.fill()
+    answer = console.post("/preview", {"question": QUESTION, "class": "auto"}, console.auth.sign_in())
     assert answer.status == 200
     for shown in ("I live in Ottawa", "[1] Zephyr manual.pdf", "page 2", "five years", "The whole prompt"):
         assert shown in answer.text
@@ -20,20 +21,20 @@ def test_a_question_shows_notes_passages_tokens_and_price(console: ConsoleHarnes
     assert passages > 0
     assert added == notes + passages
     assert whole == added + character + question
-    assert len(console.fakes.calls) <= 4
+    assert len(console.backends.calls) <= 4
 
 
 def test_the_preview_asks_for_what_a_chat_of_the_account_may_use(console: ConsoleHarness) -> None:
-    console.fakes.switches = {"search": False, "memory": True, "attachments": False}
-    console.post("/preview", {"question": QUESTION, "class": "mezzo"}, console.fakes.sign_in())
-    [request] = [request for request in console.fakes.requests if hasattr(request, "question")]
+    console.auth.change_account(search=False, memory=True, attachments=False)
+    console.post("/preview", {"question": QUESTION, "class": "mezzo"}, console.auth.sign_in())
+    [request] = [request for request in console.backends.requests if hasattr(request, "question")]
     assert (request.question, request.model, request.preferred_class) == (QUESTION, "mezzo", "forte")
     assert (request.search, request.memory, request.attachments) == (False, True, False)
 
 
 def test_the_question_stands_in_no_address_and_no_log(console: ConsoleHarness) -> None:
-    console.fakes.grounding.fill()
-    session = console.fakes.sign_in()
+    console.grounding.fill()
+    session = console.auth.sign_in()
     answer = console.post("/preview", {"question": QUESTION}, session)
     assert 'method="post" action="/preview"' in answer.text
     assert "location" not in answer.headers
@@ -43,31 +44,33 @@ def test_the_question_stands_in_no_address_and_no_log(console: ConsoleHarness) -
 
 
 def test_a_question_that_is_refused_is_shown_with_the_reason(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     answer = console.post("/preview", {"question": " "}, session)
     assert answer.status == 400
     assert "A question must have 1 to 32,000 characters." in answer.text
-    console.fakes.fail = {"GroundingAdminService.PreviewGrounding": LegatoError(Reason.MODEL_UNKNOWN, "No such model.")}
+    console.backends.fail = {
+        "GroundingAdminService.PreviewGrounding": LegatoError(Reason.MODEL_UNKNOWN, "No such model.")
+    }
     assert console.post("/preview", {"question": "x", "class": "gpt"}, session).status == 400
 
 
 def test_without_metering_the_price_is_missing_and_the_rest_is_shown(console: ConsoleHarness) -> None:
-    console.fakes.grounding.fill()
-    console.fakes.fail = {"StatementService.ListPrices": not_answering()}
-    answer = console.post("/preview", {"question": QUESTION}, console.fakes.sign_in())
+    console.grounding.fill()
+    console.backends.fail = {"StatementService.ListPrices": not_answering()}
+    answer = console.post("/preview", {"question": QUESTION}, console.auth.sign_in())
     assert answer.status == 200
     assert "Metering is not answering" in answer.text
     assert "I live in Ottawa" in answer.text
 
 
 def test_what_is_missing_says_why(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     assert "The account has no notes" in console.post("/preview", {"question": "x"}, session).text
-    console.fakes.switches = dict.fromkeys(console.fakes.switches, False)
+    console.auth.change_account(**dict.fromkeys(SWITCHES, False))
     assert "Switched off for this account." in console.post("/preview", {"question": "x"}, session).text
 
 
 def test_what_is_not_configured_is_told(console: ConsoleHarness) -> None:
-    console.fakes.grounding.is_configured = False
-    session = console.fakes.sign_in()
+    console.grounding.is_configured = False
+    session = console.auth.sign_in()
     assert "Not configured on this service." in console.post("/preview", {"question": "x"}, session).text

@@ -7,16 +7,16 @@ from tests.console.metering import request_id
 
 
 def test_a_receipt_that_does_not_agree_says_so(console: ConsoleHarness) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     wrong = "UPDATE holds SET charged_nanos = charged_nanos + 1 WHERE request_id = :request_id"
-    console.fakes.metering.change(wrong, request_id=request_id(7))
-    text = console.get(f"/requests/{request_id(7)}", console.fakes.sign_in()).text
+    console.metering.change(wrong, request_id=request_id(7))
+    text = console.get(f"/requests/{request_id(7)}", console.auth.sign_in()).text
     assert "Please tell the operator" in text
     assert "agrees with the ledger" not in text
 
 
 def test_a_request_is_found_by_the_ids_that_clients_have(console: ConsoleHarness) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     for given in (request_id(7), f"chatcmpl-{request_id(7)}", f" {request_id(7).upper()} "):
         answer = console.get(f"/requests?id={quote(given)}", session)
         assert answer.headers["location"] == f"/requests/{request_id(7)}"

@@ -7,44 +7,44 @@ import re
 import pytest
 
 from protos.metering.v1 import metering_pb2
-from tests.console.fakes.services import not_answering
+from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 
 
 @pytest.mark.parametrize("path", ["/usage", "/requests", "/credit"])
 def test_a_page_without_metering_says_so(console: ConsoleHarness, path: str) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     names = ("MeteringService.ListUsage", "MeteringService.GetBalance", "StatementService.ListLedgerDays")
-    console.fakes.fail = {name: not_answering() for name in (*names, "StatementService.ListRequests")}
-    answer = console.get(path, console.fakes.sign_in())
+    console.backends.fail = {name: not_answering() for name in (*names, "StatementService.ListRequests")}
+    answer = console.get(path, console.auth.sign_in())
     assert answer.status == 200
     assert "Metering is not answering" in answer.text
 
 
 def test_the_zone_of_the_reader_reaches_metering(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    session = console.fakes.sign_in()
+    console.backends.fill()
+    session = console.auth.sign_in()
     cookie = {"Cookie": f"{COOKIE}={session}; legato-zone=America/Toronto"}
     assert "Days are those of America/Toronto" in console.get("/usage", headers=cookie).text
-    zones = {request.time_zone for request in console.fakes.requests if hasattr(request, "time_zone")}
+    zones = {request.time_zone for request in console.backends.requests if hasattr(request, "time_zone")}
     assert zones == {"America/Toronto"}
     assert "Days are UTC." in console.get("/usage", session).text
 
 
 def test_a_period_with_too_many_rows_is_read_in_parts(console: ConsoleHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    console.fakes.fill()
+    console.backends.fill()
     # Less than the period has.
     monkeypatch.setattr("services.metering.usage_reports.ROWS_MOST", 30)
-    answer = console.get("/usage.csv?period=30", console.fakes.sign_in())
-    asked = [request for request in console.fakes.requests if isinstance(request, metering_pb2.ListUsageRequest)]
+    answer = console.get("/usage.csv?period=30", console.auth.sign_in())
+    asked = [request for request in console.backends.requests if isinstance(request, metering_pb2.ListUsageRequest)]
     assert len(asked) > 1
     rows = csv.DictReader(io.StringIO(answer.text))
-    assert sum(int(row["cost_nanos"]) for row in rows) == console.fakes.metering.charged_nanos()
+    assert sum(int(row["cost_nanos"]) for row in rows) == console.metering.charged_nanos()
 
 
 def test_usage_by_key_has_the_most_expensive_ones_and_one_row_for_all_others(console: ConsoleHarness) -> None:
-    console.fakes.add_many_keys(150)
-    text = console.get("/usage?by=key", console.fakes.sign_in()).text
+    console.backends.add_many_keys(150)
+    text = console.get("/usage?by=key", console.auth.sign_in()).text
     table = text[text.index("Usage by key") :]
     table = table[: table.index("</table>")]
     # The cost of each is higher than that of the one before.
@@ -54,28 +54,28 @@ def test_usage_by_key_has_the_most_expensive_ones_and_one_row_for_all_others(con
     legend = re.findall(r"</span>([^<]+) <strong>", text)
     assert legend == [*(f"Service {number:04d}" for number in (149, 148, 147, 146)), "Others"]
     [total] = re.findall(r"Exactly \$([0-9.]+)", text)
-    assert total == f"{console.fakes.metering.charged_nanos() / 1e9:.9f}".rstrip("0")
+    assert total == f"{console.metering.charged_nanos() / 1e9:.9f}".rstrip("0")
 
 
 def test_usage_by_member_tells_whose_the_most_expensive_keys_are(console: ConsoleHarness) -> None:
-    console.fakes.add_many_keys(250)
-    text = console.get("/usage?by=member", console.fakes.sign_in()).text
+    console.backends.add_many_keys(250)
+    text = console.get("/usage?by=member", console.auth.sign_in()).text
     assert "150 other keys" in text
     assert "it is told whose they are" in text
     assert re.findall(r"</span>([^<]+) <strong>", text) == ["All keys"]
 
 
 def test_keys_of_the_same_name_are_told_apart(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    console.fakes.keys[1].name = "Nightly report"
-    text = console.get("/usage?by=key", console.fakes.sign_in()).text
+    console.backends.fill()
+    console.auth.change_key("key_0000000000000002", name="Nightly report")
+    text = console.get("/usage?by=key", console.auth.sign_in()).text
     assert "Nightly report · 0001" in text
     assert "Nightly report · 0002" in text
 
 
 def test_classes_are_listed_by_their_costs(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    text = console.get("/usage", console.fakes.sign_in()).text
+    console.backends.fill()
+    text = console.get("/usage", console.auth.sign_in()).text
     table = text[text.index("Usage by class") :]
     listed = re.findall(r'<th scope="row">([^<]+)</th>', table[: table.index("</table>")])
     assert listed == ["fortissimo", "forte", "mezzo", "Total"]

@@ -2,19 +2,20 @@
 
 import pytest
 
-from protos.auth.v1 import users_pb2 as pb
+from services.auth.records.accounts import ClassAllowance
 from services.metering.ledger.spend import SpendLimits
-from tests.console.fakes.services import not_answering
+from tests.console.auth_rows import OTHER_ACCOUNT_ID, OTHER_KEY_ID, SUSPENDED_ACCOUNT_ID
+from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 from tests.console.metering import DOLLAR
 
-ACCOUNT = "/operator/accounts/acct_0000000000000001"
+ACCOUNT = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
 
 def test_accounts_are_searched_and_show_their_credit(console: ConsoleHarness, session: str) -> None:
     answer = console.get("/operator/accounts?q=bernoulli", session)
     assert "Bernoulli &amp; Daughters" in answer.text
-    assert "Analytical Engines</a>" not in answer.text
+    assert "Menabrea Mills</a>" not in answer.text
     assert "$84.18" in answer.text
     assert "No account fits" in console.get("/operator/accounts?q=unknown", session).text
 
@@ -22,7 +23,7 @@ def test_accounts_are_searched_and_show_their_credit(console: ConsoleHarness, se
 def test_while_metering_does_not_answer_accounts_are_shown_without_balances(
     console: ConsoleHarness, session: str
 ) -> None:
-    console.fakes.fail = {"CreditAdminService.ListBalances": not_answering()}
+    console.backends.fail = {"CreditAdminService.ListBalances": not_answering()}
     for path in ("/operator/accounts", ACCOUNT):
         answer = console.get(path, session)
         assert answer.status == 200
@@ -31,7 +32,7 @@ def test_while_metering_does_not_answer_accounts_are_shown_without_balances(
 
 def test_a_new_account_leads_to_its_page(console: ConsoleHarness, session: str) -> None:
     answer = console.post("/operator/accounts", {"name": "New Ideas"}, session)
-    assert answer.headers["location"] == "/operator/accounts/acct_0000000000000005"
+    assert "New Ideas" in console.get(answer.headers["location"], session).text
     assert console.post("/operator/accounts", {"name": ""}, session).status == 400
 
 
@@ -40,7 +41,7 @@ def test_a_new_account_leads_to_its_page(console: ConsoleHarness, session: str) 
     [
         ("/operator/accounts", {"name": "Acme"}),
         (f"{ACCOUNT}/limits", {"requests_per_minute": "5"}),
-        ("/operator/accounts/acct_0000000000000004/resume", {}),
+        (f"/operator/accounts/{SUSPENDED_ACCOUNT_ID}/resume", {}),
         ("/operator/users", {"name": "Grace"}),
         ("/operator/users/user_2/sign-in-link", {}),
         ("/operator/users/user_2/operator", {"is_operator": "yes"}),
@@ -51,7 +52,7 @@ def test_a_new_account_leads_to_its_page(console: ConsoleHarness, session: str) 
 def test_what_grants_asks_again_who_it_is(
     console: ConsoleHarness, session: str, path: str, fields: dict[str, str]
 ) -> None:
-    console.fakes.is_fresh = False
+    console.auth.grow_stale()
     answer = console.post(path, fields, session)
     assert answer.status == 403
     assert "Confirm that it is you" in answer.text
@@ -61,7 +62,7 @@ def test_what_grants_asks_again_who_it_is(
     ("path", "fields"),
     [
         (f"{ACCOUNT}/suspend", {}),
-        ("/operator/keys/key_0000000000000001/revoke", {}),
+        (f"/operator/keys/{OTHER_KEY_ID}/revoke", {}),
         ("/operator/users/user_2/disable", {}),
         ("/operator/users/user_2/operator", {"is_operator": "no"}),
     ],
@@ -69,25 +70,25 @@ def test_what_grants_asks_again_who_it_is(
 def test_what_removes_access_never_asks_again(
     console: ConsoleHarness, session: str, path: str, fields: dict[str, str]
 ) -> None:
-    console.fakes.is_fresh = False
+    console.auth.grow_stale()
     assert console.post(path, fields, session).status == 303
 
 
 def test_a_suspended_account_is_resumed(console: ConsoleHarness, session: str) -> None:
-    path = "/operator/accounts/acct_0000000000000004"
+    path = f"/operator/accounts/{SUSPENDED_ACCOUNT_ID}"
     assert f"{path}/resume" in console.get(path, session).text
     assert console.post(f"{path}/resume", session=session).status == 303
-    assert not console.fakes.operator.accounts["acct_0000000000000004"].HasField("suspend_time")
+    assert console.auth.account(SUSPENDED_ACCOUNT_ID).suspended_at_us is None
 
 
 def test_an_operator_sets_what_an_account_may_use_and_spend(console: ConsoleHarness, session: str) -> None:
     assert console.post(f"{ACCOUNT}/classes", {"allowed": ["mezzo"]}, session).status == 303
-    assert list(console.fakes.requests[-1].allowed_classes.class_ids) == ["mezzo"]
+    assert console.auth.account(OTHER_ACCOUNT_ID).allowed_classes == ClassAllowance(("mezzo",))
     assert console.post(f"{ACCOUNT}/classes", {"allowed": []}, session).status == 400
     answer = console.post(f"{ACCOUNT}/spend-limits", {"day": "5", "month": "", "total": ""}, session)
     assert answer.headers["location"] == f"{ACCOUNT}/spend-limits"
-    assert console.fakes.metering.limits(account_id=ACCOUNT.rpartition("/")[2]) == SpendLimits(day_nanos=5 * DOLLAR)
-    noted = console.fakes.operator.recorded[0]
-    assert (noted.action, noted.account_id) == (pb.OPERATOR_ACTION_SET_SPEND_LIMITS, ACCOUNT.rpartition("/")[2])
+    assert console.metering.limits(account_id=OTHER_ACCOUNT_ID) == SpendLimits(day_nanos=5 * DOLLAR)
+    [noted] = console.auth.events("spend_limits.change_requested")
+    assert noted.account_id == OTHER_ACCOUNT_ID
     assert "0 % spent" in console.get(f"{ACCOUNT}/spend-limits", session).text
     assert console.post(f"{ACCOUNT}/spend-limits", {"day": "x", "month": "", "total": ""}, session).status == 400

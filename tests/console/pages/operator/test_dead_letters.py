@@ -5,8 +5,8 @@ from tests.console.harness import ConsoleHarness
 
 def test_dead_letters_of_all_accounts_are_shown_without_what_they_say(console: ConsoleHarness, session: str) -> None:
     assert "Everything was delivered" in console.get("/operator/dead-letters", session).text
-    console.fakes.fill_notices()
-    console.fakes.fill_dead_letters()
+    console.backends.fill_notices()
+    console.auth.fill_dead_letters()
     text = console.get("/operator/dead-letters", session).text
     for words in ("hooks.example.ca", "HTTP 503", "12", "Mail to owners", "/operator/accounts/acct_0000000000000001"):
         assert words in text

@@ -1,30 +1,31 @@
 """Whose a key is."""
 
 from console.routes import PAGES
-from protos.auth.v1 import auth_pb2
+from services.auth.key_format import ApiKey
+from tests.console.auth_rows import OTHER_ACCOUNT_ID, OTHER_KEY_ID
 from tests.console.harness import ConsoleHarness
 
 FOR_OPERATORS = [page for page in PAGES if page.needs_operator]
 
 
-ACCOUNT = "/operator/accounts/acct_0000000000000001"
+ACCOUNT = f"/operator/accounts/{OTHER_ACCOUNT_ID}"
 
 
 def test_a_key_leads_to_its_owner_and_is_revoked(console: ConsoleHarness, session: str) -> None:
-    found = console.post("/operator/keys", {"key_id": "key_0000000000000001"}, session)
-    assert found.headers["location"] == "/operator/keys/key_0000000000000001"
+    found = console.post("/operator/keys", {"key_id": OTHER_KEY_ID}, session)
+    assert found.headers["location"] == f"/operator/keys/{OTHER_KEY_ID}"
     page = console.get(found.headers["location"], session)
     assert ACCOUNT in page.text
     assert "Charles Babbage" in page.text
-    assert console.post("/operator/keys/key_0000000000000001/revoke", session=session).status == 303
-    assert console.fakes.operator.keys["key_0000000000000001"].state == auth_pb2.KEY_STATE_REVOKED
+    assert console.post(f"/operator/keys/{OTHER_KEY_ID}/revoke", session=session).status == 303
+    assert console.auth.key(OTHER_KEY_ID).revoked_at_us is not None
 
 
 def test_a_whole_key_is_never_sent_on(console: ConsoleHarness, session: str) -> None:
-    whole = "sk-legato-0123456789abcdefZYXWVUTSRQPONMLKJIHGFEDCBA9876543checks"
+    whole = ApiKey("0123456789ABCDEF", "a" * 33).reveal()
     answer = console.post("/operator/keys", {"key_id": whole}, session)
     assert answer.status == 400
-    assert "KeyAdminService.GetKey" not in console.fakes.calls
+    assert "KeyAdminService.GetKey" not in console.backends.calls
     assert whole not in answer.text
 
 

@@ -9,13 +9,14 @@ from console.app import ConsoleApp
 from console.routes import PAGES, PageRoute
 from console.web.metrics import PageMetrics
 from services.chassis.telemetry.metrics import new_registry
+from tests.console.auth_rows import MEMBER_ID, OTHER_ACCOUNT_ID, OTHER_KEY_ID, RECOVERY_CODE
 from tests.console.harness import ConsoleHarness
 
 FOR_OPERATORS = [page for page in PAGES if page.needs_operator]
 
 
 def path_of(page: PageRoute) -> str:
-    values = {"account_id": "acct_0000000000000001", "key_id": "key_0000000000000001", "user_id": "user_2"}
+    values = {"account_id": OTHER_ACCOUNT_ID, "key_id": OTHER_KEY_ID, "user_id": MEMBER_ID}
     return page.path.format(**values)
 
 
@@ -25,20 +26,21 @@ def test_every_page_below_operator_is_for_operators_alone() -> None:
 
 @pytest.mark.parametrize("page", FOR_OPERATORS, ids=lambda page: f"{page.method} {page.path}")
 def test_other_users_find_no_such_page(console: ConsoleHarness, page: PageRoute) -> None:
-    session = console.fakes.sign_in()
+    session = console.auth.sign_in()
     path = path_of(page)
     answer = console.get(path, session) if page.method == "GET" else console.post(path, session=session)
     assert answer.status == 404
-    assert console.fakes.calls == ["SignInService.ResolveSession"]
+    assert console.backends.calls == ["SignInService.ResolveSession"]
 
 
 @pytest.mark.parametrize("page", FOR_OPERATORS, ids=lambda page: f"{page.method} {page.path}")
 def test_a_proof_of_who_it_is_opens_no_operators_page_to_other_users(console: ConsoleHarness, page: PageRoute) -> None:
+    console.auth.add_recovery_codes()
     pending = f'{{"method": "{page.method}", "path": "{path_of(page)}", "fields": []}}'
-    fields = {"pending": pending, "kind": "recovery", "code": "recovery-1"}
-    answer = console.post("/confirm", fields, console.fakes.sign_in())
+    fields = {"pending": pending, "kind": "recovery", "code": RECOVERY_CODE}
+    answer = console.post("/confirm", fields, console.auth.sign_in())
     assert answer.status == 404
-    assert not [call for call in console.fakes.calls if "Admin" in call]
+    assert not [call for call in console.backends.calls if "Admin" in call]
 
 
 def test_the_public_console_has_no_such_pages_even_for_operators(console: ConsoleHarness) -> None:
@@ -52,7 +54,7 @@ def test_the_public_console_has_no_such_pages_even_for_operators(console: Consol
 def test_only_operators_see_links_to_them(console: ConsoleHarness, session: str) -> None:
     assert 'href="/operator"' in console.get("/keys", session).text
     assert 'href="/operator/users"' in console.get("/operator", session).text
-    console.fakes.is_operator = False
+    console.auth.be_operator(is_operator=False)
     assert "/operator" not in console.get("/keys", session).text
 
 
@@ -67,5 +69,5 @@ def test_a_page_is_shown_with_at_most_four_calls_and_its_command(
     answer = console.get(path_of(page), session)
     assert answer.status == 200
     assert len(re.findall("<h1", answer.text)) == 1
-    assert len(console.fakes.calls) <= 4
+    assert len(console.backends.calls) <= 4
     assert "legato " in answer.text

@@ -7,8 +7,8 @@ from prometheus_client.samples import Sample
 
 from console.pages.operator.status import build
 from console.process_status import Metrics, ProcessState
-from tests.console.fakes.operator_services import METRICS
 from tests.console.harness import ConsoleHarness
+from tests.console.processes import METRICS
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ def test_figures_are_added_over_the_processes(console: ConsoleHarness, session: 
     assert figures["refusals RATE_LIMITED"] == ["182", ""]
     assert figures["ledger"] == ["Consistent", "good"]
     assert figures["model maple maple-large running"][0] == "41 of 48"
-    assert console.fakes.calls == ["SignInService.ResolveSession"]
+    assert console.backends.calls == ["SignInService.ResolveSession"]
 
 
 def test_the_page_and_the_figures_are_of_one_shape_until_something_comes_or_goes(
@@ -34,7 +34,7 @@ def test_the_page_and_the_figures_are_of_one_shape_until_something_comes_or_goes
 ) -> None:
     shape = json.loads(console.get("/operator/status.json", session).text)["shape"]
     assert f'data-shape="{shape}"' in console.get("/operator", session).text
-    console.fakes.operator.missing = {"edge-1": ["auth"]}
+    console.backends.processes.missing = {"edge-1": ["auth"]}
     assert json.loads(console.get("/operator/status.json", session).text)["shape"] != shape
 
 

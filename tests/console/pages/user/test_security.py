@@ -1,20 +1,23 @@
 """The security page."""
 
+from tests.console.auth import ISSUER_HOST
 from tests.console.harness import ConsoleHarness
 
 
 def test_the_last_way_to_sign_in_cannot_be_removed(console: ConsoleHarness) -> None:
-    console.fakes.fill()
-    console.fakes.passkeys.pop()
-    answer = console.post("/security/passkeys/remove", {"passkey_id": "pk_1"}, console.fakes.sign_in())
+    console.backends.fill()
+    session = console.auth.sign_in()
+    console.auth.remove_recovery_codes()
+    assert console.post("/security/passkeys/remove", {"passkey_id": "pk_2"}, session).status == 303
+    answer = console.post("/security/passkeys/remove", {"passkey_id": "pk_1"}, session)
     assert answer.status == 400
-    assert "cannot be removed" in answer.text
+    assert "This is your last way to sign in" in answer.text
 
 
 def test_the_security_page_takes_four_calls(console: ConsoleHarness) -> None:
-    console.fakes.offer_everything()
-    session = console.fakes.sign_in()
-    console.fakes.calls.clear()
+    console.backends.offer_everything()
+    session = console.auth.sign_in()
+    console.backends.calls.clear()
     page = console.get("/security", session)
-    assert "login.example.ca" in page.text
-    assert len(console.fakes.calls) == 4
+    assert ISSUER_HOST in page.text
+    assert len(console.backends.calls) == 4

@@ -22,8 +22,8 @@ from services.chassis.database.database import Database
 from tests.services.auth.console import EMAIL, Console
 from tests.services.auth.notices.outbox import Outbox
 from tests.services.auth.notices.receiver import Receiver
-from tests.services.auth.users.test_mail import MailBox, text_of
 from tests.support.fakes import FakeClock
+from tests.support.outside.mail_box import MailBox, text_of
 
 FAILED, PENDING, DELIVERED = (
     pb.DELIVERY_STATE_FAILED,

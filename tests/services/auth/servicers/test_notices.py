@@ -20,8 +20,9 @@ from tests.services.auth.notices.test_delivery import (
     owner,  # noqa: F401
     taken_by,
 )
-from tests.services.auth.users.test_mail import MailBox, box, certificate, made_box, sender  # noqa: F401
+from tests.services.auth.users.test_mail import box, certificate, made_box, sender  # noqa: F401
 from tests.support.fakes import FakeClock
+from tests.support.outside.mail_box import MailBox
 
 
 async def test_webhooks_are_added_shown_and_removed_and_their_secrets_are_encrypted(

@@ -1,19 +1,13 @@
 """Sends mail to a real server, over a socket, with STARTTLS and a password."""
 
-import asyncio
 import io
 import re
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
-from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from protos.auth.v1 import credentials_pb2 as cred
 from protos.auth.v1 import users_pb2 as pb
@@ -28,56 +22,10 @@ from services.chassis.telemetry.log import Log
 from tests.services.auth.conftest import FakeSleep
 from tests.services.auth.console import CLIENT, EMAIL, MEMBER, OPTIONS, ORIGIN, Console, by_link
 from tests.support.fakes import FakeClock
+from tests.support.outside.mail_box import PASSWORD, USER, MailBox, text_of
 
 SENDER = "Legato <no-reply@example.ca>"
-USER, PASSWORD = "legato", "a password: with @ and %"
 INVITED = "grace@example.ca"
-
-
-class MailBox:
-    """A mail server that keeps what it gets, and may fail for a while."""
-
-    def __init__(self, certificate: Path, key: Path) -> None:
-        self.messages: list[EmailMessage] = []
-        self.refusals = 0
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, key)
-
-        def factory() -> SMTP:
-            return SMTP(
-                self,
-                hostname="mail.test",
-                tls_context=tls,
-                require_starttls=True,
-                authenticator=self._check,
-                auth_required=True,
-                loop=self._loop,
-            )
-
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(self._loop.create_server(factory, sock=self._listener))
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.close)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
-        self._loop.close()
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        assert session.ssl is not None
-        if self.refusals:
-            self.refusals -= 1
-            return "451 Try again later"
-        self.messages.append(message_from_bytes(envelope.content, policy=policy.default))
-        return "250 OK"
-
-    def _check(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
-        is_right = isinstance(data, LoginPassword) and (data.login, data.password) == (USER.encode(), PASSWORD.encode())
-        return AuthResult(success=is_right)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +35,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def made_box(certificate: tuple[Path, Path]) -> Iterator[MailBox]:
-    box = MailBox(*certificate)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*certificate)
+    box = MailBox(tls)
     yield box
     box.close()
 
@@ -122,12 +72,6 @@ def auth(
 ) -> AuthService:
     options = ConsoleOptions(signing_key=OPTIONS.signing_key, origins=ORIGIN, mail_sender=sender)
     return AuthService(database, peppers, clock, log, sleep, options)
-
-
-def text_of(message: EmailMessage, kind: str = "plain") -> str:
-    body = message.get_body((kind,))
-    assert body is not None
-    return str(body.get_content())
 
 
 def link_in(message: EmailMessage, path: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 from services.auth.users.smtp import MailSender, MailServer, parse_mail_server
 from services.chassis.settings import SettingsError
 from tests.services.auth.console import EMAIL
-from tests.services.auth.users.test_mail import PASSWORD, SENDER, USER, MailBox, box, certificate, made_box  # noqa: F401
+from tests.services.auth.users.test_mail import SENDER, box, certificate, made_box  # noqa: F401
+from tests.support.outside.mail_box import PASSWORD, USER, MailBox
 
 
 async def test_nothing_is_sent_to_a_server_without_a_trusted_certificate(box: MailBox) -> None:

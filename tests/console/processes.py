@@ -1,0 +1,93 @@
+"""The metrics of Legato's processes, as the status page of operators reads them."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.console.clock import NOW
+
+PROCESSES: Final = ("edge-1", "edge-2", "auth", "router", "metering")
+AUDITED_AGO_S: Final = 120
+
+
+class Processes:
+    """What each process says of itself: nothing yet."""
+
+    def __init__(self) -> None:
+        # The text of its metrics.
+        self.metrics: dict[str, str] = dict.fromkeys(PROCESSES, "")
+        # What it waits for before it is ready.
+        self.missing: dict[str, list[str]] = {}
+
+    def be_busy(self) -> None:
+        self.metrics = {name: METRICS[name.partition("-")[0]]() for name in PROCESSES}
+
+
+class ProcessMetrics:
+    """The metrics of a process, in place of its registry."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return text_string_to_metric_families(self._read())
+
+
+def _edge() -> str:
+    first_tokens = "\n".join(
+        f'gen_ai_server_time_to_first_token_seconds_bucket{{class="forte",le="{bound}"}} {count}'
+        for bound, count in (("0.1", 120.0), ("0.25", 5200.0), ("0.5", 7900.0), ("1.0", 8180.0), ("+Inf", 8200.0))
+    )
+    return f"""# HELP legato_live_streams Running chats.
+legato_live_streams 43.0
+legato_streams_limit 400.0
+legato_chats_total{{class="forte",outcome="complete"}} 8012.0
+legato_chats_total{{class="mezzo",outcome="client_gone"}} 188.0
+legato_refusals_total{{reason="RATE_LIMITED"}} 91.0
+legato_refusals_total{{reason="CREDITS_EXHAUSTED"}} 12.0
+legato_refusals_total{{reason="SATURATED"}} 3.0
+legato_settlements_pending 1.0
+legato_connections 212.0
+auth_revocation_lag_seconds 0.21
+process_resident_memory_bytes 92274688.0
+{first_tokens}
+"""
+
+
+def _auth() -> str:
+    return "legato_watches 2.0\nprocess_resident_memory_bytes 83886080.0\n"
+
+
+def _router() -> str:
+    lines = ["process_resident_memory_bytes 124780544.0"]
+    for provider, model, state, running, limit, answered, failed in (
+        ("maple", "maple-small", 0, 12, 64, 18_173, 31),
+        ("maple", "maple-large", 0, 41, 48, 95_716, 402),
+        ("cedar", "cedar-2", 2, 0, 1_000_000, 2_830, 1_280),
+        ("cedar", "cedar-2-max", 1, 3, 1_000_000, 998, 4),
+    ):
+        labels = f'gen_ai_provider_name="{provider}",gen_ai_request_model="{model}"'
+        lines += [
+            f"legato_breaker_state{{{labels}}} {state}.0",
+            f"legato_upstream_running{{{labels}}} {running}.0",
+            f"legato_upstream_limit{{{labels}}} {limit}.0",
+            f'legato_upstream_attempts_total{{{labels},outcome="answered"}} {answered}.0',
+            f'legato_upstream_attempts_total{{{labels},outcome="failed"}} {failed}.0',
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _metering() -> str:
+    return f"""legato_audit_violations 0.0
+legato_audit_last_run_timestamp_seconds {NOW.timestamp() - AUDITED_AGO_S}
+legato_audit_interval_seconds 600.0
+legato_holds_live 43.0
+legato_holds_overdue 0.0
+legato_operations_waiting 2.0
+process_resident_memory_bytes 99614720.0
+"""
+
+
+METRICS: dict[str, Callable[[], str]] = {"edge": _edge, "auth": _auth, "router": _router, "metering": _metering}
