@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -66,15 +68,18 @@ class Auth:
         self._webhook_client = WebhookClient()
         self._service: AuthService | None = None
         self._use_cipher("")
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_account(connection)
         self._new = copy_of(self._file)
+        self._filled: sqlite3.Connection | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._ways: frozenset[str] = frozenset()
         self._proved_us = NOW_US
         self._sessions = 0
+        # Whether nothing was written since the last reset.
+        self._is_new = True
 
     def reset(self) -> None:
         """Leaves an account with an owner and a member, and the owner with a link to sign in with."""
@@ -87,7 +92,7 @@ class Auth:
 
     def servicers(self, log: Log) -> list[Any]:
         """Returns new ones, which have read nothing yet."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._is_new = asyncio.get_running_loop(), False
         has_mail, has_issuer = "mail" in self._ways, "oidc" in self._ways
         console = ConsoleOptions(
             signing_key=SIGNING_KEY,
@@ -141,7 +146,7 @@ class Auth:
         self._ways |= set(ways)
         if "password" in ways:
             cipher = self._use_cipher(ENCRYPTION_KEY)
-            with self.database.transaction(writes=True) as connection:
+            with self._writing() as connection:
                 encrypt_anew(connection, tables.metadata, cipher)
         self._on_change()
 
@@ -149,7 +154,7 @@ class Auth:
         """Offers all ways to sign in, and gives the user each of them."""
         self.fill()
         self.offer("mail", "password", "oidc")
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_credentials(connection, self.issuer.issuer)
 
     def _use_cipher(self, encryption_key: str) -> TextCipher:
@@ -159,26 +164,33 @@ class Auth:
 
     def fill(self) -> None:
         """Gives the account keys in every state, and the user passkeys, recovery codes and a log."""
-        with self.database.transaction(writes=True) as connection:
+        if self._is_new and self._filled is not None:
+            restore(self._file, self._filled)
+            self._is_new = False
+            return
+        was_new = self._is_new
+        with self._writing() as connection:
             auth_rows.write_use(connection)
+        if was_new:
+            self._filled = copy_of(self._file)
 
     def fill_operator(self) -> None:
         """Adds a few accounts with keys, users and events."""
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_service(connection)
 
     def fill_notices(self) -> None:
         """Gives the account a webhook, mail, and notices in every state."""
         self.offer("mail")
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_notices(connection)
 
     def fill_dead_letters(self) -> None:
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_dead_letters(connection)
 
     def add_keys(self, *keys: Key) -> None:
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             add_records(connection, tables.keys, keys, digest=b"")
 
     def add_key(self, name: str, **values: Any) -> Key:
@@ -187,7 +199,7 @@ class Auth:
         return key
 
     def add_recovery_codes(self) -> None:
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_recovery_codes(connection)
 
     def remove_recovery_codes(self) -> None:
@@ -199,7 +211,7 @@ class Auth:
 
     def put_link(self) -> None:
         """Gives the user another link with the same code."""
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             auth_rows.write_link(connection)
 
     def sign_in(self, token: str = "") -> str:
@@ -211,12 +223,12 @@ class Auth:
             "Firefox on Linux", SignInMethod.PASSKEY,
         )  # fmt: skip
         digest = PEPPERS.digest_code(codes.SESSION, token)
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             add_records(connection, user_tables.sessions, [session], digest=digest)
         return token
 
     def end_sessions(self) -> None:
-        with self.database.transaction(writes=True) as connection:
+        with self._writing() as connection:
             stored_sessions.end_sessions(connection, USER_ID)
 
     def grow_stale(self) -> None:
@@ -246,8 +258,14 @@ class Auth:
         """Changes what the audit log says."""
         self._execute(sa.update(user_tables.audit_events).filter_by(event_no=event_no).values(action="key.created"))
 
-    def _execute(self, statement: sa.Executable) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        self._is_new = False
         with self.database.transaction(writes=True) as connection:
+            yield connection
+
+    def _execute(self, statement: sa.Executable) -> None:
+        with self._writing() as connection:
             connection.execute(statement)
 
     def account(self, account_id: str = ACCOUNT_ID) -> Account:
