@@ -41,8 +41,9 @@ class UnaryCall(Timeout, Generic[ResponseT]):
 
     __slots__ = ("_exchange", "_response_type", "answer", "call_id")
 
-    def __init__(self, exchange: CallTransport, response_type: type[ResponseT]) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(
+        self, exchange: CallTransport, loop: asyncio.AbstractEventLoop, response_type: type[ResponseT]
+    ) -> None:
         super().__init__(loop)
         self.call_id = 0
         self.answer: asyncio.Future[ResponseT] = loop.create_future()

@@ -90,6 +90,7 @@ class ExchangeClient:
         return len(self._calls)
 
     def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._keeper = asyncio.create_task(self._keep_open())
 
     async def connected(self) -> None:
@@ -104,9 +105,9 @@ class ExchangeClient:
         self, method: str, request: Message, response_type: type[ResponseT], timeout_s: float
     ) -> "asyncio.Future[ResponseT]":
         """Starts a unary call; the future fails if no response comes in time."""
-        question = UnaryCall(self, response_type)
+        question = UnaryCall(self, self._loop, response_type)
         question.call_id = self._begin(method, request, question)
-        question.set(asyncio.get_running_loop().time() + timeout_s)
+        question.set(self._loop.time() + timeout_s)
         return question.answer
 
     def give_up(self, call_id: int) -> None:

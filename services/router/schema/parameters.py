@@ -1,6 +1,6 @@
 """The parameters of a request, described and parsed once."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -67,17 +67,13 @@ def decoded(decoder: msgspec.json.Decoder[_Decoded], given: bytes, what: str, pa
 
 
 class Parameters:
-    """The parameters of one chat as JSON, which OpenAI-compatible providers send on unchanged. Parsed when first
-    read."""
+    """The parameters of one chat as JSON, which OpenAI-compatible providers send on unchanged."""
 
     def __init__(self, json: bytes = b"") -> None:
         """`json` is empty if there are none."""
         self.json = json
-
-    @cached_property
-    def fields(self) -> Mapping[str, Raw]:
-        """All parameters, whether we know them or not."""
-        return decoded(_fields, self.json or b"{}", "The parameters")
+        # All parameters, whether we know them or not.
+        self.fields: dict[str, Raw] = decoded(_fields, json, "The parameters") if json else {}
 
     @cached_property
     def known(self) -> KnownParameters:

@@ -176,7 +176,8 @@ class CompletionAnswer(ProviderAnswer):
                 self._read_parts(message.content)
         if message.refusal:
             self.refuse(message.refusal)
-        self.think(message.reasoning_content or message.reasoning or "")
+        if reasoning := message.reasoning_content or message.reasoning:
+            self.think(reasoning)
         for call in calls:
             self.call(call)
 
