@@ -17,7 +17,7 @@ def look(page: Page) -> None:
 def try_a_wrong_code(page: Page) -> None:
     page.get_by_label("Code of your sign-in link").fill("AAAA-BBBB")
     page.get_by_role("button", name="Sign in", exact=True).click()
-    page.get_by_text("That did not work", exact=True).wait_for()
+    page.get_by_text("Sign-in failed", exact=True).wait_for()
 
 
 def show_the_invitation(page: Page) -> None:
@@ -32,7 +32,7 @@ def try_a_wrong_password(page: Page) -> None:
     page.get_by_label("Password").fill("wrong")
     page.get_by_label("Code of your authenticator app").fill("000000")
     page.get_by_role("button", name="Sign in with your password").click()
-    page.get_by_text("That did not work", exact=True).wait_for()
+    page.get_by_text("Sign-in failed", exact=True).wait_for()
 
 
 def create_a_key(page: Page) -> None:

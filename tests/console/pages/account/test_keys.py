@@ -6,6 +6,7 @@ from protos.metering.v1 import metering_pb2
 from services.auth.records.accounts import ClassAllowance, KeyLimits
 from services.auth.records.keys import Scope
 from services.auth.records.times import DAY_US
+from services.chassis.access_tokens import AccountRole
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.clock import NOW_US
 from tests.console.harness import COOKIE, ConsoleHarness
@@ -130,3 +131,13 @@ def test_rotation_shows_old_and_new_side_by_side(console: ConsoleHarness) -> Non
     assert "Rotation under way" in page.text
     assert "has not been used for 119 days" in page.text
     assert console.auth.list_keys()[-1].key_id in page.text
+
+
+def test_viewers_open_the_page_of_a_key_and_change_nothing(console: ConsoleHarness) -> None:
+    console.auth.set_role(AccountRole.VIEWER)
+    console.backends.fill()
+    session = console.auth.sign_in()
+    page = console.get("/keys/key_0000000000000001", session)
+    assert page.status == 200
+    assert "Revoke this key" not in page.text
+    assert console.post("/keys/key_0000000000000001/revoke", session=session).status == 403
