@@ -3,6 +3,7 @@
 To its clients the edge is the model server, so OpenTelemetry's server metrics (`gen_ai_server_…`) are kept by class.
 """
 
+from types import TracebackType
 from typing import Final, NamedTuple
 
 from protos.metering.v1 import metering_pb2 as metering_pb
@@ -118,14 +119,19 @@ class StepTimer:
         self._step_began_s = now_s
         return now_s
 
+    def __enter__(self) -> "StepTimer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.span is not None:
+            if isinstance(error, LegatoError):
+                self.refused(error)
+            self.span.end()
+
     def refused(self, error: LegatoError) -> None:
         if self.span is not None:
             self.span.attributes["error.type"] = error.reason
             self.span.attributes["http.response.status_code"] = error.wire.http_status
-
-    def close(self) -> None:
-        if self.span is not None:
-            self.span.end()
 
 
 def begin_span(tracer: Tracer | None, headers: Headers, request_id: str) -> Span | None:

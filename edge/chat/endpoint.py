@@ -50,42 +50,41 @@ class ChatEndpoint:
         request_id: str = scope["state"]["request_id"]
         edge = self._edge
         admission: Admission | None = None
-        step_timer = StepTimer(edge.clock, begin_span(edge.tracer, scope["headers"], request_id))
-        try:
-            # In the order of what a refusal costs; and a chat refused at saturation is not charged to its rate limit.
-            principal = await edge.principals.identify(scope, INFERENCE)
-            step_timer.end_step(edge.metrics.auth)
-            edge.principals.maintenance.raise_if_on()
-            with (
-                edge.principals.track_key(principal) as running_key,
-                edge.places.hold(principal.account_id, 1),
-                edge.saturation.gate.acquire(principal.key_id),
-                edge.prompt_memory.hold(principal.account_id) as prompt_memory,
-            ):
-                announced = announced_bytes(scope)
-                admission = edge.metering.prepare_admission(principal, guess_body_tokens(announced or 0))
-                if BODY not in scope or len(scope[BODY]) > SMALL_BODY_BYTES:
-                    # Otherwise it is pending: asked for with the hold.
-                    await edge.metering.admit_pending(admission)
-                step_timer.end_step(edge.metrics.rate)
-                admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
-                chat = await self._open(scope, receive, send, request_id, admitted, announced)
-                await chat.run(scope[WHEN_GONE])
-        except LegatoError as error:
-            refusal = error if admission is None else await self._charge_refused(admission, error)
-            step_timer.refused(refusal)
-            scope["state"][REFUSAL_HEADERS] = await self._rates(scope, refusal, admission)
-            raise refusal from None
-        except BaseException as error:
-            if admission is not None and admission.is_pending and not admission.is_asked_for:
-                edge.metering.admit_later(admission)
-            if not isinstance(error, ClientGone):
-                raise
-        finally:
-            if admission is not None:
-                # No tokens were used, unless the chat has said otherwise.
-                admission.use(0)
-            step_timer.close()
+        with StepTimer(edge.clock, begin_span(edge.tracer, scope["headers"], request_id)) as step_timer:
+            try:
+                # In the order of what a refusal costs; and a chat refused at saturation is not charged to its rate
+                # limit.
+                principal = await edge.principals.identify(scope, INFERENCE)
+                step_timer.end_step(edge.metrics.auth)
+                edge.principals.maintenance.raise_if_on()
+                with (
+                    edge.principals.track_key(principal) as running_key,
+                    edge.places.hold(principal.account_id, 1),
+                    edge.saturation.gate.acquire(principal.key_id),
+                    edge.prompt_memory.hold(principal.account_id) as prompt_memory,
+                ):
+                    announced = announced_bytes(scope)
+                    admission = edge.metering.prepare_admission(principal, guess_body_tokens(announced or 0))
+                    if BODY not in scope or len(scope[BODY]) > SMALL_BODY_BYTES:
+                        # Otherwise it is pending: asked for with the hold.
+                        await edge.metering.admit_pending(admission)
+                    step_timer.end_step(edge.metrics.rate)
+                    admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
+                    chat = await self._open(scope, receive, send, request_id, admitted, announced)
+                    await chat.run(scope[WHEN_GONE])
+            except LegatoError as error:
+                refusal = error if admission is None else await self._charge_refused(admission, error)
+                scope["state"][REFUSAL_HEADERS] = await self._rates(scope, refusal, admission)
+                raise refusal from None
+            except BaseException as error:
+                if admission is not None and admission.is_pending and not admission.is_asked_for:
+                    edge.metering.admit_later(admission)
+                if not isinstance(error, ClientGone):
+                    raise
+            finally:
+                if admission is not None:
+                    # No tokens were used, unless the chat has said otherwise.
+                    admission.use(0)
 
     async def _charge_refused(self, admission: Admission, error: LegatoError) -> LegatoError:
         """Charges a chat that was refused before its hold to the rate limits. Returns their refusal, which comes first,
