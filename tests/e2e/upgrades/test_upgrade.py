@@ -1,4 +1,4 @@
-"""Data of the last release, with rows of every kind and a chat that was cut off, under the service of today."""
+"""Data of earlier releases, with rows of every kind and a chat that was cut off, under the service of today."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.upgrades.release_data import (
     GROUNDING,
+    RELEASES,
     SECRETS,
     load_postgresql,
     load_sqlite,
@@ -18,18 +19,24 @@ from tests.support.service import Service, UpstreamThread
 CHATS = 3
 
 
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def upgraded(request: pytest.FixtureRequest, database_kind: str) -> Iterator[Service]:
-    """The service of today on the data of 0.1.0."""
+def upgraded(request: pytest.FixtureRequest, release: str, database_kind: str) -> Iterator[Service]:
+    """The service of today on the data of a release."""
     environ = SECRETS | GROUNDING
     if database_kind == "postgresql":
         environ["LEGATO_DATABASE_URL"] = request.getfixturevalue("postgres_url")
-        load_postgresql(environ["LEGATO_DATABASE_URL"])
+        load_postgresql(release, environ["LEGATO_DATABASE_URL"])
     with UpstreamThread() as upstream:
         service = Service(upstream, environ)
         if database_kind == "sqlite":
-            load_sqlite(service.data)
-        write_journal(service.data, database_kind)
+            load_sqlite(release, service.data)
+        write_journal(release, service.data, database_kind)
         with service:
             yield service
 
@@ -39,8 +46,8 @@ def ask(service: Service, key: str) -> None:
     client.chat.completions.create(model="mezzo", messages=[{"role": "user", "content": "Say something."}])
 
 
-def test_data_of_the_last_release_is_migrated_and_used(upgraded: Service, database_kind: str) -> None:
-    facts = read_facts(database_kind)
+def test_data_of_a_release_is_migrated_and_used(upgraded: Service, release: str, database_kind: str) -> None:
+    facts = read_facts(release, database_kind)
     account_id = facts["account_id"]
 
     # The chat that was cut off is charged from the journal of the old edge.
