@@ -25,7 +25,7 @@ from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
 NETWORK = "legato-kube-test"
 BASES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "valkey/valkey:8-bookworm")
-IMAGES = {"legato:0.1.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.1.0": f"localhost/{MODEL_IMAGE}"}
+IMAGES = {"legato:0.2.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.2.0": f"localhost/{MODEL_IMAGE}"}
 # Who has a Service, and so a name.
 NAMED = ("auth", "router", "metering", "postgres", "valkey")
 # Whose HTTP port is published on this machine, each on one of its own; the consoles with the names that they answer to.
