@@ -22,7 +22,7 @@ FROM packages AS service-build
 RUN apt-get update && apt-get install -y --no-install-recommends binutils gcc libc6-dev
 RUN /opt/uv/bin/uv pip install --no-cache --require-hashes --no-deps -r requirements/build.lock -r requirements/run.lock
 COPY pyproject.toml prices.toml routes.toml ./
-COPY protos protos
+COPY legato_protos legato_protos
 COPY services services
 COPY edge edge
 COPY console console

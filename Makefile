@@ -47,8 +47,10 @@ setup: .venv/run ## Create .venv from the lock file with hashes
 run: .venv/run ## Start the whole service; Ctrl-C stops it. Options: make run ARGS="--port 9000"
 	@$(BIN)/legato up --welcome $(ARGS)
 
-# $(call write_stubs,FOLDER)
-write_stubs = $(BIN)/python -m grpc_tools.protoc -I . --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$(1) --grpc_python_out=$(1) --mypy_out=quiet:$(1) --mypy_grpc_out=quiet:$(1) $(STUBBED)
+# $(call write_stubs,FOLDER): FOLDER/legato_protos has the stubs of protos/legato, which import each other by that name.
+write_stubs = stubs=$$(mktemp -d) && $(BIN)/python -m grpc_tools.protoc -I protos --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --plugin=protoc-gen-mypy_grpc=$(BIN)/protoc-gen-mypy_grpc --python_out=$$stubs --grpc_python_out=$$stubs --mypy_out=quiet:$$stubs --mypy_grpc_out=quiet:$$stubs $(STUBBED) && \
+  find $$stubs -type f -exec sed -i -E 's/^(from|import) legato\./\1 legato_protos./' {} + && \
+  mkdir -p $(1)/legato_protos && cp -r $$stubs/legato/. $(1)/legato_protos && rm -rf $$stubs
 
 .PHONY: protos
 protos: .venv/dev ## Regenerate the typed stubs from the .proto files
@@ -81,8 +83,8 @@ lint: .venv/dev ## Run all static checks
 	@$(BIN)/buf lint
 	@$(BIN)/buf breaking --against protos/baseline.binpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
-	  diff -r --exclude='*.proto' --exclude='*.binpb' --exclude=__init__.py --exclude=__pycache__ --exclude=pyproject.toml --exclude=py.typed protos "$$fresh/protos" || \
-	  { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
+	  diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=pyproject.toml --exclude=py.typed --exclude=client legato_protos "$$fresh/legato_protos" || \
+  { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
 	@echo "Images and compose file ..."
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker-compose.yml

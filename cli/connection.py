@@ -18,15 +18,19 @@ from cli.output import Bar
 from cli.settings import CommandSettings, SettingsWrong, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes, socket_of
 from cli.supervision.health import is_listening
-from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub, MaintenanceAdminServiceStub
-from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
-from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
-from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
+from legato_protos.auth.v1.auth_pb2_grpc import (
+    AccountAdminServiceStub,
+    KeyAdminServiceStub,
+    MaintenanceAdminServiceStub,
+)
+from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
+from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import open_certificates
 from services.chassis.rpc.channel import from_rpc_error, open_sync_channel

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
-    from protos.auth.v1.auth_pb2 import Account, Key
-    from protos.type.v1.usage_pb2 import Usage
+    from legato_protos.auth.v1.auth_pb2 import Account, Key
+    from legato_protos.type.v1.usage_pb2 import Usage
 
 # The fields of what is printed under another name.
 FIELDS: Final = {

@@ -11,8 +11,8 @@ from services.rules.largest_limits import LARGEST_LIMITS
 from services.rules.model_classes import CLASSES
 
 if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2 import UpdateAccountRequest, UpdateKeyRequest
-    from protos.metering.v1.statements_pb2 import ListLedgerEntriesRequest, ListRequestsRequest
+    from legato_protos.auth.v1.auth_pb2 import UpdateAccountRequest, UpdateKeyRequest
+    from legato_protos.metering.v1.statements_pb2 import ListLedgerEntriesRequest, ListRequestsRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

@@ -9,23 +9,23 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import grpc
 import grpc.aio
 
-from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
-from protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
-from protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
-from protos.auth.v1.users_pb2_grpc import (
+from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from legato_protos.auth.v1.credentials_pb2_grpc import CredentialServiceStub, SignInMethodServiceStub
+from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
+from legato_protos.auth.v1.users_pb2_grpc import (
     AccountServiceStub,
     AuditServiceStub,
     SignInServiceStub,
     UserAdminServiceStub,
     UserServiceStub,
 )
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
-from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
-from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
-from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
-from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub, RouterServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import errors_of

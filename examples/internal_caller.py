@@ -14,13 +14,13 @@ from pathlib import Path
 
 import grpc
 
-from protos.auth.v1.auth_pb2 import VerifyRequest
-from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
-from protos.metering.v1 import metering_pb2 as metering
-from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
-from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatOpen, ChatRequest, Grant
-from protos.router.v1.router_pb2_grpc import RouterServiceStub
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1.auth_pb2 import VerifyRequest
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub
+from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatOpen, ChatRequest, Grant
+from legato_protos.router.v1.router_pb2_grpc import RouterServiceStub
+from legato_protos.type.v1.usage_pb2 import Usage
 
 CLASS = "mezzo"
 # The character that stands before every chat counts too.

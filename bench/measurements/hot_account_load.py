@@ -14,9 +14,9 @@ import uvloop
 from bench.processors import Spent, Watch
 from bench.report import percentile
 from edge.backends.exchanges import MeteringReplica
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log
 

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from bench.processors import Watch
 from bench.report import Progress, Row
 from edge.billing.journal import Journal
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 
 NAME: Final = "journal"
 # Chunks of different answers alternate, as they do in an edge.

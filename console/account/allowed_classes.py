@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 from console.display.words import listed
 from console.web.forms import Rules
-from protos.auth.v1 import auth_pb2
-from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.rules.model_classes import AUTO, CLASSES
 
 

@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from starlette.responses import Response
 
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 AnswerT = TypeVar("AnswerT")

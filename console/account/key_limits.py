@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.web.forms import Rules
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 
 LIMITS: Final = {
     "requests_per_minute": "Requests per minute",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from console.services import if_available
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 
 # A longer list is none to choose from, and makes the page heavy; an address can have any key.
 OPTIONS_MOST: Final = 50

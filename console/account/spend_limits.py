@@ -8,8 +8,8 @@ from console.display.words import usd
 from console.services import TokenMetadata, if_available, token_metadata
 from console.web.forms import Form, Refusal, Rules, parse_dollars
 from console.web.visit import Visit
-from protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
-from protos.metering.v1 import spend_limits_pb2 as pb
+from legato_protos.auth.v1.auth_pb2 import CreateKeyAccessTokenRequest
+from legato_protos.metering.v1 import spend_limits_pb2 as pb
 from services.chassis.money import LARGEST_BOOKING_NANOS, format_usd
 
 WHOLE_ACCOUNT: Final = ""

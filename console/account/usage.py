@@ -11,8 +11,8 @@ from console.display.charts import CostChart, cost_chart
 from console.display.words import day, day_range
 from console.web.periods import Period, period_in, stamp_of
 from console.web.visit import Visit
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1 import statements_pb2
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import statements_pb2
 
 RECENT_DAYS: Final = 7
 LONGEST_ESTIMATE_DAYS: Final = 365

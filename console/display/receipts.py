@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
 
 MILLION: Final = 1_000_000
 

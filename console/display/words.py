@@ -7,8 +7,8 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2, users_pb2
-from protos.type.v1 import access_token_pb2
+from legato_protos.auth.v1 import auth_pb2, users_pb2
+from legato_protos.type.v1 import access_token_pb2
 from services.chassis.money import NANOS_PER_DOLLAR
 
 LANGUAGE: Final = "en-CA"

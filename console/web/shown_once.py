@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from starlette.responses import Response
 
 from console.web.visit import Visit
-from protos.auth.v1.users_pb2 import KeepResultRequest, TakeResultRequest
+from legato_protos.auth.v1.users_pb2 import KeepResultRequest, TakeResultRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.sealing import CannotOpen, SingleUseKey
 

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from console.web.forms import Form, Refusal, status_of
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import SendStepUpCodeRequest
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.credentials_pb2 import SendStepUpCodeRequest
 from services.chassis.errors import LegatoError, Reason
 
 # Refusals that pages on which users sign in show themselves.

@@ -18,10 +18,10 @@ from console.web.forms import Form, Refusal
 from console.web.protection import Protection
 from console.web.rendering import Pages
 from console.web.zones import ZONE_COOKIE, Zone, find_zone
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
-from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.credentials_pb2 import GetSignInMethodsRequest, GetSignInMethodsResponse
+from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_MEMBER, ACCOUNT_ROLE_OWNER
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock

@@ -15,7 +15,7 @@ from edge.access.maintenance import MaintenanceMode
 from edge.access.principal_cache import PrincipalCache
 from edge.access.used_networks import KeyNetwork, UsedNetworks
 from edge.backends.auth import AuthClient, AuthReplica, WatchCall
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 

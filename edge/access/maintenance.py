@@ -1,6 +1,6 @@
 """Maintenance mode, during which no new chats are admitted."""
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 

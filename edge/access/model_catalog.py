@@ -4,7 +4,7 @@ import asyncio
 
 from edge.backends.auth import Principal
 from edge.backends.exchanges import RouterReplica
-from protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.channel import errors_of
 from services.chassis.rpc.replicas import Replicas

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from itertools import islice
 
 from edge.backends.auth import Principal
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.timing.deadlines import Clock
 
 LEASE_S = 0.8

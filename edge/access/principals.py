@@ -18,7 +18,7 @@ from edge.access.running_keys import RunningKey, RunningKeys
 from edge.access.used_networks import UsedNetworks
 from edge.access.wrong_keys import WrongKeyLimiter
 from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal, Scope
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
 from services.chassis.http.asgi import HttpScope

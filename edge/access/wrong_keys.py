@@ -5,7 +5,7 @@ address, and one of them may be guessing keys.
 """
 
 from edge.wire.responses import rate_headers
-from protos.metering.v1.metering_pb2 import AdmitResponse
+from legato_protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.addresses import Address, Addresses, client_network
 from services.chassis.http.asgi import Headers, HttpScope

@@ -6,8 +6,8 @@ import msgspec
 
 from edge.api.description import REQUEST_ID
 from edge.wire.completion_json import Chunks, Folded
-from protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
+from legato_protos.type.v1.usage_pb2 import Usage
 
 CHAT: Final = {
     "model": "mezzo",

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from edge.api.access import Edge, ModelsKey
 from edge.api.description import errors
-from protos.router.v1 import router_pb2 as router_messages
+from legato_protos.router.v1 import router_pb2 as router_messages
 from services.chassis.errors import Reason
 
 # Clients encode a slash in a model's id, which is unknown here like any other.

@@ -12,9 +12,9 @@ from pydantic.json_schema import SkipJsonSchema
 from edge.api.access import Edge, UsageKey
 from edge.api.description import REQUEST_ID, errors
 from edge.chat.endpoint import COMPLETION_PREFIX
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.spend_limits_pb2 import Spend
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.spend_limits_pb2 import Spend
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.rpc.certificates import Certificates
 from services.chassis.rpc.channel import ChannelHolder, errors_of
@@ -18,7 +18,7 @@ from services.chassis.rpc.replicas import Replicas
 from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
+    from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 NAME = "Authentication"
 # A later answer is of no use: it is valid for 0.8 s from when the call was sent (`edge/access/principal_cache.py`).

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from edge.backends.auth import NAME as AUTH
 from edge.backends.auth import AuthReplica
-from protos.metering.v1 import metering_pb2, metering_pb2_grpc
-from protos.router.v1 import router_pb2, router_pb2_grpc
-from protos.router.v1.router_pb2 import ChatRequest
+from legato_protos.metering.v1 import metering_pb2, metering_pb2_grpc
+from legato_protos.router.v1 import router_pb2, router_pb2_grpc
+from legato_protos.router.v1.router_pb2 import ChatRequest
 from services.chassis.exchange.calls import ClientCall, Consumer
 from services.chassis.exchange.client import CallsInFlight, ExchangeClient
 from services.chassis.exchange.rpc import RpcCall

@@ -8,9 +8,9 @@ from edge.billing.journal import OPEN, Journal, Slot, SlotPassedOn
 from edge.billing.metering import Metering
 from edge.billing.prompt_estimate import UNSEEN_PROMPT_TOKENS
 from edge.billing.rate_limits import Admission
-from protos.metering.v1 import metering_pb2 as pb
-from protos.router.v1.router_pb2 import ChatRequest, Grant, Need
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.router.v1.router_pb2 import ChatRequest, Grant, Need
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.process import failpoints
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import unavailable
 from services.chassis.process import failpoints
 

@@ -15,7 +15,7 @@ from edge.billing.journal import Slot
 from edge.billing.rate_limits import Admission, LastRates, admit_request
 from edge.billing.settlements import Settlements
 from edge.wire.responses import rate_headers, told_rate
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
 from services.chassis.rpc.channel import errors_of
@@ -24,7 +24,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
-    from protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
+    from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceAsyncStub
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

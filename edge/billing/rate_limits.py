@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from edge.backends.auth import Principal
 from edge.wire.responses import rate_headers
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.http.asgi import Headers
 from services.chassis.timing.deadlines import Clock
 

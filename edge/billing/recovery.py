@@ -9,7 +9,7 @@ from typing import Final
 from edge.billing.journal import OPEN, Journal, Slot
 from edge.billing.journal_file import JournalSetAside, JournalTaken
 from edge.billing.metering import Metering
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.process import failpoints
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas

@@ -17,9 +17,9 @@ from edge.chat.edge_state import EdgeState
 from edge.chat.replies import Reply
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
-from protos.metering.v1 import metering_pb2 as metering_pb
-from protos.router.v1 import router_pb2 as router
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as metering_pb
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, unavailable
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.http.asgi import WhenGone

@@ -6,8 +6,8 @@ To its clients the edge is the model server, so OpenTelemetry's server metrics (
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from protos.metering.v1 import metering_pb2 as metering_pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as metering_pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.asgi import Headers
 from services.chassis.telemetry.metrics import (

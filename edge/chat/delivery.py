@@ -8,8 +8,8 @@ from edge.access.running_keys import RunningKey
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Slot
 from edge.chat.replies import Reply
-from protos.router.v1.router_pb2 import ChatResponse
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import ChatResponse
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import PACKED_MARK, read_counts
 from services.chassis.process import failpoints
 from services.chassis.timing.deadlines import Clock

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from edge.backends.auth import Principal
-from protos.metering.v1.metering_pb2 import IdempotencyClaim
+from legato_protos.metering.v1.metering_pb2 import IdempotencyClaim
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 _HEADER: Final = "Idempotency-Key"

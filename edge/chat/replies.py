@@ -6,8 +6,8 @@ from operator import attrgetter
 
 from edge.wire.completion_json import DELTA_END, Chunks, Folded, error_event
 from edge.wire.responses import JSON
-from protos.router.v1 import router_pb2 as router
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers, Send
 from services.chassis.http.response_writer import COMMENT, ResponseWriter

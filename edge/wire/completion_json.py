@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from edge.wire.responses import error_body
-from protos.router.v1 import router_pb2 as router
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 
 DONE = b"data: [DONE]\n\n"

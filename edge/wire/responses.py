@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from protos.metering.v1.metering_pb2 import AdmitResponse
+from legato_protos.metering.v1.metering_pb2 import AdmitResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.answer import Answer
 from services.chassis.http.asgi import Headers

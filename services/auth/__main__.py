@@ -2,7 +2,7 @@
 
 import asyncio
 
-from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
+from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from services.auth.audit.retention import AuditRetention
 from services.auth.metrics import show_auth
 from services.auth.peppers import parse_peppers

@@ -52,7 +52,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 
 if TYPE_CHECKING:
-    from protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+    from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
-from protos.type.v1 import access_token_pb2 as pb
+from legato_protos.type.v1 import access_token_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
 

@@ -12,7 +12,7 @@ from struct import Struct
 
 import msgspec
 
-from protos.router.v1.router_pb2 import ChatResponse
+from legato_protos.router.v1.router_pb2 import ChatResponse
 
 _COUNTS = Struct("<xQQ")
 PACKED_MARK = b"\0"

@@ -1,6 +1,6 @@
 """Runs payments (`python -m services.payments`): credit by card, with Stripe Checkout."""
 
-from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
+from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.rpc.replica_channel import ReplicaChannel

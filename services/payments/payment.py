@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from protos.metering.v1 import payment_booking_pb2 as pb
+from legato_protos.metering.v1 import payment_booking_pb2 as pb
 from services.chassis.money import NANOS_PER_DOLLAR
 
 NANOS_PER_CENT: Final = NANOS_PER_DOLLAR // 100

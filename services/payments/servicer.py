@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
-from protos.payments.v1 import payments_pb2 as pb
-from protos.payments.v1 import payments_pb2_grpc
+from legato_protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
+from legato_protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1 import payments_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.rpc.server import Context
@@ -17,7 +17,7 @@ from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_even
 from services.payments.stripe_client import StripeClient, no_payment
 
 if TYPE_CHECKING:
-    from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceAsyncStub
+    from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceAsyncStub
 
 LARGEST_EVENT_BYTES: Final = 1024 * 1024
 CENTS_PER_DOLLAR: Final = 100

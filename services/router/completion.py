@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, field
 
-from protos.router.v1.grounding_pb2 import PreviewGroundingResponse
-from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
+from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
+from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory

@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from cli.main import legato
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from cli.connection import ServiceStubs
 from cli.main import legato
-from protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
-from protos.metering.v1 import metering_pb2, spend_limits_pb2, statements_pb2
-from protos.metering.v1 import notices_pb2 as metering_notices_pb2
-from protos.router.v1 import router_pb2
+from legato_protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
+from legato_protos.metering.v1 import metering_pb2, spend_limits_pb2, statements_pb2
+from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
+from legato_protos.router.v1 import router_pb2
 from services.chassis.errors import LegatoError, to_status
 from services.chassis.rpc.channel import STATUS_DETAILS_KEY
 

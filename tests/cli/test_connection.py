@@ -12,7 +12,7 @@ import pytest
 from cli.connection import CallRefused, NotRunning, call_service, running_services
 from cli.settings import SettingsWrong
 from cli.supervision import data_folder
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 from cli.descriptions import allowed_classes, described, money, tokens_of, value_of
 from cli.values import LIMITS
-from protos.auth.v1.auth_pb2 import Key, KeyState
-from protos.metering.v1.metering_pb2 import CreditEntry, CreditKind
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1.auth_pb2 import Key, KeyState
+from legato_protos.metering.v1.metering_pb2 import CreditEntry, CreditKind
+from legato_protos.type.v1.usage_pb2 import Usage
 
 
 def test_time_that_is_not_set_is_none() -> None:

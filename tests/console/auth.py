@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from protos.type.v1.method_access_pb2 import TokenRule
+from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.notices.webhook_client import WebhookClient
 from services.auth.records.accounts import Account

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import grpc.aio
 
-from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
+from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import register

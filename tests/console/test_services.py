@@ -11,8 +11,8 @@ import pytest
 
 from console import services
 from console.services import AuthCalls, if_available
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.interceptor import ErrorInterceptor
 from services.chassis.rpc.replica_channel import ReplicaChannel

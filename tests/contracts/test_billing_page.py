@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from google.protobuf.descriptor import EnumDescriptor
 
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.metering.ledger.records import Basis, End
 from tests.e2e.rules import read_rules
 

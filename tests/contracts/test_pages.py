@@ -24,7 +24,7 @@ def test_pages_name_files_that_exist(page: Path) -> None:
     """Except decisions, which tell of what there was, and examples with a made-up name."""
     if page.parent.name == "decisions":
         return
-    folders = "edge|console|services|cli|protos|tests|bench|deploy|examples"
+    folders = "edge|console|services|cli|protos|legato_protos|tests|bench|deploy|examples"
     named = re.findall(rf"`((?:{folders})/[\w/.-]+)`", page.read_text())
     assert [path for path in named if not (ROOT / path).exists() and path not in MADE_UP] == []
 

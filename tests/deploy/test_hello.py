@@ -3,8 +3,8 @@
 import pytest
 
 from deploy import hello
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import Played, play
 

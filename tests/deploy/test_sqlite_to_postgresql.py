@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from deploy.sqlite_to_postgresql import CannotCopy, copy_schema
-from protos.auth.v1.users_pb2 import CreateUserRequest
+from legato_protos.auth.v1.users_pb2 import CreateUserRequest
 from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS as AUTH_MIGRATIONS
 from services.auth.service import AuthService

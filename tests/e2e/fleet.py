@@ -16,8 +16,8 @@ from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
 from cli.supervision.health import is_listening
-from protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
-from protos.metering.v1.metering_pb2 import AuditRequest
+from legato_protos.auth.v1.auth_pb2 import Key, UpdateKeyRequest
+from legato_protos.metering.v1.metering_pb2 import AuditRequest
 from tests.support.servers.child import start_child
 from tests.support.servers.ports import free_port
 from tests.support.service import ROUTES, make_data_folder

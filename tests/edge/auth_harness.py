@@ -10,8 +10,8 @@ import pytest
 from edge.access.principal_cache import LEASE_S
 from edge.access.principals import Principals
 from edge.backends.auth import NAME, AuthReplica, Principal, Scope
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1.auth_pb2_grpc import (
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1.auth_pb2_grpc import (
     AccountAdminServiceStub,
     AuthServiceStub,
     KeyAdminServiceStub,

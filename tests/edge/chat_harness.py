@@ -16,10 +16,10 @@ from edge.chat.edge_state import EdgeState
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.wire.chat_request import ChatBody
 from edge.wire.completion_json import Chunks, Folded
-from protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
-from protos.router.v1 import router_pb2 as pb
-from protos.router.v1 import router_pb2_grpc
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
+from legato_protos.router.v1 import router_pb2 as pb
+from legato_protos.router.v1 import router_pb2_grpc
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.exchange.methods import CallStream, StreamMethod
 from services.chassis.exchange.rpc import serve_stream
 from services.chassis.exchange.server import ExchangeServer

@@ -9,10 +9,10 @@ import grpc_testing
 import pytest
 
 from examples.internal_caller import ask, channel_to
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
-from protos.router.v1 import router_pb2
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.router.v1 import router_pb2
+from legato_protos.type.v1.usage_pb2 import Usage
 
 HELLO = router_pb2.ChatResponse(contents=["Hel", "lo"], prompt_tokens=12, output_tokens=2)
 FINISHED = router_pb2.ChatResponse(

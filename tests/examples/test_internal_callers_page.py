@@ -95,9 +95,11 @@ def services(harness: InternalServicesHarness) -> Iterator[ServiceStubs]:
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which nothing but the package of stubs is installed."""
     copy, wheels, installed = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "installed"))
-    shutil.copytree(ROOT / "protos", copy / "protos", ignore=shutil.ignore_patterns("__pycache__", "build"))
+    shutil.copytree(
+        ROOT / "legato_protos", copy / "legato_protos", ignore=shutil.ignore_patterns("__pycache__", "build")
+    )
     build = f"from setuptools import build_meta; build_meta.build_wheel({str(wheels)!r})"
-    subprocess.run([sys.executable, "-c", build], cwd=copy / "protos", check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", build], cwd=copy / "legato_protos", check=True, capture_output=True)
     [wheel] = wheels.iterdir()
     uv = Path(sys.executable).with_name("uv")
     subprocess.run(
@@ -137,6 +139,8 @@ def test_callers_and_admins_can_look_around(harness: InternalServicesHarness, lo
 
 
 def test_package_of_stubs_has_the_version_of_the_service() -> None:
-    own, whole = (tomllib.loads((ROOT / path).read_text()) for path in ("protos/pyproject.toml", "pyproject.toml"))
+    own, whole = (
+        tomllib.loads((ROOT / path).read_text()) for path in ("legato_protos/pyproject.toml", "pyproject.toml")
+    )
     assert own["project"]["version"] == whole["project"]["version"]
     assert set(own["project"]["dependencies"]) <= set(whole["project"]["dependencies"])

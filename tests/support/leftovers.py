@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-OURS = ("edge.", "services.", "protos.")
+OURS = ("edge.", "services.", "legato_protos.")
 # What is merely under way will have come to its end by then.
 WAIT_TIMEOUT_S = 60.0
 

@@ -30,9 +30,9 @@ from cli.connection import ServiceStubs, call_service, running_services
 from cli.main import legato
 from cli.supervision.data_folder import read_processes
 from cli.supervision.health import HealthProbe
-from protos.auth.v1.auth_pb2 import CreateKeyResponse
-from protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
-from protos.router.v1.router_pb2 import ReloadRoutesRequest
+from legato_protos.auth.v1.auth_pb2 import CreateKeyResponse
+from legato_protos.metering.v1.metering_pb2 import AuditRequest, Balance, UsageRow
+from legato_protos.router.v1.router_pb2 import ReloadRoutesRequest
 from services.chassis.money import parse_usd
 from services.metering.ledger.records import Entry, Hold
 from tests.support.books import read_entries, read_holds

@@ -10,8 +10,8 @@ from cli.commands.account.bookings import OutcomeUnknown, command_line, grant
 from cli.connection import CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, money
 from cli.values import LIMITS, USD, account_argument, classes_option, limit_options, put_classes
-from protos.auth.v1 import auth_pb2 as pb
-from protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.metering.v1.metering_pb2 import Balance, GetBalanceRequest, ListBalancesRequest
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES, DEFAULT_CLASS
 

@@ -16,7 +16,7 @@ from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described
 from cli.output import Bar
 from cli.values import account_argument
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.rpc.channel import from_rpc_error
 
 PIECE_BYTES = 64 * 1024

@@ -16,7 +16,7 @@ import grpc
 
 from cli.command import Invocation
 from cli.connection import CallRefused, ServiceStubs, call_service
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 

@@ -7,8 +7,8 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account.users import console_origin, create_link, every_user
 from cli.connection import ServiceStubs, call_service
-from protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
-from protos.type.v1.access_token_pb2 import AccountRole
+from legato_protos.auth.v1.users_pb2 import CreateUserRequest, SetOperatorRequest
+from legato_protos.type.v1.access_token_pb2 import AccountRole
 
 FIRST_USER = "Operator"
 

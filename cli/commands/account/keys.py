@@ -9,7 +9,7 @@ from cli.command import Invocation, command_group
 from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import allowed_classes, described, value_of
 from cli.values import ALL_CLASSES, LIMITS, OneOrMoreOf, classes_option, limit_options, put_classes
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 
 SCOPES = {"inference": pb.Scope.SCOPE_INFERENCE, "models": pb.Scope.SCOPE_MODELS, "usage": pb.Scope.SCOPE_USAGE}
 NEVER = "never"

@@ -9,8 +9,8 @@ from cli.commands.account.accounts import get_account
 from cli.connection import ServiceStubs, call_service
 from cli.descriptions import described, money, rfc3339, value_of
 from cli.values import USD, UsdAmount, account_argument
-from protos.auth.v1.auth_pb2 import GetKeyRequest
-from protos.metering.v1 import spend_limits_pb2 as pb
+from legato_protos.auth.v1.auth_pb2 import GetKeyRequest
+from legato_protos.metering.v1 import spend_limits_pb2 as pb
 
 PERIODS = ("day", "month", "total")
 UNLIMITED = "none"

@@ -11,7 +11,7 @@ from cli.commands.account.accounts import get_account
 from cli.connection import call_service
 from cli.descriptions import described
 from cli.values import account_argument
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 
 COLUMNS = ["note_id", "text", "created_at"]
 

@@ -9,8 +9,8 @@ from cli.commands.account.limits import LIMIT
 from cli.connection import call_service
 from cli.descriptions import described, money
 from cli.values import account_argument
-from protos.auth.v1 import notices_pb2 as pb
-from protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.metering.v1.notices_pb2 import GetLowBalanceRequest, LowBalance, SetLowBalanceRequest
 
 COLUMNS = ["created_at", "kind", "summary", "channel", "recipient", "state", "attempts", "failure", "delivery_id"]
 DELIVERY = ["delivery_id", "channel", "recipient", "state", "attempts", "failure", "next_attempt_at"]

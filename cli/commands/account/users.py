@@ -11,8 +11,8 @@ from cli.connection import ServiceStubs, call_service, every_page
 from cli.descriptions import described, rfc3339, value_of
 from cli.settings import ConsoleSettings, read_settings
 from cli.supervision.data_folder import is_supervised, read_processes
-from protos.auth.v1 import users_pb2 as pb
-from protos.type.v1.access_token_pb2 import AccountRole
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.type.v1.access_token_pb2 import AccountRole
 
 ROLES = {
     "owner": AccountRole.ACCOUNT_ROLE_OWNER,

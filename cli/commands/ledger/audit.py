@@ -10,9 +10,9 @@ from cli.command import Invocation, command
 from cli.commands.account.accounts import get_account
 from cli.connection import call_service
 from cli.output import show_json
-from protos.auth.v1.users_pb2 import VerifyAuditEventsRequest
-from protos.metering.v1.metering_pb2 import AuditRequest, ListClosingsRequest
-from protos.metering.v1.statements_pb2 import AuditAccountRequest
+from legato_protos.auth.v1.users_pb2 import VerifyAuditEventsRequest
+from legato_protos.metering.v1.metering_pb2 import AuditRequest, ListClosingsRequest
+from legato_protos.metering.v1.statements_pb2 import AuditAccountRequest
 
 # An audit reads every row since the last closed month, and every event.
 TIMEOUT_S = 600.0

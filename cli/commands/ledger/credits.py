@@ -13,8 +13,8 @@ from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, ServiceStubs, cal
 from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_json, show_table
 from cli.values import USD, account_argument, period_options, put_period
-from protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
-from protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
+from legato_protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
+from legato_protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

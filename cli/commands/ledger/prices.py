@@ -8,8 +8,8 @@ import click
 from cli.command import Invocation, command
 from cli.connection import call_service
 from cli.descriptions import rfc3339
-from protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
-from protos.router.v1.router_pb2 import ListTargetsRequest, Target
+from legato_protos.metering.v1.statements_pb2 import ListPricesRequest, PriceVersion
+from legato_protos.router.v1.router_pb2 import ListTargetsRequest, Target
 from services.chassis.money import format_usd
 
 COLUMNS = ["version", "state", "since", "class", "input_usd", "cached_input_usd", "output_usd"]

@@ -12,7 +12,7 @@ from cli.commands.account.accounts import get_account
 from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import described, money, tokens_of
 from cli.values import account_argument, period_options, put_period
-from protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceipt
+from legato_protos.metering.v1.statements_pb2 import ListRequestsRequest, RequestReceipt
 from services.chassis.errors import Reason
 
 TABLE_COLUMNS = [

@@ -12,7 +12,7 @@ from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described, tokens_of
 from cli.output import show_table, stream_csv, stream_json
 from cli.values import Moment, OneOrMoreOf
-from protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
+from legato_protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 

@@ -7,7 +7,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.connection import call_service
 from cli.descriptions import described
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 
 DEFAULT_MESSAGE = "The service is under maintenance. Please retry later."
 DEFAULT_RETRY_AFTER_S = 60

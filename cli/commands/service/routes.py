@@ -9,7 +9,7 @@ import click
 from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
-from protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest, Target
+from legato_protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest, Target
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 

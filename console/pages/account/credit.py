@@ -15,7 +15,7 @@ from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import EARLIEST, Days, date_in, days_in
 from console.web.visit import Visit, paging, with_query
-from protos.metering.v1 import statements_pb2 as pb
+from legato_protos.metering.v1 import statements_pb2 as pb
 from services.chassis.money import format_usd
 
 PAGE_SIZE: Final = 25

@@ -15,7 +15,7 @@ from console.web.forms import Refusal, status_of
 from console.web.refusals import shows_again
 from console.web.uploads import Upload
 from console.web.visit import Visit
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 
 KINDS: Final = {

@@ -20,8 +20,8 @@ from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit, with_query
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1.metering_pb2 import UsageRow
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1.metering_pb2 import UsageRow
 from services.chassis.errors import LegatoError
 
 PAGE_SIZE: Final = 50

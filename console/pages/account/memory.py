@@ -9,7 +9,7 @@ from console.account.grounding import if_configured, read_unless_away
 from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 # Notes have up to 2,000 characters; a list shows how each begins, its page all of it.

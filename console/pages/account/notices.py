@@ -10,8 +10,8 @@ from console.web.forms import Refusal, Rules, parse_dollars
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
-from protos.auth.v1 import notices_pb2 as pb
-from protos.metering.v1 import notices_pb2 as metering_pb
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.metering.v1 import notices_pb2 as metering_pb
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 

@@ -13,7 +13,7 @@ from console.display.words import time_of
 from console.pages.account import keys
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 
 EXPIRES_SOON: Final = timedelta(days=14)
 DORMANT_AFTER: Final = timedelta(days=60)

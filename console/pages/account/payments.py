@@ -8,12 +8,12 @@ from console.services import if_available
 from console.web.forms import Refusal, read_body
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import NANOS_PER_DOLLAR, parse_usd
 
 if TYPE_CHECKING:
-    from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
+    from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
 
 
 # Dollars; those that the service allows are offered.

@@ -15,9 +15,9 @@ from console.account.allowed_classes import auto_class, may_use
 from console.display.snippets import conversation_snippets
 from console.display.words import time_of
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2
-from protos.router.v1.router_pb2 import ListModelsRequest
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.router.v1.router_pb2 import ListModelsRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 from services.rules import model_classes

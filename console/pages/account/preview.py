@@ -13,8 +13,8 @@ from console.display.words import significant_places
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.metering.v1 import metering_pb2
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import Reason
 from services.rules.model_classes import AUTO
 

@@ -14,8 +14,8 @@ from console.services import LONG_READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import Days, days_in
 from console.web.visit import Visit, paging, with_query
-from protos.metering.v1 import statements_pb2 as pb
-from protos.metering.v1.metering_pb2 import Basis, End, RequestState
+from legato_protos.metering.v1 import statements_pb2 as pb
+from legato_protos.metering.v1.metering_pb2 import Basis, End, RequestState
 from services.chassis.money import format_usd
 from services.rules.model_classes import CLASSES
 

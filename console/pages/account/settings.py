@@ -11,10 +11,10 @@ from console.web.forms import Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.router.v1.router_pb2 import ListModelsRequest
-from protos.type.v1.access_token_pb2 import AccountRole
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.router.v1.router_pb2 import ListModelsRequest
+from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.chassis.errors import LegatoError, Reason
 from services.rules.model_classes import AUTO, CLASSES
 

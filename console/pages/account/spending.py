@@ -12,7 +12,7 @@ from console.account.spend_limits import WHOLE_ACCOUNT, SpendForm, limited_meter
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.auth.v1.auth_pb2 import GetKeyRequest
+from legato_protos.auth.v1.auth_pb2 import GetKeyRequest
 
 # A longer list makes the page heavy; each key has its own page.
 KEYS_SHOWN: Final = 100

@@ -17,7 +17,7 @@ from console.services import LONG_READ_TIMEOUT_S, READ_TIMEOUT_S, if_available
 from console.web.csv_files import Row, csv_response, text_cell
 from console.web.periods import CHOICES, Period, period_in, stamp_of
 from console.web.visit import Visit, with_query
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import format_usd
 

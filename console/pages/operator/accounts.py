@@ -13,9 +13,9 @@ from console.services import if_available
 from console.web.forms import LONGEST_NAME, Form, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.rules.model_classes import CLASSES

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from console.services import if_available
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 
 EVENTS_ON_A_PAGE: Final = 100
 # The check reads every event.

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from console.web.visit import Visit
-from protos.auth.v1 import notices_pb2 as pb
+from legato_protos.auth.v1 import notices_pb2 as pb
 
 
 async def show(visit: Visit) -> Response:

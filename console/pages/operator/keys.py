@@ -6,7 +6,7 @@ from console.account.key_ids import key_id_of, require_known
 from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.visit import Visit
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 
 
 async def show(visit: Visit, refusal: Refusal | None = None) -> Response:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from console.process_status import ProcessState, read_processes
 from console.services import if_available
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import users_pb2
+from legato_protos.metering.v1 import metering_pb2
 
 # An audit reads every row of the ledger. A browser that waits longer than this is told that it goes on.
 AUDIT_TIMEOUT_S: Final = 120.0

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from console.services import RouterCalls
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2
-from protos.router.v1 import router_pb2 as pb
+from legato_protos.auth.v1 import users_pb2
+from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError
 
 BREAKERS: Final[dict[int, tuple[str, str]]] = {

@@ -9,7 +9,7 @@ from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce
 from console.web.visit import Visit
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 USERS_ON_A_PAGE: Final = 50

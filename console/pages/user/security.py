@@ -10,8 +10,8 @@ from console.web.forms import LONGEST_NAME, Refusal, Rules
 from console.web.refusals import shows_again
 from console.web.shown_once import ShownOnce, secret_page
 from console.web.visit import Visit
-from protos.auth.v1 import credentials_pb2
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import credentials_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 
 EVENTS_SHOWN = 20

@@ -9,8 +9,8 @@ from console.web.forms import Refusal
 from console.web.refusals import shows_again
 from console.web.step_up import SHOWN_HERE, passkey_proof, password_proof, typed_code
 from console.web.visit import Visit, own_path
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.credentials_pb2 import SendSignInLinkRequest
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.credentials_pb2 import SendSignInLinkRequest
 from services.chassis.errors import LegatoError
 
 

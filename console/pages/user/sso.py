@@ -7,7 +7,7 @@ from starlette.responses import RedirectResponse, Response
 
 from console.pages.user.sign_in import become, next_path, shows_refusals
 from console.web.visit import Visit, own_path
-from protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
+from legato_protos.auth.v1.credentials_pb2 import FinishOidcSignInRequest, StartOidcLinkRequest, StartOidcSignInRequest
 from services.chassis.errors import LegatoError, Reason
 
 # As long as a state is good for.

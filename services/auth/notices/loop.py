@@ -22,7 +22,7 @@ from services.auth.store.key_networks import forget_networks
 from services.chassis.errors import LegatoError, Reason
 
 if TYPE_CHECKING:
-    from protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+    from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
 
 KEPT_US: Final = 90 * DAY_US
 FORGOTTEN_AT_ONCE: Final = 500

@@ -6,7 +6,7 @@ A crash in between brings it twice, and its id makes it one. Any number of repli
 
 from typing import TYPE_CHECKING, Any, Final
 
-from protos.metering.v1 import outbox_pb2 as pb
+from legato_protos.metering.v1 import outbox_pb2 as pb
 from services.auth.audit.log import AuditLog
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.words import make_notice
@@ -18,7 +18,7 @@ from services.chassis.database.database import Database
 from services.chassis.money import format_usd
 
 if TYPE_CHECKING:
-    from protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
+    from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceAsyncStub
 
 # Metering answers in milliseconds, and may be starting.
 TIMEOUT_S: Final = 3.0

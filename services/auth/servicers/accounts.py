@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth import checks, paging
 from services.auth.paging import Position
 from services.auth.parts import Domain, is_operator, reads

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth.keys.verifier import Verified, Verifier
 from services.auth.keys.watch import Heartbeat, Ping, Watches
 from services.auth.servicers.maintenance import to_maintenance

@@ -1,8 +1,8 @@
 """Implements the RPCs of credentials.proto: converts messages to calls of the domain, and back."""
 
-from protos.auth.v1 import credentials_pb2 as pb
-from protos.auth.v1 import credentials_pb2_grpc as pb_grpc
-from protos.auth.v1 import users_pb2
+from legato_protos.auth.v1 import credentials_pb2 as pb
+from legato_protos.auth.v1 import credentials_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import users_pb2
 from services.auth.parts import Domain, Parts, reads
 from services.auth.records.users import Password, Totp
 from services.auth.sign_in import totp

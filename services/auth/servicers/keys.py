@@ -3,8 +3,8 @@
 The account of a console's request was compared with its access token's before, unless an operator calls.
 """
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.keys.keys import Keys, ShownKey
 from services.auth.records.accounts import ALL_CLASSES

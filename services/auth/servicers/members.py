@@ -3,8 +3,8 @@ tokens. The account of the request was compared with that of the access token be
 
 from typing import Final
 
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.keys.playground import PlaygroundTokens
 from services.auth.parts import Domain, Parts, reads, writes

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from protos.auth.v1 import notices_pb2 as pb
-from protos.auth.v1 import notices_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth import checks
 from services.auth.notices.recording import NoticeRecorder
 from services.auth.notices.webhook_client import WebhookClient, checked_url

@@ -1,7 +1,7 @@
 """Implements the RPCs of SignInService: signs users in by what proves who they are, and resolves their sessions."""
 
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth.parts import Domain, Parts, reads
 from services.auth.records.accounts import Account
 from services.auth.records.users import Membership, UserSession, UserSummary

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from services.auth import checks, paging
 from services.auth.paging import Position
 from services.auth.parts import Domain, reads, writes

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from protos.type.v1.method_access_pb2 import TokenRule
+from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.auth.parts import Domain, Parts, reads, writes
 from services.auth.records.times import DAY_US, HOUR_US, hour_of
 from services.auth.records.users import Client, SignInMethod, User, UserSession, UserSummary

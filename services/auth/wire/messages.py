@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from protos.type.v1.class_allowance_pb2 import ClassAllowance as ClassAllowanceMessage
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance as ClassAllowanceMessage
 from services.auth import checks
 from services.auth.records.accounts import ALL_CLASSES, ClassAllowance
 from services.chassis.access_tokens import Access, access_invalid, current_access

@@ -1,6 +1,6 @@
 """Converts users and their sessions to messages."""
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.records.times import hour_of
 from services.auth.records.users import Client, User, UserSession, UserSummary
 from services.auth.users.sessions import SignedIn, expires_at_us

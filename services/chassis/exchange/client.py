@@ -9,8 +9,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 from google.rpc.status_pb2 import Status
 
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, from_status, internal_error, unavailable
 from services.chassis.exchange.calls import ClientCall, Consumer, UnaryCall, arrive
 from services.chassis.exchange.methods import ResponseT

@@ -7,8 +7,8 @@ from itertools import islice
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.telemetry.metrics import Histogram
 
 MESSAGE_BYTES = 64 * 1024

@@ -10,8 +10,8 @@ from typing import Any, Final
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
 from services.chassis.exchange.client import ALIVE_EVERY_S
 from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, UnaryMethod, end_with, traced

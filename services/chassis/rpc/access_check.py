@@ -2,14 +2,14 @@
 
 A console is trusted with nothing but the users who visit it: it may sign users in, and every other call needs the token
 that auth signed for one of them. Each method says in its .proto file what the token must have: see
-protos/type/v1/method_access.proto.
+protos/legato/type/v1/method_access.proto.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from protos.type.v1.method_access_pb2 import TokenRule
+from legato_protos.type.v1.method_access_pb2 import TokenRule
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenVerifier, current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.callers import Role, access_of, current_role

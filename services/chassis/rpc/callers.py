@@ -2,7 +2,7 @@
 
 On TCP a caller is identified by its certificate: the URI `spiffe://legato/NAME` among its alternative names. On a unix
 socket, file permissions admit the owner alone, who may call everything; sockets for a console have its role instead.
-Each method names its callers in its .proto file: see protos/type/v1/method_access.proto.
+Each method names its callers in its .proto file: see protos/legato/type/v1/method_access.proto.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pool
 
-from protos.type.v1 import method_access_pb2 as pb
+from legato_protos.type.v1 import method_access_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 TRUST_DOMAIN: Final = "spiffe://legato/"

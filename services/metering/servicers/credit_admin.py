@@ -1,7 +1,7 @@
 """Implements CreditAdminService: what operators book, and what they read of all accounts."""
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1 import metering_pb2_grpc
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2_grpc
 from services.chassis.access_tokens import current_access
 from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context

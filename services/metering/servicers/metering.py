@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1 import metering_pb2_grpc
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod

@@ -1,7 +1,7 @@
 """Implements the RPCs of notices: the thresholds of accounts."""
 
-from protos.metering.v1 import notices_pb2 as pb
-from protos.metering.v1 import notices_pb2_grpc
+from legato_protos.metering.v1 import notices_pb2 as pb
+from legato_protos.metering.v1 import notices_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.server import Context

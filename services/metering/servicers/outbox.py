@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protos.metering.v1 import outbox_pb2 as pb
-from protos.metering.v1 import outbox_pb2_grpc
+from legato_protos.metering.v1 import outbox_pb2 as pb
+from legato_protos.metering.v1 import outbox_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context

@@ -1,7 +1,7 @@
 """Books card payments: a grant for what was paid, adjustments for what was returned."""
 
-from protos.metering.v1 import payment_booking_pb2 as pb
-from protos.metering.v1 import payment_booking_pb2_grpc
+from legato_protos.metering.v1 import payment_booking_pb2 as pb
+from legato_protos.metering.v1 import payment_booking_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from protos.metering.v1 import spend_limits_pb2 as pb
-from protos.metering.v1 import spend_limits_pb2_grpc
+from legato_protos.metering.v1 import spend_limits_pb2 as pb
+from legato_protos.metering.v1 import spend_limits_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.access_check import require_key

@@ -1,7 +1,7 @@
 """Implements StatementService: what an account's owner may read of its ledger."""
 
-from protos.metering.v1 import statements_pb2 as pb
-from protos.metering.v1 import statements_pb2_grpc
+from legato_protos.metering.v1 import statements_pb2 as pb
+from legato_protos.metering.v1 import statements_pb2_grpc
 from services.chassis.database.database import Database
 from services.chassis.rpc.server import Context
 from services.metering.account_audits import AccountAudits

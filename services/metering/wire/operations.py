@@ -5,8 +5,8 @@ from typing import Final, get_args
 
 from msgspec.structs import asdict
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1 import usage_pb2
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1 import usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.credit_history import BEGINNING, CreditPage, CreditPosition
 from services.metering.ledger.closings import Closing

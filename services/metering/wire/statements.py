@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from protos.metering.v1 import statements_pb2
-from protos.type.v1 import usage_pb2
+from legato_protos.metering.v1 import statements_pb2
+from legato_protos.type.v1 import usage_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
 from services.metering.account_audits import AuditProgress
 from services.metering.statements import PagePosition, RequestsPage, StatementDays, StatementPage, StatementQuery

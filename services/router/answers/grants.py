@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
+from legato_protos.router.v1.router_pb2 import ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.exchange.methods import CallStream
 

@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect_right
 from functools import partial
 
-from protos.router.v1.router_pb2 import ToolCallDelta
+from legato_protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.compiled import RunningCount
 from services.router.prompts import tokens
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from protos.router.v1.router_pb2 import (
+from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
     ChatResponse,
@@ -11,7 +11,7 @@ from protos.router.v1.router_pb2 import (
     Started,
     ToolCallDelta,
 )
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance

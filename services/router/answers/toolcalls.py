@@ -9,7 +9,7 @@ one has no arguments yet.
 import secrets
 from dataclasses import dataclass, field
 
-from protos.router.v1.router_pb2 import ToolCallDelta
+from legato_protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.schema.tools import ToolCallFragment
 
 ID_PREFIX = "call_"

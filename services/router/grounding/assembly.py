@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.chassis.versioned_secrets import parse_versioned_secrets

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from protos.router.v1.router_pb2 import Citation
+from legato_protos.router.v1.router_pb2 import Citation
 
 _MARK: Final = re.compile(r"\[(\d{1,3}(?:\s?,\s?\d{1,3})*)\]")
 # One or several in a row; not after a letter, since `list[1][2]` is code.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from protos.router.v1 import grounding_pb2 as pb
-from protos.router.v1.router_pb2 import ChatOpen
+from legato_protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import unavailable
 from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log

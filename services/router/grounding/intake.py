@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.load.fair_budget import BudgetShare, FairBudget
 from services.chassis.rpc.messages import to_message

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protos.router.v1.router_pb2 import ChatOpen, Finished
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import ChatOpen, Finished
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.router.answers.grants import TokenAllowance

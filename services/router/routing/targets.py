@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from protos.router.v1.router_pb2 import ChatOpen
+from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, current_span
 from services.router.answers.usage_check import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from protos.router.v1 import grounding_pb2 as pb
-from protos.router.v1 import grounding_pb2_grpc as pb_grpc
-from protos.router.v1.router_pb2 import ChatOpen
+from legato_protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2_grpc as pb_grpc
+from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context

@@ -1,7 +1,7 @@
 """The RPCs of operators: models with their state, and reloading the routes."""
 
-from protos.router.v1 import router_pb2 as pb
-from protos.router.v1 import router_pb2_grpc as pb_grpc
+from legato_protos.router.v1 import router_pb2 as pb
+from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.rpc.messages import to_message

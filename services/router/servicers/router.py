@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.router.v1 import router_pb2 as pb
-from protos.router.v1 import router_pb2_grpc as pb_grpc
+from legato_protos.router.v1 import router_pb2 as pb
+from legato_protos.router.v1 import router_pb2_grpc as pb_grpc
 from services.chassis.exchange.methods import CallSpans, StreamMethod
 from services.chassis.exchange.rpc import serve_stream
 from services.chassis.exchange.server import ExchangeServer

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cli.commands.account.accounts import balance_of, create_account
 from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service
-from protos.metering.v1.metering_pb2 import AuditRequest
+from legato_protos.metering.v1.metering_pb2 import AuditRequest
 from tests.campaigns.drain.clients import WORD, Chat, Clients
 from tests.campaigns.drain.harness import NAMES, DrainHarness
 from tests.campaigns.faults.harnesses.zygote import Forks

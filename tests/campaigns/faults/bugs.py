@@ -17,8 +17,8 @@ from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S, Settlement, Settlements, resolution
 from edge.chat.chat import Chat
 from edge.chat.delivery import PieceDelivery
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.database import clock
 from services.chassis.errors import LegatoError
 from services.chassis.process import failpoints

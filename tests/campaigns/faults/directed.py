@@ -15,8 +15,8 @@ from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, SlotPassedOn
 from edge.billing.metering import Metering
 from edge.billing.settlements import ANSWER_TIMEOUT_S
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.telemetry.log import Log

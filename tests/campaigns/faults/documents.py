@@ -6,7 +6,7 @@ from typing import Final
 
 import grpc
 
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.router.grounding.attachments import PASSAGES_AT_ONCE
 from tests.support.servers.router_process import RouterProcess, running_router_process
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import grpc.aio
 
-from protos.router.v1 import grounding_pb2 as pb
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log

@@ -11,7 +11,7 @@ from typing import Final
 import grpc
 from ruamel.yaml import YAML
 
-from protos.router.v1.grounding_pb2 import AddAttachmentRequest
+from legato_protos.router.v1.grounding_pb2 import AddAttachmentRequest
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error
 from services.router.grounding.files.reader import MEMORY_BYTES

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cli.connection import call_service
-from protos.auth.v1 import notices_pb2 as pb
+from legato_protos.auth.v1 import notices_pb2 as pb
 from services.auth.notices.webhook_client import TIMEOUT_S
 from services.auth.servicers.notices import WEBHOOKS_MOST
 from tests.services.auth.notices.receiver import Receiver

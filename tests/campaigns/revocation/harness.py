@@ -15,10 +15,10 @@ import grpc
 import grpc.aio
 
 from cli.supervision.health import is_listening
-from protos.auth.v1 import auth_pb2 as auth_pb
-from protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
-from protos.metering.v1 import metering_pb2 as metering_pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.auth.v1 import auth_pb2 as auth_pb
+from legato_protos.auth.v1.auth_pb2_grpc import AccountAdminServiceStub, KeyAdminServiceStub
+from legato_protos.metering.v1 import metering_pb2 as metering_pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_channel
 from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.harnesses.zygote import Forks, Order, Told

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 
-from protos.auth.v1 import auth_pb2 as auth_pb
+from legato_protos.auth.v1 import auth_pb2 as auth_pb
 from tests.campaigns.faults.books.ledger import first_request_id
 from tests.campaigns.revocation import faults
 from tests.campaigns.revocation.client import ACCEPTED, REFUSED, Prober, Stream

@@ -1,9 +1,9 @@
 """What receipts say, and their arithmetic."""
 
 from console.display.receipts import arithmetic_of, end_of
-from protos.metering.v1 import metering_pb2
-from protos.metering.v1.statements_pb2 import RequestReceipt
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.metering.v1.statements_pb2 import RequestReceipt
+from legato_protos.type.v1.usage_pb2 import Usage
 
 
 def test_a_cost_is_rounded_up_once() -> None:

@@ -9,10 +9,10 @@ import openai
 import pytest
 
 from cli.connection import call_service
-from protos.auth.v1.notices_pb2 import AddWebhookRequest
-from protos.auth.v1.users_pb2 import ListAuditEventsRequest
-from protos.metering.v1.notices_pb2 import SetLowBalanceRequest
-from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, SpendLimits
+from legato_protos.auth.v1.notices_pb2 import AddWebhookRequest
+from legato_protos.auth.v1.users_pb2 import ListAuditEventsRequest
+from legato_protos.metering.v1.notices_pb2 import SetLowBalanceRequest
+from legato_protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, SpendLimits
 from tests.e2e.chats import WHOLE_CHAT
 from tests.services.auth.notices.receiver import Receiver
 from tests.support.service import Service

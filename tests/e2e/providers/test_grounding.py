@@ -16,8 +16,8 @@ from openai.types.chat import ChatCompletionMessage
 from cli.commands.account.attachments import add_attachment
 from cli.connection import call_service
 from cli.output import Bar
-from protos.auth.v1.auth_pb2 import UpdateAccountRequest
-from protos.router.v1.grounding_pb2 import AddNoteRequest
+from legato_protos.auth.v1.auth_pb2 import UpdateAccountRequest
+from legato_protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat
 from tests.e2e.rules import read_rules
 from tests.support.outside.searx import Searx, SearxThread, page

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.connection import call_service
-from protos.router.v1.router_pb2 import ReloadRoutesRequest
+from legato_protos.router.v1.router_pb2 import ReloadRoutesRequest
 from tests.e2e.chats import CHAT, QUESTION, RAIN
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.support.service import Service, UpstreamThread

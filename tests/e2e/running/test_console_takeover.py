@@ -24,12 +24,12 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-import protos
+import legato_protos
 from cli.commands.account.accounts import create_account
 from cli.connection import ServiceStubs, call_service, running_services
 from cli.supervision.environment import GRPC_WITHOUT_EVENT_ENGINE
-from protos.auth.v1 import users_pb2 as pb
-from protos.type.v1.access_token_pb2 import AccountRole as ProtoRole
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.type.v1.access_token_pb2 import AccountRole as ProtoRole
 from services.chassis.access_tokens import LIFETIME_US, METADATA_KEY, Access, AccessTokenSigner, AccountRole
 from services.chassis.errors import Reason
 from services.chassis.rpc.certificates import Pem
@@ -102,7 +102,7 @@ class Method:
 
 def every_method() -> list[Method]:
     found: list[Method] = []
-    for module in pkgutil.walk_packages(protos.__path__, "protos."):
+    for module in pkgutil.walk_packages(legato_protos.__path__, "legato_protos."):
         if module.name.endswith("_pb2"):
             groups: list[ServiceDescriptor] = list(
                 importlib.import_module(module.name).DESCRIPTOR.services_by_name.values()

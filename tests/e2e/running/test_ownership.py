@@ -23,16 +23,16 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-import protos
+import legato_protos
 from cli.connection import call_service, running_services
 from cli.supervision.data_folder import socket_of
 from console.routes import PAGES, PageRoute
-from protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
-from protos.metering.v1 import metering_pb2
-from protos.payments.v1 import payments_pb2
-from protos.router.v1 import grounding_pb2
-from protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_OWNER
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1 import auth_pb2, notices_pb2, users_pb2
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.payments.v1 import payments_pb2
+from legato_protos.router.v1 import grounding_pb2
+from legato_protos.type.v1.access_token_pb2 import ACCOUNT_ROLE_OWNER
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.access_tokens import METADATA_KEY
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.access_check import rule_of
@@ -259,7 +259,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
 def methods() -> list[MethodDescriptor]:
     """Returns every method that is called with an access token."""
     found = []
-    for module in pkgutil.walk_packages(protos.__path__, "protos."):
+    for module in pkgutil.walk_packages(legato_protos.__path__, "legato_protos."):
         if module.name.endswith("_pb2"):
             for service in importlib.import_module(module.name).DESCRIPTOR.services_by_name.values():
                 found += [each for each in service.methods if rule_of(path_of(each)) is not None]

@@ -4,7 +4,7 @@ import threading
 from signal import SIGKILL
 
 from cli.connection import call_service
-from protos.router.v1.router_pb2 import ListTargetsRequest
+from legato_protos.router.v1.router_pb2 import ListTargetsRequest
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.support.service import Service

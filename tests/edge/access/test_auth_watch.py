@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock
 from tests.edge.auth_harness import WAIT_TIMEOUT_S, AuthHarness, bearer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge.backends.auth import AuthClient
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

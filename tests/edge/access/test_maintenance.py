@@ -8,7 +8,7 @@ import pytest
 
 from edge.access.maintenance import MaintenanceMode
 from edge.access.principals import Principals
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from edge.access.model_catalog import ModelCatalog
-from protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN
 

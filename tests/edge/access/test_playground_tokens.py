@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge.backends.auth import Scope
-from protos.auth.v1 import users_pb2
+from legato_protos.auth.v1 import users_pb2
 from services.auth.keys.playground import IssuedToken
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client, SignInMethod

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from edge.access.principal_cache import LEASE_S, MOST_CACHED_PRINCIPALS, PrincipalCache
 from edge.backends.auth import Principal
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from tests.support.fakes import FakeClock
 
 HOUR_S = 3600

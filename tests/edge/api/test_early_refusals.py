@@ -10,7 +10,7 @@ from edge.api.cors import EdgeCorsMiddleware
 from edge.api.early_refusals import EarlyRefusals
 from edge.backends.auth import Principal, Scope
 from edge.wire.origins import parse_origins
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import Reason
 from services.chassis.http.asgi import Headers
 from services.chassis.load.admission import LEAST_SAMPLES

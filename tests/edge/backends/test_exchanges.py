@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from edge.backends.exchanges import SHARED_STREAM_BYTES, RouterReplica
-from protos.router.v1.router_pb2 import ChatOpen, ChatRequest
+from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.telemetry.log import Log

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edge.billing.affordability import BYTES_PER_TOKEN_MOST, LARGE_BODY_BYTES, check_affordable
-from protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
+from legato_protos.metering.v1.metering_pb2 import END_REFUSED, GetBalanceResponse
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.metering.ledger.prices import Price

@@ -11,8 +11,8 @@ from edge.billing.checkpoints import Checkpoints
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Journal, Slot
 from edge.billing.metering import Metering
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, unavailable
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

@@ -17,8 +17,8 @@ from edge.billing.hold import (
     ChatHold,
 )
 from edge.billing.metering import Metering
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.client import ExchangeBroken
 from services.chassis.rpc.replicas import Replicas

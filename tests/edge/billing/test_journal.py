@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from edge.billing import journal_file
 from edge.billing.journal import FREE, OPEN, SEAL, Journal, Slot, SlotPassedOn
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 
 ANN = "acct_ann"

@@ -1,7 +1,7 @@
 """What a request takes from the rate limits of its key, and what its client is told of them."""
 
 from edge.billing.rate_limits import Admission, LastRates
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from tests.support.fakes import FakeClock
 
 

@@ -10,8 +10,8 @@ import pytest
 from edge.billing import recovery
 from edge.billing.journal import Journal, Slot
 from edge.billing.recovery import Journals
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from tests.edge.metering_harness import ANN, MeteringHarness, cost

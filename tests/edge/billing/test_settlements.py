@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from edge.billing import settlements
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 from tests.support.waiting import until
 

@@ -10,8 +10,8 @@ from edge.billing.hold import ChatHold
 from edge.chat.chat import Chat
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
-from protos.metering.v1.metering_pb2 import Balance
-from protos.router.v1 import router_pb2 as pb
+from legato_protos.metering.v1.metering_pb2 import Balance
+from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.rpc import RpcCall

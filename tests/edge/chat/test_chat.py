@@ -8,8 +8,8 @@ import pytest
 from edge.billing.hold import FIRST_SLICE_TOKENS, LONGEST_OUTPUT_TOKENS
 from edge.billing.journal import OPEN, SEAL
 from edge.chat.chat import STAGES_AFTER, ChatStage
-from protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
-from protos.router.v1 import router_pb2 as pb
+from legato_protos.metering.v1.metering_pb2 import END_CLIENT_GONE, ExtendRequest, ExtendResponse
+from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.holds import WHOLE_ANSWERS_FREE
 from services.metering.ledger.spend import SpendLimits

@@ -1,8 +1,8 @@
 import pytest
 
 from edge.chat.chat_metrics import OPERATION, PROVIDER, ChatMetrics, StepTimer
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import Reason
 from services.chassis.telemetry.metrics import Registry
 from tests.support.fakes import FakeClock

@@ -6,7 +6,7 @@ import pytest
 
 from edge.backends.auth import Principal
 from edge.chat import idempotency
-from protos.metering.v1.metering_pb2 import IdempotencyClaim
+from legato_protos.metering.v1.metering_pb2 import IdempotencyClaim
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.metering_harness import ANN
 

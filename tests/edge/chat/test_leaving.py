@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from edge.wire.body_reader import ClientGone
-from protos.router.v1 import router_pb2 as pb
+from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.edge.chat_harness import ChatHarness, Conversing, charged, piece, saying, silence
 from tests.edge.metering_harness import ANN, cost

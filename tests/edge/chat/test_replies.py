@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1.router_pb2 import ChatResponse, Started
+from legato_protos.router.v1.router_pb2 import ChatResponse, Started
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.http.response_writer import COMMENT
 from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, Script, charged, end, piece, saying

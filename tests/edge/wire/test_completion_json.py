@@ -7,8 +7,8 @@ from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from edge.wire.completion_json import DONE, Chunks, Folded, error_event
-from protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 
 USAGE = Usage(prompt_tokens=7, cached_tokens=2, completion_tokens=5)

@@ -1,7 +1,7 @@
 import pytest
 
 from edge.wire.responses import duration, error_headers, rate_headers
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import grpc.aio
 import pytest
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.chassis.errors import LegatoError
 from services.chassis.rpc.channel import errors_of
 

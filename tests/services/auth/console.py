@@ -7,10 +7,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2_grpc
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1 import users_pb2_grpc as pb_grpc
-from protos.type.v1.access_token_pb2 import AccountRole
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
+from legato_protos.type.v1.access_token_pb2 import AccountRole
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.chassis.access_tokens import METADATA_KEY, Access, current_access

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.auth.v1 import auth_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2_grpc as pb_grpc
 from services.chassis.rpc.channel import open_sync_channel
 
 PEPPER = "5e" * 32

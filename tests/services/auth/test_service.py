@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from protos.type.v1 import access_token_pb2 as pb
+from legato_protos.type.v1 import access_token_pb2 as pb
 from services.chassis.access_tokens import (
     KNOWN_TOKENS_MOST,
     LIFETIME_US,

@@ -4,7 +4,7 @@ import pytest
 
 from edge.chat.replies import StreamedReply
 from edge.wire.completion_json import Chunks
-from protos.router.v1.router_pb2 import ChatResponse
+from legato_protos.router.v1.router_pb2 import ChatResponse
 from services.chassis.packed_pieces import pack_piece, read_counts, unpack_piece
 
 TEXTS = [["a"], ["line\nbreak", "\r\n\n", '"quoted" \\ back'], ["\0", "", "\u2028\u20ac\U0001f600"], ["\t"] * 128]

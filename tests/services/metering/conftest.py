@@ -6,8 +6,8 @@ import grpc.aio
 import pytest
 
 import services.metering
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from services.chassis.database.database import Database
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.load.gcra import Rate

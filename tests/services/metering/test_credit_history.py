@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of

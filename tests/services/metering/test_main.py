@@ -14,8 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.rpc.channel import open_sync_channel
 from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
 

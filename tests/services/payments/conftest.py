@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
-from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
-from protos.payments.v1 import payments_pb2 as pb
+from legato_protos.metering.v1.payment_booking_pb2 import OpenAccountRequest
+from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
+from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.certificates import Certificates

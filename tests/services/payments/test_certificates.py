@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1.payment_booking_pb2 import BookPaymentRequest
-from protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
-from protos.payments.v1 import payments_pb2 as pb
-from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
+from legato_protos.metering.v1.payment_booking_pb2 import BookPaymentRequest
+from legato_protos.metering.v1.payment_booking_pb2_grpc import PaymentBookingServiceStub
+from legato_protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of, open_channel

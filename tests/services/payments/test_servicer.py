@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.metering.ledger.records import Adjust
 from tests.services.payments.conftest import ACCOUNT, CONTEXT, ORIGIN, Desk

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ChatResponse, ExchangeRequest, Finished, Grant, Need
-from protos.router.v1.router_pb2_grpc import RouterServiceStub
+from legato_protos.router.v1.router_pb2 import (
+    ChatOpen,
+    ChatRequest,
+    ChatResponse,
+    ExchangeRequest,
+    Finished,
+    Grant,
+    Need,
+)
+from legato_protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.errors import LegatoError
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import ExchangeClient
@@ -36,7 +44,7 @@ from services.rules.model_classes import CLASSES
 from tests.support.upstreams.openai import Upstream
 
 if TYPE_CHECKING:
-    from protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
+    from legato_protos.router.v1.router_pb2_grpc import RouterServiceAsyncStub
     from services.router.grounding.grounding import Grounding
 
 QUESTION = b'[{"role": "user", "content": "How are you?"}]'

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Grant
-from protos.type.v1.class_allowance_pb2 import ClassAllowance
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatRequest, Grant
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.telemetry.log import Log

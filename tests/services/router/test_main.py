@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from protos.router.v1.router_pb2 import ListModelsRequest
-from protos.router.v1.router_pb2_grpc import RouterServiceStub
+from legato_protos.router.v1.router_pb2 import ListModelsRequest
+from legato_protos.router.v1.router_pb2_grpc import RouterServiceStub
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
 from tests.services.router.harness import connected_router, read

@@ -1,6 +1,6 @@
 """The largest limits are those that the messages of auth and the command line name, and a rate can hold them."""
 
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from services.chassis.load.gcra import Rate
 from services.rules.largest_limits import LARGEST_LIMITS
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import grpc.aio
 
-from protos.router.v1.grounding_pb2 import AddAttachmentRequest, AddAttachmentResponse, AddNoteRequest
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1.grounding_pb2 import AddAttachmentRequest, AddAttachmentResponse, AddNoteRequest
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.rpc.channel import open_channel
 from tests.support.servers.child import start_child
 
 if TYPE_CHECKING:
-    from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
+    from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceAsyncStub
 
 START_TIMEOUT_S: Final = 120.0
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import grpc
 import grpc.aio
 
-from protos.payments.v1 import payments_pb2 as pb
-from protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
+from legato_protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from services.chassis.rpc.channel import open_channel
 from services.metering.ledger.records import Entry
 from services.payments.payment import ID_PREFIX, NANOS_PER_CENT
@@ -20,7 +20,7 @@ from tests.campaigns.faults.books.ledger import Account
 from tests.support.outside.stripe_server import SECRET_KEY, WEBHOOK_SECRET, Signed, StripeServer, sign
 
 if TYPE_CHECKING:
-    from protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
+    from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceAsyncStub
 
 # Stripe waits longer between two attempts.
 AGAIN_AFTER_S: Final = 0.03

@@ -16,7 +16,7 @@ from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, call_service
 from cli.supervision.health import is_listening
 from edge.billing.journal import Journal
-from protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, Spend, SpendLimits
+from legato_protos.metering.v1.spend_limits_pb2 import SetSpendLimitsRequest, Spend, SpendLimits
 from tests.campaigns.faults.books.card_payments import CardPayments
 from tests.campaigns.faults.books.ledger import LedgerReader
 from tests.campaigns.faults.chat import Customer

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from cli.commands.account import bookings
 from cli.connection import NotRunning, ServiceStubs
 from cli.main import legato
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2
 from services.chassis.database.database import DatabaseUnavailable
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1 import grounding_pb2_grpc
-from protos.router.v1.grounding_pb2 import RemoveAttachmentResponse
+from legato_protos.router.v1 import grounding_pb2_grpc
+from legato_protos.router.v1.grounding_pb2 import RemoveAttachmentResponse
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from tests.cli.grounding_harness import ACCOUNT, GroundingHarness, grounding_harness

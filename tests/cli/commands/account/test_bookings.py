@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from cli.commands.account import bookings
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 

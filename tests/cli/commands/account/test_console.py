@@ -1,6 +1,6 @@
 import json
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from tests.cli.played import play
 
 ADA = pb.User(user_id="user_a", name="Ada", is_operator=True)

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from cli.main import legato
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from tests.cli.played import play
 
 

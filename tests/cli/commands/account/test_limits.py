@@ -2,8 +2,8 @@ import json
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import spend_limits_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import spend_limits_pb2 as pb
 from tests.cli.played import Played, play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())

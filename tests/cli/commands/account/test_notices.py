@@ -2,8 +2,8 @@ import json
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import notices_pb2 as pb
-from protos.metering.v1 import notices_pb2 as metering_pb
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.metering.v1 import notices_pb2 as metering_pb
 from tests.cli.played import play
 
 TIME = Timestamp(seconds=1_794_787_200)

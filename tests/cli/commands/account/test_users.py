@@ -5,8 +5,8 @@ import pytest
 
 from cli.commands.account import users
 from cli.supervision.data_folder import write_processes
-from protos.auth.v1 import users_pb2 as pb
-from protos.type.v1.access_token_pb2 import AccountRole
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.type.v1.access_token_pb2 import AccountRole
 from tests.cli.played import play
 
 CODE = "K7Q2-M4XD-0000-0000-0000"

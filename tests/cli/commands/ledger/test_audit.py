@@ -3,8 +3,8 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from protos.auth.v1 import auth_pb2, users_pb2
-from protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.auth.v1 import auth_pb2, users_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import Played, play
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 

@@ -2,8 +2,8 @@ import json
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.metering.v1 import metering_pb2, statements_pb2
-from protos.router.v1 import router_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.router.v1 import router_pb2
 from tests.cli.played import play
 
 

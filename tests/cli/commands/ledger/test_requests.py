@@ -4,9 +4,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2, statements_pb2
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.type.v1.usage_pb2 import Usage
 from tests.cli.played import play
 
 KNOWN = ("auth", "AccountAdminService.GetAccount", auth_pb2.GetAccountResponse())

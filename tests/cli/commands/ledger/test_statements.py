@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2, statements_pb2
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.money import parse_usd
 from tests.cli.played import Played, play
 

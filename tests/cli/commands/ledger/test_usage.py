@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cli.commands.ledger.usage import default_start, round_down, round_up
-from protos.auth.v1 import auth_pb2
-from protos.metering.v1 import metering_pb2
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.metering.v1 import metering_pb2
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import Played, play
 

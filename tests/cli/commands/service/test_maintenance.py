@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 

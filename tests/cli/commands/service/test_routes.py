@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import legato
-from protos.router.v1 import router_pb2, router_pb2_grpc
+from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log

@@ -4,9 +4,9 @@ import shlex
 import pytest
 
 from cli.commands.service.welcome import curl_line, show_welcome, welcome
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.metering.v1 import metering_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2
 from tests.cli.played import play
 
 ADDRESS = "http://127.0.0.1:8080/v1"

@@ -2,7 +2,7 @@
 
 import re
 
-from protos.metering.v1 import metering_pb2
+from legato_protos.metering.v1 import metering_pb2
 from services.auth.records.accounts import ClassAllowance, KeyLimits
 from services.auth.records.keys import Scope
 from services.auth.records.times import DAY_US

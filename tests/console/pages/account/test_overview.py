@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from console.pages.account.overview import needing_attention
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from tests.console.auth import KEY_PATTERN, only_match
 from tests.console.clock import NOW_US
 from tests.console.harness import API_URL, ConsoleHarness

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.payments.v1 import payments_pb2 as pb
+from legato_protos.payments.v1 import payments_pb2 as pb
 from services.chassis.access_tokens import AccountRole
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from protos.metering.v1 import metering_pb2
+from legato_protos.metering.v1 import metering_pb2
 from tests.console.backends import not_answering
 from tests.console.harness import COOKIE, ConsoleHarness
 

@@ -1,7 +1,7 @@
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.database.database import Database
 from tests.services.auth.console import Console
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.access_tokens import Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.console import MEMBER, OPTIONS, OWNER, VIEWER, Console

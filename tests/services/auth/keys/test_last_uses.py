@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys.last_uses import LastUses
 from services.auth.parts import Parts
 from services.auth.peppers import Peppers

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth import key_format
 from services.auth.keys import playground
 from services.auth.service import AuthService

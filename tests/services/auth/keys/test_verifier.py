@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth import key_format
 from services.auth.keys.keys import Keys
 from services.auth.keys.verifier import Verifier

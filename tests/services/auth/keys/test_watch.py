@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth.keys.watch import Heartbeat, Ping, Watches
 from services.auth.records.keys import Changes
 from services.auth.records.times import to_micros

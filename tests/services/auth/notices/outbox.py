@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from protos.metering.v1 import outbox_pb2 as pb
+from legato_protos.metering.v1 import outbox_pb2 as pb
 
 
 class Outbox:

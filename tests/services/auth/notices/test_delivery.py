@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import notices_pb2 as pb
-from protos.auth.v1 import notices_pb2_grpc as pb_grpc
-from protos.metering.v1 import outbox_pb2 as metering_pb
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.auth.v1 import notices_pb2_grpc as pb_grpc
+from legato_protos.metering.v1 import outbox_pb2 as metering_pb
 from services.auth.audit.log import AuditLog
 from services.auth.notices.delivery import ACCOUNT_AT_ONCE_MOST, AT_ONCE_MOST, LEASE_US, PAUSES_US
 from services.auth.notices.loop import KEPT_US

@@ -1,6 +1,6 @@
 import asyncio
 
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from services.auth.service import AuthService
 from services.chassis.database.database import Database
 from tests.services.auth.console import Console

@@ -1,7 +1,7 @@
 # ruff: noqa: F811
 from typing import Any
 
-from protos.metering.v1 import outbox_pb2 as metering_pb
+from legato_protos.metering.v1 import outbox_pb2 as metering_pb
 from services.auth.notices.loop import NoticeLoop
 from services.auth.service import AuthService
 from services.chassis.database.database import Database

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
-from protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
-from protos.metering.v1 import outbox_pb2
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1.auth_pb2_grpc import MaintenanceAdminServiceStub
+from legato_protos.metering.v1 import outbox_pb2
 from services.auth.notices.metering_outbox import take_over
 from services.auth.service import AuthService
 from services.chassis.database.database import Database

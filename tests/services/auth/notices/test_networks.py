@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import auth_pb2
 from services.auth.notices.networks import FORGOTTEN_AFTER_US, NETWORKS_MOST, KeyNetworks
 from services.auth.records.notices import OwnerNotice
 from services.auth.service import AuthService

@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 import pytest
 from google.protobuf.message import Message
 
-from protos.auth.v1 import auth_pb2 as pb
-from protos.type.v1.class_allowance_pb2 import ClassAllowance
+from legato_protos.auth.v1 import auth_pb2 as pb
+from legato_protos.type.v1.class_allowance_pb2 import ClassAllowance
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from tests.services.auth.client import DAY_S, AuthClient, refusal_of

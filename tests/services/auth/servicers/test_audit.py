@@ -1,4 +1,4 @@
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from tests.services.auth.console import Console
 from tests.services.auth.keys.test_keys import create_key
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth import key_format
 from services.auth.key_format import ApiKey
 from services.chassis.errors import LegatoError, Reason

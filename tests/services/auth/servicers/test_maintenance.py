@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2 as pb
 from services.auth.checks import MESSAGE_LENGTH_MOST
 from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.peppers import Peppers

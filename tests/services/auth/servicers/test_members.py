@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.keys.keys import Keys
 from services.auth.parts import HOLDS_EVERYWHERE_AFTER_S
 from services.auth.service import AuthService

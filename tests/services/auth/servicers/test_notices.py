@@ -3,8 +3,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from protos.auth.v1 import notices_pb2 as pb
-from protos.auth.v1 import notices_pb2_grpc as pb_grpc
+from legato_protos.auth.v1 import notices_pb2 as pb
+from legato_protos.auth.v1 import notices_pb2_grpc as pb_grpc
 from services.auth.notices.metering_outbox import take_over
 from services.auth.service import AuthService
 from services.auth.store.notice_tables import notice_deliveries, webhooks

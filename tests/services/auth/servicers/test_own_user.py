@@ -1,6 +1,6 @@
 """What users do for themselves: results that are shown once, and the first passkey of users who have nothing else."""
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.servicers.own_user import LARGEST_RESULT_BYTES, RESULT_VALID_US
 from services.chassis.errors import Reason
 from tests.services.auth.console import CLIENT, ORIGIN, Console

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from tests.services.auth.console import OWNER, Console
 from tests.support.fakes import FakeClock

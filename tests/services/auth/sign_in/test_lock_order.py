@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.records.users import Client
 from services.auth.service import AuthService
 from services.auth.store import passkeys as stored

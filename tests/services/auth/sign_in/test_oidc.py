@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import credentials_pb2 as cred
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import credentials_pb2 as cred
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.auth.sign_in.oidc import OidcClaims, OidcClient, OidcIssuer, OidcRefused, parse_oidc_client

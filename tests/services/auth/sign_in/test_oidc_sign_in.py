@@ -1,8 +1,8 @@
 # ruff: noqa: F811
 import pytest
 
-from protos.auth.v1 import credentials_pb2 as cred
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import credentials_pb2 as cred
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 from tests.services.auth.console import CLIENT, ORIGIN, Console
 from tests.services.auth.sign_in.test_oidc import (  # noqa: F401

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from protos.auth.v1 import credentials_pb2 as cred
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import credentials_pb2 as cred
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.keys.watch import Ping
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions

@@ -1,6 +1,6 @@
 import sqlalchemy as sa
 
-from protos.auth.v1 import credentials_pb2 as cred
+from legato_protos.auth.v1 import credentials_pb2 as cred
 from services.auth.encryption import parse_encryption_key
 from services.auth.sign_in import totp
 from services.chassis.database.database import Database

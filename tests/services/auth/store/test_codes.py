@@ -15,8 +15,8 @@ from typing import Any, Final
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.records.users import Client
 from services.auth.service import AuthService

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.auth.peppers import Peppers
 from services.auth.service import AuthService, ConsoleOptions
 from services.chassis.database.database import Database

@@ -1,4 +1,4 @@
-from protos.auth.v1 import users_pb2 as pb
+from legato_protos.auth.v1 import users_pb2 as pb
 from services.chassis.errors import Reason
 from tests.services.auth.console import Console
 from tests.services.auth.sign_in.test_sign_in import HOUR_S

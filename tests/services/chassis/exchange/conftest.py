@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2_grpc
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.rpc.channel import open_channel
 from services.chassis.telemetry.log import Log

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from protos.metering.v1 import metering_pb2 as metering
-from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
+from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.methods import CallStream, StreamMethod, UnaryMethod

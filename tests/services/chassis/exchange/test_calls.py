@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2 as router
 from services.chassis.exchange.calls import ClientCall, arrive
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES
 from services.chassis.packed_pieces import pack_piece, unpack_piece

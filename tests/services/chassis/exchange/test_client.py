@@ -10,9 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from protos.metering.v1 import metering_pb2 as metering
-from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
+from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import CallsInFlight, ExchangeBroken, ExchangeClient

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from protos.metering.v1 import metering_pb2 as metering
-from protos.router.v1 import router_pb2 as router
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.metering.v1 import metering_pb2 as metering
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import ExchangeClient

@@ -1,6 +1,6 @@
 import contextlib
 
-from protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2 as router
 from services.chassis.errors import LegatoError
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.telemetry.tracing import work_on

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
-from protos.router.v1.router_pb2 import ExchangeResponse
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2_grpc
+from legato_protos.router.v1.router_pb2 import ExchangeResponse
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange import outbox as rests
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.outbox import GATHER_S, MESSAGE_BYTES, Opening, Outbox, read_packed

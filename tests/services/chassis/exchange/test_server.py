@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from protos.router.v1 import router_pb2 as router
-from protos.router.v1 import router_pb2_grpc
-from protos.type.v1 import exchange_pb2 as pb
-from protos.type.v1.exchange_pb2 import Item
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.router.v1 import router_pb2_grpc
+from legato_protos.type.v1 import exchange_pb2 as pb
+from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.exchange import server as session
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES

@@ -14,12 +14,12 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from protos.auth.v1 import auth_pb2, credentials_pb2, notices_pb2, users_pb2
-from protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
-from protos.metering.v1 import notices_pb2 as metering_notices_pb2
-from protos.payments.v1 import payments_pb2
-from protos.router.v1 import grounding_pb2, router_pb2
-from protos.type.v1 import exchange_pb2
+from legato_protos.auth.v1 import auth_pb2, credentials_pb2, notices_pb2, users_pb2
+from legato_protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
+from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
+from legato_protos.payments.v1 import payments_pb2
+from legato_protos.router.v1 import grounding_pb2, router_pb2
+from legato_protos.type.v1 import exchange_pb2
 from services.chassis.errors import Reason
 from services.chassis.exchange.methods import UnaryMethod
 from services.chassis.exchange.server import ExchangeServer

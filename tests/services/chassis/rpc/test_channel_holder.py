@@ -12,8 +12,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from cli.authority import make_authority
-from protos.auth.v1 import auth_pb2
-from protos.auth.v1.auth_pb2_grpc import AuthServiceStub
+from legato_protos.auth.v1 import auth_pb2
+from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import ChannelHolder, errors_of, open_channel
@@ -23,7 +23,7 @@ from tests.services.chassis.playful_servicer import Servicer, verify
 from tests.support.certificates import DAYS, Authority
 
 if TYPE_CHECKING:
-    from protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
+    from legato_protos.auth.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 
 @pytest.fixture

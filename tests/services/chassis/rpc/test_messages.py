@@ -3,7 +3,7 @@ from enum import Enum
 
 import pytest
 
-from protos.auth.v1 import auth_pb2, notices_pb2
+from legato_protos.auth.v1 import auth_pb2, notices_pb2
 from services.chassis.rpc.messages import to_message, to_timestamp
 
 

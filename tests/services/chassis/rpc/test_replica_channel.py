@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protos.auth.v1 import auth_pb2, auth_pb2_grpc
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.replica_channel import ReplicaChannel
 from services.chassis.rpc.server import RpcServer

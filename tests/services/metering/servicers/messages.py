@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from tests.services.metering.samples import ACCOUNT, KEY, request_id
 

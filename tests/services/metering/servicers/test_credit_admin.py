@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from tests.services.metering.samples import ACCOUNT

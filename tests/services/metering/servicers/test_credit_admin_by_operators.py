@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.rpc.access_check import AccessCheck

@@ -6,9 +6,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.database.database import Database
 from services.chassis.errors import Reason
 from services.chassis.exchange.client import ExchangeClient

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from protos.metering.v1 import notices_pb2, spend_limits_pb2
-from protos.metering.v1 import outbox_pb2 as pb
-from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
-from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from legato_protos.metering.v1 import notices_pb2, spend_limits_pb2
+from legato_protos.metering.v1 import outbox_pb2 as pb
+from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError

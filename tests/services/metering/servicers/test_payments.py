@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.metering.v1 import payment_booking_pb2 as pb
+from legato_protos.metering.v1 import payment_booking_pb2 as pb
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.metering.auditor import find_violations

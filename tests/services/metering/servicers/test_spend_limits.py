@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from protos.metering.v1 import spend_limits_pb2 as pb
-from protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
+from legato_protos.metering.v1 import spend_limits_pb2 as pb
+from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

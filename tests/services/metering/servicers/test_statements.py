@@ -11,10 +11,10 @@ import pytest
 import sqlalchemy as sa
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.metering.v1 import metering_pb2, statements_pb2
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
-from protos.metering.v1.statements_pb2_grpc import StatementServiceStub
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2, statements_pb2
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.access_tokens import METADATA_KEY, Access, AccessTokenSigner, AccessTokenVerifier, AccountRole
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason

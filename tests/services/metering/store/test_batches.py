@@ -10,8 +10,8 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from protos.metering.v1 import notices_pb2 as pb
-from protos.metering.v1 import outbox_pb2
-from protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
-from protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
+from legato_protos.metering.v1 import notices_pb2 as pb
+from legato_protos.metering.v1 import outbox_pb2
+from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.outbox_pb2_grpc import OutboxServiceStub
 from services.chassis.database.database import Database
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of, open_channel

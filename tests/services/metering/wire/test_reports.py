@@ -6,9 +6,9 @@ import grpc.aio
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protos.metering.v1 import metering_pb2 as pb
-from protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.metering.v1.metering_pb2_grpc import MeteringServiceStub
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import errors_of
 from services.chassis.timing.deadlines import SystemClock

@@ -6,7 +6,7 @@ import pytest
 
 from edge.billing.metering import ASK_TIMEOUT_S
 from edge.settings import EdgeSettings
-from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatResponse, Grant, Need
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, ChatRequest, ChatResponse, Grant, Need
 from services.chassis.errors import LegatoError, Reason
 from services.router.answers.grants import ANSWER_WITHIN_S, TokenAllowance
 from services.router.prompts.tokens import count

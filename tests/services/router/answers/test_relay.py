@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1.router_pb2 import (
+from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
     USAGE_SOURCE_PROVIDER,
     ChatRequest,
@@ -12,7 +12,7 @@ from protos.router.v1.router_pb2 import (
     Grant,
     Started,
 )
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.packed_pieces import unpack_piece
 from services.router.answers.grants import TokenAllowance

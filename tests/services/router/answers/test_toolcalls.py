@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import ToolCallDelta
+from legato_protos.router.v1.router_pb2 import ToolCallDelta
 from services.router.answers.toolcalls import (
     DELTAS_THAT_WAIT_MOST,
     MOST_CHARACTERS_WITHOUT_NAME,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1 import grounding_pb2 as pb
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import SystemClock

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from protos.router.v1.router_pb2 import ChatOpen, Citation
+from legato_protos.router.v1.router_pb2 import ChatOpen, Citation
 from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Grounding
 from services.router.prompts.prompt import Prompt, load_character

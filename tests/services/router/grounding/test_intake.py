@@ -10,8 +10,8 @@ import grpc.aio
 import msgspec
 import pytest
 
-from protos.router.v1.grounding_pb2 import AddAttachmentRequest, AddAttachmentResponse, AddNoteRequest
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1.grounding_pb2 import AddAttachmentRequest, AddAttachmentResponse, AddNoteRequest
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log

@@ -9,8 +9,8 @@ import grpc
 import pytest
 import sqlalchemy as sa
 
-from protos.router.v1 import grounding_pb2 as pb
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1 import grounding_pb2 as pb
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.access_tokens import (
     METADATA_KEY,
     Access,

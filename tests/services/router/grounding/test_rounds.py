@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, Grant
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import work_on

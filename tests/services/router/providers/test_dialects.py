@@ -20,7 +20,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from edge.chat.replies import StreamedReply, WholeReply
 from edge.wire.completion_json import Chunks, Folded
-from protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from opentelemetry.trace import SpanKind
 
-from protos.router.v1.router_pb2 import Finished
-from protos.type.v1.usage_pb2 import Usage
+from legato_protos.router.v1.router_pb2 import Finished
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.tracing import Span, Tracer, work_on
 from services.router.providers.base import Failure, ProviderError

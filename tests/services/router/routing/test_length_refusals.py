@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protos.router.v1.router_pb2 import Grant
+from legato_protos.router.v1.router_pb2 import Grant
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.router.prompts.prompt import load_character

@@ -6,7 +6,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from protos.router.v1.grounding_pb2 import (
+from legato_protos.router.v1.grounding_pb2 import (
     ATTACHMENT_STAGE_INDEXING,
     ATTACHMENT_STAGE_READING,
     ATTACHMENT_STAGE_RECEIVING,
@@ -14,7 +14,7 @@ from protos.router.v1.grounding_pb2 import (
     AddAttachmentResponse,
     AddNoteRequest,
 )
-from protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
+from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log

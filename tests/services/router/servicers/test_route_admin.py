@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import grpc.aio
 import pytest
 
-from protos.router.v1.router_pb2 import (
+from legato_protos.router.v1.router_pb2 import (
     BREAKER_STATE_CLOSED,
     BREAKER_STATE_OPEN,
     ListTargetsRequest,
     ReloadRoutesRequest,
     Target,
 )
-from protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
+from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
@@ -30,7 +30,7 @@ from tests.services.router.harness import Router, connected_router, read, refusa
 from tests.support.upstreams.openai import Reply, Upstream
 
 if TYPE_CHECKING:
-    from protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub
+    from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceAsyncStub
 
 
 PROVIDER = """

@@ -1,6 +1,6 @@
 """The classes that the router offers."""
 
-from protos.router.v1.router_pb2 import ListModelsRequest
+from legato_protos.router.v1.router_pb2 import ListModelsRequest
 from tests.services.router.harness import Router
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
+from legato_protos.router.v1.router_pb2 import ChatRequest, ChatResponse, ExchangeResponse, Grant, Started
 from services.chassis.exchange.outbox import Outbox, read_packed
 from services.chassis.exchange.server import _ServerCall
 from services.chassis.http_client.connection import HttpConnection

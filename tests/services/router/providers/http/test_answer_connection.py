@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protos.router.v1.router_pb2 import Grant
+from legato_protos.router.v1.router_pb2 import Grant
 from services.chassis.http_client.connection import HttpConnection
 from services.router import compiled
 from services.router.answers import relay

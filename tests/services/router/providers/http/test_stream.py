@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from protos.router.v1.router_pb2 import Grant
+from legato_protos.router.v1.router_pb2 import Grant
 from services.chassis.exchange.outbox import WINDOW_BYTES
 from services.chassis.http_client.connection import READ_AHEAD_BYTES
 from services.router.prompts.tokens import SLICE_CHARACTERS
