@@ -4,6 +4,7 @@ Only what is needed: no redirects, no proxies, no cookies, no compression.
 """
 
 import asyncio
+import select
 import ssl
 from collections.abc import Callable
 from typing import Protocol, cast
@@ -122,6 +123,18 @@ class HttpConnection(asyncio.Protocol):
         self._deadline.clear()
         if self._transport is not None:
             self._transport.abort()
+
+    def may_be_reused(self) -> bool:
+        """Returns whether an idle connection may carry the next request; closes it if anything has arrived that the
+        event loop has not read yet. Arrived before the request, it cannot be the answer."""
+        if not self.is_open:
+            return False
+        poll = select.poll()
+        poll.register(cast(asyncio.Transport, self._transport).get_extra_info("socket").fileno(), select.POLLIN)
+        if poll.poll(0):
+            self.abort()
+            return False
+        return True
 
     @property
     def is_open(self) -> bool:

@@ -48,7 +48,7 @@ class ConnectionPool:
         """Returns an idle connection, or opens a new one."""
         while self._idle:
             connection, _ = self._idle.popitem()
-            if connection.is_open:
+            if connection.may_be_reused():
                 return connection
         return await self.connect()
 

@@ -141,6 +141,8 @@ class _Campaign:
             self._found.append(f"{what}: {size_bytes} bytes held the loop for {turn_s:.3f} s")
         if growth_bytes > MOST_GROWTH * size_bytes + MOST_GROWTH_BESIDE_BYTES:
             self._found.append(f"{what}: {size_bytes} bytes took {growth_bytes} bytes of memory")
+        # Bytes that arrive after the next question was sent cannot be told from its answer.
+        await self._servers.has_written()
         del self._servers.frames[self._number]
         await self.ask_plainly(class_id, f"after {what}")
 
@@ -159,6 +161,8 @@ class HostileServers:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._release = asyncio.Event()
+        # Held while a hostile answer is written.
+        self._is_writing = asyncio.Lock()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -178,6 +182,11 @@ class HostileServers:
         """Holds them; returns what lets them go on."""
         release = self._release = asyncio.Event()
         return lambda: self._loop.call_soon_threadsafe(release.set)
+
+    async def has_written(self) -> None:
+        """Waits until the last hostile answer is written, to its end or until its connection was closed."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._is_writing.acquire(), self._loop))
+        self._loop.call_soon_threadsafe(self._is_writing.release)
 
     def _do(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -208,10 +217,11 @@ class HostileServers:
         hostile = _NUMBER.search(request)
         if hostile is not None:
             frame = self.frames[int(hostile[1])]
-            for write in frame.writes:
-                writer.write(write)
-                await writer.drain()
-                await asyncio.sleep(0)
+            async with self._is_writing:
+                for write in frame.writes:
+                    writer.write(write)
+                    await writer.drain()
+                    await asyncio.sleep(0)
             return frame.is_kept
         half = len(stream) // 2
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(stream))

@@ -157,6 +157,27 @@ async def test_question_that_may_have_been_heard_is_not_asked_twice(
     assert (server.connections, server.requests) == (1, 2)
 
 
+@both_ways
+@pytest.mark.parametrize("stray", [b"nonsense\r\n", b"H", ANSWER.replace(b"Hello", b"Other")], ids=len)
+async def test_bytes_that_came_before_a_question_are_not_its_answer(call: ProviderCall, stray: bytes) -> None:
+    writers: list[asyncio.StreamWriter] = []
+    requests = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        writers.append(writer)
+        while await read_request(reader):
+            requests += 1
+            writer.write(ANSWER)
+
+    async with asking(serve) as provider:
+        await pieces_of(provider, call)
+        # The kernel has them at once, and the event loop reads nothing before the next question is sent.
+        writers[0].write(stray)
+        assert text_of(await pieces_of(provider, call)) == "Hello"
+    assert (len(writers), requests) == (2, 2)
+
+
 async def test_question_that_was_met_with_silence_is_not_asked_twice() -> None:
     server = Forgetful(after_s=60)
     async with asking(server.serve, Timeouts(first_byte_s=0.2)) as provider:
