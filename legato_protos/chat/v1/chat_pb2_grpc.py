@@ -31,7 +31,8 @@ class ChatServiceStub:
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     def __init__(self, channel):
@@ -73,7 +74,8 @@ class ChatServiceServicer:
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     def Complete(self, request, context):
@@ -152,7 +154,8 @@ class ChatService:
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     @staticmethod

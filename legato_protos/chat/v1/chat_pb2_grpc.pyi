@@ -32,7 +32,8 @@ class ChatServiceStub:
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     @_typing.overload
@@ -56,7 +57,8 @@ class ChatServiceAsyncStub(ChatServiceStub):
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -76,7 +78,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
     Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
-    error has a google.rpc.ErrorInfo, whose reason is listed in docs/errors.md.
+    error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
+    after which a retry can succeed.
     """
 
     @_abc_1.abstractmethod

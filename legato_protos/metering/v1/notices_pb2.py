@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n legato/metering/v1/notices.proto\x12\x12legato.metering.v1\x1a\"legato/type/v1/method_access.proto\"9\n\nLowBalance\x12\x17\n\x0fthreshold_nanos\x18\x01 \x01(\x03\x12\x12\n\nis_default\x18\x02 \x01(\x08\"*\n\x14GetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"L\n\x15GetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance\"\\\n\x14SetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1c\n\x0fthreshold_nanos\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_threshold_nanos\"L\n\x15SetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance2\x84\x02\n\x16NoticeThresholdService\x12t\n\rGetLowBalance\x12(.legato.metering.v1.GetLowBalanceRequest\x1a).legato.metering.v1.GetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12t\n\rSetLowBalance\x12(.legato.metering.v1.SetLowBalanceRequest\x1a).legato.metering.v1.SetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x03\x18\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n legato/metering/v1/notices.proto\x12\x12legato.metering.v1\x1a\"legato/type/v1/method_access.proto\"9\n\nLowBalance\x12\x17\n\x0fthreshold_nanos\x18\x01 \x01(\x03\x12\x12\n\nis_default\x18\x02 \x01(\x08\"*\n\x14GetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\"L\n\x15GetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance\"\\\n\x14SetLowBalanceRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1c\n\x0fthreshold_nanos\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x12\n\x10_threshold_nanos\"L\n\x15SetLowBalanceResponse\x12\x33\n\x0blow_balance\x18\x01 \x01(\x0b\x32\x1e.legato.metering.v1.LowBalance2\x84\x02\n\x16NoticeThresholdService\x12t\n\rGetLowBalance\x12(.legato.metering.v1.GetLowBalanceRequest\x1a).legato.metering.v1.GetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x01\x18\x01\x12t\n\rSetLowBalance\x12(.legato.metering.v1.SetLowBalanceRequest\x1a).legato.metering.v1.SetLowBalanceResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x04\x12\x04\x08\x03\x18\x01\x42\x1fZ\x1dlegato/metering/v1;meteringv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.metering.v1.notices_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\035legato/metering/v1;meteringv1'
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['GetLowBalance']._loaded_options = None
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['GetLowBalance']._serialized_options = b'\212\265\030\n\n\002\003\004\022\004\010\001\030\001'
   _globals['_NOTICETHRESHOLDSERVICE'].methods_by_name['SetLowBalance']._loaded_options = None

@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$legato/type/v1/class_allowance.proto\x12\x0elegato.type.v1\"#\n\x0e\x43lassAllowance\x12\x11\n\tclass_ids\x18\x01 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$legato/type/v1/class_allowance.proto\x12\x0elegato.type.v1\"#\n\x0e\x43lassAllowance\x12\x11\n\tclass_ids\x18\x01 \x03(\tB\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.type.v1.class_allowance_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
   _globals['_CLASSALLOWANCE']._serialized_start=56
   _globals['_CLASSALLOWANCE']._serialized_end=91
 # @@protoc_insertion_point(module_scope)

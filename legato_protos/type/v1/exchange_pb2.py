@@ -24,13 +24,14 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlegato/type/v1/exchange.proto\x12\x0elegato.type.v1\"\x90\x01\n\x04Item\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.legato.type.v1.ItemKind\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x14\n\x07payload\x18\x04 \x01(\x0c\x42\x03\x80\x01\x01\x12\x13\n\x0btraceparent\x18\x06 \x01(\t\x12\x14\n\x0c\x63redit_bytes\x18\x07 \x01(\r*\xff\x01\n\x08ItemKind\x12\x19\n\x15ITEM_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eITEM_KIND_OPEN\x10\x01\x12\x15\n\x11ITEM_KIND_MESSAGE\x10\x02\x12\x11\n\rITEM_KIND_END\x10\x03\x12\x13\n\x0fITEM_KIND_ERROR\x10\x04\x12\x14\n\x10ITEM_KIND_CANCEL\x10\x05\x12\x14\n\x10ITEM_KIND_CREDIT\x10\x06\x12\x18\n\x14ITEM_KIND_GOING_AWAY\x10\x07\x12\x13\n\x0fITEM_KIND_ALIVE\x10\x08\x12\x16\n\x12ITEM_KIND_FAREWELL\x10\t\x12\x12\n\x0eITEM_KIND_PART\x10\nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlegato/type/v1/exchange.proto\x12\x0elegato.type.v1\"\x90\x01\n\x04Item\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.legato.type.v1.ItemKind\x12\x0e\n\x06method\x18\x03 \x01(\t\x12\x14\n\x07payload\x18\x04 \x01(\x0c\x42\x03\x80\x01\x01\x12\x13\n\x0btraceparent\x18\x06 \x01(\t\x12\x14\n\x0c\x63redit_bytes\x18\x07 \x01(\r*\xff\x01\n\x08ItemKind\x12\x19\n\x15ITEM_KIND_UNSPECIFIED\x10\x00\x12\x12\n\x0eITEM_KIND_OPEN\x10\x01\x12\x15\n\x11ITEM_KIND_MESSAGE\x10\x02\x12\x11\n\rITEM_KIND_END\x10\x03\x12\x13\n\x0fITEM_KIND_ERROR\x10\x04\x12\x14\n\x10ITEM_KIND_CANCEL\x10\x05\x12\x14\n\x10ITEM_KIND_CREDIT\x10\x06\x12\x18\n\x14ITEM_KIND_GOING_AWAY\x10\x07\x12\x13\n\x0fITEM_KIND_ALIVE\x10\x08\x12\x16\n\x12ITEM_KIND_FAREWELL\x10\t\x12\x12\n\x0eITEM_KIND_PART\x10\nB\x17Z\x15legato/type/v1;typev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'legato.type.v1.exchange_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'Z\025legato/type/v1;typev1'
   _globals['_ITEM'].fields_by_name['payload']._loaded_options = None
   _globals['_ITEM'].fields_by_name['payload']._serialized_options = b'\200\001\001'
   _globals['_ITEMKIND']._serialized_start=197
