@@ -1,4 +1,4 @@
-"""The page of the public API names every field, parameter and error that there is, and no other."""
+"""The page of the public API names every field and parameter that there is, and no other."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,10 @@ import msgspec
 
 from edge.api.usage import UsageQuery
 from edge.wire.request_fields import Body
-from services.chassis.errors import Reason
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
 _ROW = re.compile(r"^\| (.*?) \|", re.MULTILINE)
-_ERROR = re.compile(r"^\| (\d{3}) \| `(\w+)` \| (?:`(\w+)`|\S) \|", re.MULTILINE)
 
 
 def section(title: str) -> str:
@@ -31,8 +29,3 @@ def test_page_names_every_field_of_a_chat_and_no_other() -> None:
 
 def test_page_names_every_parameter_of_usage_and_no_other() -> None:
     assert names_in("Usage") == UsageQuery.model_fields.keys() - {"bracketed_group_by"}
-
-
-def test_page_names_every_error_and_no_other() -> None:
-    told = {(int(status), kind, code or None) for status, kind, code in _ERROR.findall(section("Errors"))}
-    assert told == {(wire.http_status, wire.type, wire.code) for wire in (reason.wire for reason in Reason)}

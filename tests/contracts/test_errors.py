@@ -1,4 +1,7 @@
-"""The public interface's table of errors, against the one table that the code has."""
+"""The public interface's errors and the page of errors, against the one table that the code has."""
+
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +19,23 @@ DOCUMENTED = [
     (429, "rate_limit_error", [Reason.RATE_LIMITED, Reason.SATURATED, Reason.CREDITS_HELD]),
     (502, "api_error", [Reason.UPSTREAM_FAILED]),
 ]
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \|(?: (\d{3}) \| `(\w+)` \| (?:`(\w+)`|\S) \|)?", re.MULTILINE)
+# Of reasons that only gRPC gives.
+OVER_HTTP = ("500", "api_error", "internal_error")
+
+
+def test_page_names_every_reason_with_its_codes_and_no_other() -> None:
+    told = {}
+    for reason, grpc_code, *over_http in ROW.findall(PAGE.read_text()):
+        assert reason not in told
+        told[reason] = (grpc_code, *(over_http if any(over_http) else OVER_HTTP))
+    wires = {reason.value: reason.wire for reason in Reason}
+    assert told == {
+        reason: (wire.grpc_code.name, str(wire.http_status), wire.type, wire.code or "")
+        for reason, wire in wires.items()
+    }
 
 
 @pytest.mark.parametrize(("http_status", "kind", "reasons"), DOCUMENTED)
