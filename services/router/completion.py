@@ -105,7 +105,7 @@ class Completions:
     async def serve(self, conversation: ChatConversation) -> None:
         opened = _OpenedChat(_opening(await conversation.receive()), self._prompt_memory)
         chat = opened.chat
-        allowance = TokenAllowance(conversation, chat.grant if chat.HasField("grant") else None)
+        allowance = TokenAllowance(conversation, chat.grant)
         record = _ChatRecord(chat.request_id)
         began_s = self._clock.elapsed_s()
         self._running += 1
@@ -275,6 +275,9 @@ def _started(record: _ChatRecord, upstream: Upstream) -> Started:
 def _opening(request: ChatRequest) -> ChatOpen:
     if request.WhichOneof("kind") != "open":
         raise LegatoError(Reason.REQUEST_INVALID, "A chat must be opened first.")
+    if not request.open.HasField("grant"):
+        # It could not be charged.
+        raise LegatoError(Reason.REQUEST_INVALID, "A chat needs a grant of the credit that is held for it.")
     return request.open
 
 

@@ -191,7 +191,7 @@ class ChatOpen(_message.Message):
     """Whether the caller takes ordinary pieces in their packed form. Only on an exchange."""
     @_builtins.property
     def grant(self) -> Global___Grant:
-        """Absent: the caller keeps no account of credit, and the chat is never stopped for it."""
+        """What the edge has held credit for. A chat without it is refused."""
 
     @_builtins.property
     def allowed_classes(self) -> _class_allowance_pb2.ClassAllowance:

@@ -22,7 +22,7 @@ class TokenAllowance:
     def __init__(
         self, conversation: ChatConversation, grant: Grant | None, answer_within_s: float = ANSWER_WITHIN_S
     ) -> None:
-        """`grant` is None if the caller has no account: then nothing is limited."""
+        """`grant` is None if the whole answer is known to be covered."""
         self._conversation = conversation
         self._answer_within_s = answer_within_s
         self._grant = grant

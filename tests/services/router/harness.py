@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from services.router.grounding.grounding import Grounding
 
 QUESTION = b'[{"role": "user", "content": "How are you?"}]'
+PLENTY = Grant(prompt_tokens=10**9, output_tokens=10**9)
 QUICK = Timeouts(connect_s=1, first_byte_s=0.3, idle_s=0.3, whole_s=0.3)
 
 Call = ClientCall[ChatResponse] | RpcCall[ChatResponse]
@@ -91,7 +92,7 @@ class Router:
         self._exchange = exchange
 
     def open(self, messages_json: bytes = QUESTION, *, ordinary: bool = False, **fields: Any) -> Call:
-        opening = {"request_id": "0" * 32, "model": "forte", "stream": True, **fields}
+        opening = {"request_id": "0" * 32, "model": "forte", "stream": True, "grant": PLENTY, **fields}
         request = ChatRequest(open=ChatOpen(messages_json=messages_json, **opening))
         if ordinary:
             return RpcCall("Router", self.stub.Chat(), request)

@@ -308,6 +308,14 @@ async def test_first_message_must_open_the_chat(router: Router) -> None:
         await call.receive()
 
 
+@WAYS
+async def test_chat_without_held_credit_is_refused_before_a_model_has_it(
+    router: Router, upstream: Upstream, ordinary: bool
+) -> None:
+    assert "grant" in (await refusal_of(router, grant=None, ordinary=ordinary)).message
+    assert not upstream.requests
+
+
 async def test_one_line_is_logged_for_a_chat_and_nothing_of_what_was_said(
     router: Router, upstream: Upstream, log_text: Callable[[], str]
 ) -> None:
