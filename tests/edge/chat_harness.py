@@ -55,7 +55,7 @@ class ScriptedRouter(router_pb2_grpc.RouterServiceServicer):
         await self._script(conversation)
 
     def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ExchangeResponse]:
-        return self._exchange.serve(request_iterator, context)
+        return self._exchange.serve(request_iterator)
 
     def Chat(self, request_iterator: Any, context: Any) -> AsyncIterator[pb.ChatResponse]:
         return serve_stream(self._chat, context)

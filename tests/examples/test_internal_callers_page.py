@@ -1,12 +1,9 @@
 """The page on internal callers: its client is run as it is printed, with the stubs that the package brings."""
 
-import re
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
-import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -17,8 +14,6 @@ from typing import Any
 import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from cli.commands.account.accounts import balance_of, create_account
-from cli.commands.account.keys import create_key
 from cli.connection import ServiceStubs, running_services
 from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel
@@ -89,43 +84,6 @@ def services(harness: InternalServicesHarness) -> Iterator[ServiceStubs]:
     services = running_services(harness.folder, harness.environ_of("admin"))
     yield services
     services.close()
-
-
-@pytest.fixture(scope="module")
-def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which nothing but the package of stubs is installed."""
-    copy, wheels, installed = (tmp_path_factory.mktemp(name) for name in ("copy", "wheels", "installed"))
-    shutil.copytree(
-        ROOT / "legato_protos", copy / "legato_protos", ignore=shutil.ignore_patterns("__pycache__", "build")
-    )
-    build = f"from setuptools import build_meta; build_meta.build_wheel({str(wheels)!r})"
-    subprocess.run([sys.executable, "-c", build], cwd=copy / "legato_protos", check=True, capture_output=True)
-    [wheel] = wheels.iterdir()
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run(
-        [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--target", installed, wheel], check=True
-    )
-    return installed
-
-
-def test_client_of_the_page_chats_and_is_charged(
-    harness: InternalServicesHarness, services: ServiceStubs, stubs: Path
-) -> None:
-    account, _ = create_account(services, "page", CREDIT_NANOS)
-    api_key = create_key(services, account.account_id, "page", (), None).api_key
-    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 22
-    # Without the site's start files, which would lead to the stubs of this checkout.
-    path = f"{stubs}:{sysconfig.get_path('purelib')}:{sysconfig.get_path('platlib')}"
-    environ = harness.environ_of("caller/reports") | {"API_KEY": api_key, "PYTHONPATH": path}
-    code += "\nassert 'installed' in auth_pb2.__file__"
-    command = [sys.executable, "-S", "-c", code]
-    ran = subprocess.run(
-        command, check=False, env=environ, cwd=stubs, capture_output=True, text=True, timeout=WAIT_TIMEOUT_S
-    )
-    assert (ran.stdout, ran.returncode) == ("Hello, world!", 0), ran.stderr
-    balance = balance_of(services, account.account_id)
-    assert (balance.balance_nanos, balance.held_nanos) == (CREDIT_NANOS - CHAT_NANOS, 0)
 
 
 def test_callers_and_admins_can_look_around(harness: InternalServicesHarness, log: Log) -> None:

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AuthServiceStub:
-    """For the edge, and for internal callers that accept keys themselves.
+    """For the edge.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class AuthServiceStub:
 
 
 class AuthServiceServicer:
-    """For the edge, and for internal callers that accept keys themselves.
+    """For the edge.
     """
 
     def Verify(self, request, context):
@@ -103,7 +103,7 @@ def add_AuthServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuthService:
-    """For the edge, and for internal callers that accept keys themselves.
+    """For the edge.
     """
 
     @staticmethod

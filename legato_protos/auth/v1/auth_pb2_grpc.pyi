@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AuthServiceStub:
-    """For the edge, and for internal callers that accept keys themselves."""
+    """For the edge."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,7 +41,7 @@ class AuthServiceStub:
 
 @_typing.type_check_only
 class AuthServiceAsyncStub(AuthServiceStub):
-    """For the edge, and for internal callers that accept keys themselves."""
+    """For the edge."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Verify: _aio.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class AuthServiceAsyncStub(AuthServiceStub):
     """Which of these keys are no longer good, for a caller whose list of changes has a gap and whose answers still run."""
 
 class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For the edge, and for internal callers that accept keys themselves."""
+    """For the edge."""
 
     @_abc_1.abstractmethod
     def Verify(

@@ -31,7 +31,7 @@ class _CallerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Caller.ValueTy
     CALLER_UNSPECIFIED: _Caller.ValueType  # 0
     CALLER_EDGE: _Caller.ValueType  # 1
     CALLER_PROGRAM: _Caller.ValueType  # 2
-    """An internal program that uses the services without HTTP; each has its own name (`spiffe://legato/caller/NAME`)."""
+    """An internal program, which calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`)."""
     CALLER_ADMIN: _Caller.ValueType  # 3
     CALLER_CONSOLE: _Caller.ValueType  # 4
     """The web console, and the one for operators, which may call whatever a console may."""
@@ -47,7 +47,7 @@ class Caller(_Caller, metaclass=_CallerEnumTypeWrapper):
 CALLER_UNSPECIFIED: Caller.ValueType  # 0
 CALLER_EDGE: Caller.ValueType  # 1
 CALLER_PROGRAM: Caller.ValueType  # 2
-"""An internal program that uses the services without HTTP; each has its own name (`spiffe://legato/caller/NAME`)."""
+"""An internal program, which calls the edge alone; each has its own name (`spiffe://legato/caller/NAME`)."""
 CALLER_ADMIN: Caller.ValueType  # 3
 CALLER_CONSOLE: Caller.ValueType  # 4
 """The web console, and the one for operators, which may call whatever a console may."""

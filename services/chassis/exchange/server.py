@@ -3,20 +3,18 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any, Final
 
-from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
 
 from legato_protos.type.v1 import exchange_pb2 as pb
 from legato_protos.type.v1.exchange_pb2 import Item
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error, to_status
 from services.chassis.exchange.client import ALIVE_EVERY_S
-from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, UnaryMethod, end_with, traced
+from services.chassis.exchange.methods import CallSpans, Methods, StreamMethod, end_with, traced
 from services.chassis.exchange.outbox import MESSAGE_OVERHEAD_BYTES, WINDOW_BYTES, Outbox, PartialPayloads, delay_send
-from services.chassis.rpc.callers import may_call, not_allowed
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import BATCH_BOUNDS, Histogram
 from services.chassis.telemetry.tracing import Span, Tracer
@@ -223,12 +221,6 @@ def _wake(waiter: "asyncio.Future[None] | None") -> None:
         waiter.set_result(None)
 
 
-def _refuse(request: Empty) -> Awaitable[Empty]:
-    raise not_allowed()
-
-
-_REFUSED = UnaryMethod(Empty, _refuse)
-
 # Timeout for a client to acknowledge the shutdown, and later the last message.
 HEARD_WITHIN_S = 1.0
 POLL_S = 0.02
@@ -254,9 +246,9 @@ class ExchangeServer:
         self.message_items = Histogram(BATCH_BOUNDS)
         self._draining = False
 
-    async def serve(self, requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any, None]:
+    async def serve(self, requests: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
         spans = None if self._tracer is None else CallSpans(self._tracer, self._service)
-        session = Session(self._methods_for(context), Outbox(self._response_type, self.message_items), self._log, spans)
+        session = Session(self._methods, Outbox(self._response_type, self.message_items), self._log, spans)
         self._sessions.add(session)
         if self._draining:
             session.go_away()
@@ -274,13 +266,6 @@ class ExchangeServer:
             watch.cancel()
             self._sessions.discard(session)
             session.close()
-
-    def _methods_for(self, context: Any) -> Methods:
-        """Replaces methods that the caller may not call by one that refuses, so that items need no permission check."""
-        return {
-            name: method if may_call(context, f"/{self._service}/{name}") else _REFUSED
-            for name, method in self._methods.items()
-        }
 
     async def drain(self, delay_s: float = 0.0) -> None:
         """Asks every client to open no further calls here, then waits until all have acknowledged, the delay is over

@@ -22,7 +22,7 @@ CALLER_PREFIX: Final = "caller/"
 
 class Role(Enum):
     EDGE = "edge"
-    # Internal programs that use the services without HTTP; each has its own name.
+    # Internal programs, which call the edge alone; each has its own name.
     CALLER = "caller"
     ADMIN = "admin"
     # Most calls of consoles also need a user's access token: see access_check.py.
@@ -59,8 +59,7 @@ _GRPC_SERVICES: Final = {
 
 @cache
 def access_of(method: str) -> pb.MethodAccess:
-    """Returns what the contract says of a served method, given as `/SERVICE/NAME`. It has the same name as an item of
-    an exchange."""
+    """Returns what the contract says of a served method, given as `/SERVICE/NAME`."""
     try:
         found = descriptor_pool.Default().FindMethodByName(method[1:].replace("/", "."))
     except KeyError:
@@ -93,11 +92,6 @@ def role_of(names: Iterable[str]) -> Role | None:
     return next((role for role in Role if role is not Role.CALLER and role.value == ours[0]), None)
 
 
-def may_call(context: Any, method: str) -> bool:
-    """Returns whether the caller of an RPC may call a method, which need not be that RPC. `context` is gRPC's."""
-    return not is_secured(context) or role_of(names_of(context)) in roles_for(method)
-
-
 def is_secured(context: Any) -> bool:
     """Returns whether the caller has a certificate."""
     return bool(context.auth_context().get("transport_security_type") == [b"ssl"])
@@ -109,5 +103,8 @@ def names_of(context: Any) -> list[str]:
     return [name.decode("utf-8", "replace") for name in names]
 
 
-def not_allowed() -> LegatoError:
-    return LegatoError(Reason.CALLER_NOT_ALLOWED, "The caller's certificate does not allow this.")
+def not_allowed(role: Role | None = None) -> LegatoError:
+    message = "The caller's certificate does not allow this."
+    if role is Role.CALLER:
+        message += " Programs call the edge: its legato.chat.v1.ChatService chats, lists models and reads usage."
+    return LegatoError(Reason.CALLER_NOT_ALLOWED, message)

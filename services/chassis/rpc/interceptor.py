@@ -88,7 +88,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if is_secured(context) or role is not None:
             if role not in roles_for(method):
                 self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
-                raise not_allowed()
+                raise not_allowed(role)
             current_role.set(role)
         if role not in CONSOLES:
             return None

@@ -170,7 +170,7 @@ class MeteringServicer(metering_pb2_grpc.MeteringServiceServicer):
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
     ) -> AsyncIterator[pb.ExchangeResponse]:
-        return self._exchange.serve(request_iterator, context)
+        return self._exchange.serve(request_iterator)
 
     async def ListUsage(self, request: pb.ListUsageRequest, context: Context) -> pb.ListUsageResponse:
         query = reports.to_usage_query(request)

@@ -49,7 +49,7 @@ class RouterServicer(pb_grpc.RouterServiceServicer):
     def Exchange(
         self, request_iterator: AsyncIterator[pb.ExchangeRequest], context: Context
     ) -> AsyncIterator[pb.ExchangeResponse]:
-        return self._exchange.serve(request_iterator, context)
+        return self._exchange.serve(request_iterator)
 
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         created = Timestamp()

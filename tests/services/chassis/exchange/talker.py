@@ -79,7 +79,7 @@ class Talker(router_pb2_grpc.RouterServiceServicer):
     async def Exchange(self, request_iterator: Any, context: Any) -> AsyncIterator[router.ExchangeResponse]:
         if self.is_mute:
             await self.release.wait()
-        async for response in self.exchange.serve(request_iterator, context):
+        async for response in self.exchange.serve(request_iterator):
             yield response
 
     async def ListModels(self, request: Any, context: Any) -> router.ListModelsResponse:

@@ -20,7 +20,7 @@ from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
 from legato_protos.router.v1 import grounding_pb2, router_pb2
 from legato_protos.type.v1 import exchange_pb2
-from services.chassis.errors import Reason
+from services.chassis.errors import LegatoError, Reason
 from services.chassis.exchange.methods import UnaryMethod
 from services.chassis.exchange.server import ExchangeServer
 from services.chassis.rpc.access_check import rule_of
@@ -31,20 +31,20 @@ from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 
 CALLER = "caller/reports"
-EDGE, CHATTERS, ADMIN = {"edge"}, {"edge", CALLER}, {"admin"}
+EDGE, ADMIN = {"edge"}, {"admin"}
 CONSOLES = {"console", "operator-console"}
 OPERATORS = {"admin", "operator-console"}
 # Of what an account's owner may read.
 OWNERS = {"admin", *CONSOLES}
 WITH_USERS = {"admin", *CONSOLES}
-READERS = {"edge", CALLER, "admin", *CONSOLES}
+READERS = {"edge", "admin", *CONSOLES}
 PAYMENTS = {"payments"}
 # A server, and of notices also a caller.
 AUTH = {"auth"}
-NAMES = sorted(READERS | PAYMENTS | AUTH)
+NAMES = sorted({CALLER} | READERS | PAYMENTS | AUTH)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
-    "legato.auth.v1.AuthService": {"Verify": CHATTERS, "Watch": CHATTERS, "FindRefusedKeys": CHATTERS},
+    "legato.auth.v1.AuthService": dict.fromkeys(["Verify", "Watch", "FindRefusedKeys"], EDGE),
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": OPERATORS,
         "GetAccount": OWNERS,
@@ -138,7 +138,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "VerifyAuditEvents": OPERATORS,
         "RecordOperatorAction": OPERATORS,
     },
-    "legato.router.v1.RouterService": {"Chat": CHATTERS, "Exchange": CHATTERS, "ListModels": READERS},
+    "legato.router.v1.RouterService": {"Chat": EDGE, "Exchange": EDGE, "ListModels": READERS},
     "legato.router.v1.RouteAdminService": {"ReloadRoutes": OPERATORS, "ListTargets": OPERATORS},
     "legato.router.v1.GroundingAdminService": {
         "AddNote": WITH_USERS,
@@ -155,12 +155,12 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.MeteringService": {
         "Admit": EDGE,
         "Correct": EDGE,
-        "Reserve": CHATTERS,
-        "Extend": CHATTERS,
-        "Settle": CHATTERS,
-        "Void": CHATTERS,
-        "Checkpoint": CHATTERS,
-        "Exchange": CHATTERS,
+        "Reserve": EDGE,
+        "Extend": EDGE,
+        "Settle": EDGE,
+        "Void": EDGE,
+        "Checkpoint": EDGE,
+        "Exchange": EDGE,
         "ListUsage": READERS,
         "GetBalance": READERS,
         "GetRequest": READERS,
@@ -200,7 +200,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.payments.v1.PaymentService": dict.fromkeys(
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
     ),
-    "grpc.health.v1.Health": {"Check": READERS | PAYMENTS},
+    "grpc.health.v1.Health": {"Check": {CALLER} | READERS | PAYMENTS},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
 STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
@@ -254,14 +254,15 @@ def anything(service: Any, log: Log) -> object:
 
         async def exchange(self: Any, requests: Any, context: Any) -> AsyncIterator[Any]:
             items = {name: UnaryMethod(Empty, answer) for name in ITEMS.get(service.full_name, ())}
-            async for sent in ExchangeServer(service.full_name, items, response, log).serve(requests, context):
+            async for sent in ExchangeServer(service.full_name, items, response, log).serve(requests):
                 yield sent
 
         if method.name == "Exchange":
             return exchange
         return answer_stream if method.client_streaming else answer_call
 
-    generated = importlib.import_module(service.file.name.removesuffix(".proto").replace("/", ".") + "_pb2_grpc")
+    path = service.file.name.removesuffix(".proto").replace("legato/", "legato_protos/", 1)
+    generated = importlib.import_module(path.replace("/", ".") + "_pb2_grpc")
     methods = {method.name: behaviour(method) for method in service.methods}
     return type(service.name, (getattr(generated, f"{service.name}Servicer"),), methods)()
 
@@ -282,7 +283,7 @@ async def address(authority: Authority, log: Log) -> AsyncIterator[str]:
     await server.stop(0)
 
 
-async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | None:
+async def ask(channel: grpc.aio.Channel, service: str, method: str) -> LegatoError | None:
     """Why it was refused; None: it was not."""
     path, to_bytes = f"/{service}/{method}", lambda message: message.SerializeToString()
     try:
@@ -294,7 +295,7 @@ async def ask(channel: grpc.aio.Channel, service: str, method: str) -> Reason | 
         else:
             await channel.unary_unary(path, to_bytes, bytes)(health_pb2.HealthCheckRequest())
     except grpc.aio.AioRpcError as error:
-        return from_rpc_error(error, service).reason
+        return from_rpc_error(error, service)
     return None
 
 
@@ -364,31 +365,29 @@ async def test_each_identity_may_call_what_is_its_own_and_nothing_else(
                 if name in CONSOLES & allowed and f"/{service}/{method}" in RULES:
                     # It may, for a user whose token it has; it has none.
                     expected = Reason.ACCESS_TOKEN_INVALID
-                assert await ask(channel, service, method) is expected, f"{service}/{method}"
+                refused = await ask(channel, service, method)
+                assert (refused and refused.reason) is expected, f"{service}/{method}"
 
 
-async def test_caller_that_asks_for_what_is_not_its_own_is_named(
+async def test_program_that_asks_for_what_is_the_edges_is_named_and_told_what_to_call(
     authority: Authority, address: str, log: Log, log_text: Callable[[], str]
 ) -> None:
     async with open_channel(address, authority.certificates(CALLER, log).current(), "auth") as channel:
-        await ask(channel, "legato.metering.v1.CreditAdminService", "GrantCredits")
+        refused = await ask(channel, "legato.metering.v1.MeteringService", "Settle")
+    assert refused is not None
+    assert refused.wire.grpc_code is grpc.StatusCode.PERMISSION_DENIED
+    assert "legato.chat.v1.ChatService" in refused.message
     [line] = [line for line in log_text().splitlines() if "caller.not_allowed" in line]
     assert '"name":"spiffe://legato/caller/reports"' in line
-    assert '"reason":"/legato.metering.v1.CreditAdminService/GrantCredits"' in line
+    assert '"reason":"/legato.metering.v1.MeteringService/Settle"' in line
 
 
-@pytest.mark.parametrize("name", sorted(CHATTERS))
-async def test_items_of_an_exchange_are_allowed_like_the_calls_they_stand_for(
-    authority: Authority, address: str, log: Log, name: str
-) -> None:
-    async with open_channel(address, authority.certificates(name, log).current(), "auth") as channel:
+async def test_items_of_an_exchange_are_for_those_who_may_open_it(authority: Authority, address: str, log: Log) -> None:
+    async with open_channel(address, authority.certificates("edge", log).current(), "auth") as channel:
         for service, methods in ITEMS.items():
             for method in methods:
-                is_allowed = name in EXPECTED[service][method]
-                item = await open_item(channel, service, method)
-                kind = exchange_pb2.ITEM_KIND_END if is_allowed else exchange_pb2.ITEM_KIND_ERROR
-                assert item.kind == kind, f"{service}/{method}"
-                assert is_allowed or Reason.CALLER_NOT_ALLOWED.value.encode() in item.payload
+                assert (await open_item(channel, service, method)).kind == exchange_pb2.ITEM_KIND_END, method
+                assert EXPECTED[service][method] == EXPECTED[service]["Exchange"] == EDGE
 
 
 @pytest.mark.parametrize("role", [Role.ROUTER, Role.METERING])
