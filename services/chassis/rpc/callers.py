@@ -53,6 +53,7 @@ _ROLES: Final = {
 _HEALTH_CALLERS: Final = CONSOLES | {Role.EDGE, Role.CALLER, Role.ADMIN, Role.PAYMENTS}
 _GRPC_SERVICES: Final = {
     "grpc.health.v1.Health": _HEALTH_CALLERS,
+    "grpc.reflection.v1.ServerReflection": {Role.CALLER, Role.ADMIN},
     "grpc.reflection.v1alpha.ServerReflection": {Role.CALLER, Role.ADMIN},
 }
 

@@ -11,13 +11,13 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
 
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.rpc.callers import Role
 from services.chassis.rpc.certificates import Certificates, Pem
 from services.chassis.rpc.channel import channel_options
 from services.chassis.rpc.interceptor import ErrorInterceptor
+from services.chassis.rpc.reflection import serve_reflection
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 
@@ -64,10 +64,7 @@ class RpcServer:
                 register(servicer, self._console_server)
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._console_server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
-            self._server,
-        )
+        serve_reflection([*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name], self._server)
 
     async def start(self) -> None:
         self.port = await _listen_on(self._server, self._listen, self._certificates)

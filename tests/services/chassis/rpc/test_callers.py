@@ -201,6 +201,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
     ),
     "grpc.health.v1.Health": {"Check": {CALLER} | READERS | PAYMENTS},
+    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
 }
 STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
@@ -230,7 +231,7 @@ OURS = [
 ]
 SERVED = [f"/{service.full_name}/{method.name}" for service in OURS for method in service.methods]
 SERVED += [f"/grpc.health.v1.Health/{method}" for method in ("Check", "List", "Watch")]
-SERVED += ["/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"]
+SERVED += [f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo" for version in ("v1", "v1alpha")]
 ALLOWED = {role: frozenset(method for method in SERVED if role in roles_for(method)) for role in Role}
 RULES = {method: rule for method in SERVED if (rule := rule_of(method)) is not None}
 

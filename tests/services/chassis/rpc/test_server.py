@@ -10,7 +10,6 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc
 from services.chassis.errors import LegatoError, Reason, forget_origin
@@ -175,17 +174,6 @@ async def test_a_server_that_is_asked_to_stop_says_so_before_it_ends(socket_fold
         await stopping
         with pytest.raises(LegatoError):
             await call
-
-
-async def test_reflection_lists_the_services(socket_folder: Path, log: Log) -> None:
-    async with serving(socket_folder, log) as (_, _, channel):
-        untyped: Any = channel
-        stub: Any = reflection_pb2_grpc.ServerReflectionStub(untyped)
-        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
-        names = {service.name for service in (await call.read()).list_services_response.service}
-        call.cancel()
-
-    assert {"legato.auth.v1.AuthService", "grpc.health.v1.Health"} <= names
 
 
 async def test_a_tcp_listener_is_refused_unless_it_is_asked_for(log: Log) -> None:
