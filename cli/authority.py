@@ -1,6 +1,6 @@
 """A certificate authority in a folder: its certificate and key, and those that it has issued.
 
-Each certificate names the identity of its holder (`spiffe://legato/NAME`), and for services the host names under which
+Each certificate names the identity of its holder (`spiffe://legato/NAME`), and for servers the host names under which
 they can be reached.
 """
 
@@ -20,7 +20,8 @@ from cli.supervision.data_folder import write_private
 from services.chassis.rpc.callers import Role, role_of, uri_of
 
 AUTHORITY = "ca"
-SERVICES = (Role.AUTH, Role.ROUTER, Role.METERING, Role.PAYMENTS)
+# Those that other processes call.
+SERVERS = (Role.EDGE, Role.AUTH, Role.ROUTER, Role.METERING, Role.PAYMENTS)
 
 # Allows for clock skew between machines.
 _EARLIER = timedelta(minutes=5)
@@ -66,10 +67,10 @@ def issue(folder: Path, name: str, hosts: Sequence[str], days: int, now: datetim
         raise NoAuthority from None
     authority_key = cast(ec.EllipticCurvePrivateKey, serialization.load_pem_private_key(key_pem, None))
     role = role_of([uri_of(check_name(name))])
-    is_service = role in SERVICES
+    is_server = role in SERVERS
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri_of(name))]
-    names += [_host(host) for host in ([name, *hosts] if is_service else hosts)]
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH] if is_service else []
+    names += [_host(host) for host in ([name, *hosts] if is_server else hosts)]
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
     # A role that may call nothing is only a server.
     usages += [ExtendedKeyUsageOID.CLIENT_AUTH] if role not in (Role.ROUTER, Role.METERING) else []
     key = ec.generate_private_key(ec.SECP256R1())

@@ -1,6 +1,7 @@
 """Loads the TLS certificates for TCP between processes, and reloads them when the files change."""
 
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,22 @@ class Certificates:
         from cryptography.x509 import load_pem_x509_certificate
 
         return load_pem_x509_certificate(self.current().certificate).not_valid_after_utc.timestamp()
+
+    def warn_unless_server(self, name: str) -> None:
+        """Logs a warning if clients that look for a server of this name would refuse the certificate."""
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        extensions = x509.load_pem_x509_certificate(self.current().certificate).extensions
+        hosts, usages = [], [ExtendedKeyUsageOID.SERVER_AUTH]
+        with suppress(x509.ExtensionNotFound):
+            names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            hosts = names.get_values_for_type(x509.DNSName)
+        with suppress(x509.ExtensionNotFound):
+            usages = [*extensions.get_extension_for_class(x509.ExtendedKeyUsage).value]
+        if name not in hosts or ExtendedKeyUsageOID.SERVER_AUTH not in usages:
+            reason = f"its callers expect the DNS name {name}, and a server's: issue it again"
+            self._log.warning("certificates.not_for_a_server", reason=reason)
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         # A mounted secret is replaced by a new file of the same name, mostly of the same size.

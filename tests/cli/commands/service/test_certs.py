@@ -21,11 +21,13 @@ def shown(folder: Path) -> dict[str, dict[str, Any]]:
 
 def test_certificates_name_who_they_are_for_and_how_long_they_last(tmp_path: Path) -> None:
     assert run(tmp_path, "init").exit_code == 0
-    issued = run(tmp_path, "issue", "router", "caller/reports", "--host", "router.example", "--days", "30")
+    names = ("edge", "router", "caller/reports")
+    issued = run(tmp_path, "issue", *names, "--host", "router.example", "--days", "30")
     assert issued.exit_code == 0
     rows = shown(tmp_path)
     assert rows["router.pem"]["identity"] == "spiffe://legato/router"
     assert rows["router.pem"]["hosts"] == ["router", "router.example"]
+    assert rows["edge.pem"]["hosts"] == ["edge", "router.example"]
     assert rows["caller-reports.pem"]["identity"] == "spiffe://legato/caller/reports"
     assert rows["caller-reports.pem"]["days_left"] == 29
     assert rows["ca.pem"]["identity"] == ""

@@ -50,6 +50,17 @@ def test_key_is_never_printed(authority: Authority, log: Log, log_text: Callable
     assert "PRIVATE KEY" not in log_text()
 
 
+def test_certificate_that_callers_of_the_edge_would_refuse_is_told_of(
+    authority: Authority, log: Log, log_text: Callable[[], str]
+) -> None:
+    authority.certificates("edge", log).warn_unless_server("edge")
+    assert log_text() == ""
+    # As those of edges were before they had callers: an identity alone.
+    authority.certificates("admin", log).warn_unless_server("edge")
+    assert "certificates.not_for_a_server" in log_text()
+    assert "the DNS name edge" in log_text()
+
+
 def test_only_all_three_files_make_sense(authority: Authority, log: Log) -> None:
     certificate, key = authority.files("edge")
     assert open_certificates(None, None, None, log) is None
