@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from cli.main import legato
 
@@ -32,6 +33,15 @@ def test_certificates_name_who_they_are_for_and_how_long_they_last(tmp_path: Pat
     assert rows["caller-reports.pem"]["days_left"] == 29
     assert rows["ca.pem"]["identity"] == ""
     assert datetime.fromisoformat(rows["ca.pem"]["expires"]) > datetime.now(UTC) + timedelta(days=3600)
+
+
+def test_edge_is_a_client_of_the_services_and_the_server_of_programs(tmp_path: Path) -> None:
+    run(tmp_path, "init")
+    run(tmp_path, "issue", "edge", "--host", "edge.example")
+    assert shown(tmp_path)["edge.pem"]["hosts"] == ["edge", "edge.example"]
+    certificate = x509.load_pem_x509_certificate((tmp_path / "edge.pem").read_bytes())
+    usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert set(usages) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
 def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:

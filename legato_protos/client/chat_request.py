@@ -1,0 +1,131 @@
+"""Builds chats from Python's own types."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
+
+from legato_protos.chat.v1.chat_pb2 import (
+    ROLE_ASSISTANT,
+    ROLE_SYSTEM,
+    ROLE_TOOL,
+    ROLE_USER,
+    AnswerMessage,
+    Chat,
+    Function,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    ResponseFormat,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolMode,
+)
+
+Messages = str | Message | Iterable[Message]
+
+
+class ChatOptions(TypedDict, total=False):
+    """All that a chat may have beside its messages; what is left out is left to the service and the model."""
+
+    model: str
+    tools: Iterable[Tool]
+    # "auto", "none", "required", or the name of the function that the model has to call.
+    tool_choice: str | ToolChoice
+    parallel_tool_calls: bool
+    response_format: Literal["json_object"] | ResponseFormat
+    max_tokens: int
+    temperature: float
+    top_p: float
+    stop: str | Sequence[str]
+    seed: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Mapping[str, float]
+    reasoning_effort: str
+    verbosity: str
+
+
+def system(text: str) -> Message:
+    return Message(role=ROLE_SYSTEM, text=text)
+
+
+def user(text: str, *, name: str = "") -> Message:
+    return Message(role=ROLE_USER, text=text, name=name)
+
+
+def assistant(answer: str | AnswerMessage, *, tool_calls: Iterable[ToolCall] = ()) -> Message:
+    """Builds the message of an earlier turn, from its text or from the answer as it came."""
+    if isinstance(answer, str):
+        return Message(role=ROLE_ASSISTANT, text=answer, tool_calls=tool_calls)
+    message = Message(role=ROLE_ASSISTANT, refusal=answer.refusal, tool_calls=answer.tool_calls)
+    if answer.text:
+        message.text = answer.text
+    return message
+
+
+def tool_result(call: str | ToolCall, text: str) -> Message:
+    """Builds the message that answers a tool call, which may be named by its id."""
+    return Message(role=ROLE_TOOL, text=text, tool_call_id=call if isinstance(call, str) else call.id)
+
+
+def function(
+    name: str, description: str = "", parameters: Mapping[str, Any] | None = None, *, strict: bool | None = None
+) -> Tool:
+    """Builds a tool; `parameters` is a JSON schema."""
+    schema = None if parameters is None else _struct(parameters)
+    return Tool(function=Function(name=name, description=description, parameters=schema, strict=strict))
+
+
+def json_schema(
+    name: str, schema: Mapping[str, Any], *, description: str = "", strict: bool | None = None
+) -> ResponseFormat:
+    """Builds the response format of an answer that is to have this JSON schema."""
+    form = JsonSchemaFormat(name=name, schema=_struct(schema), description=description, strict=strict)
+    return ResponseFormat(json_schema=form)
+
+
+def chat_from(messages: Messages, options: ChatOptions) -> Chat:
+    """Builds the chat; a string is one message of the user."""
+    if isinstance(messages, str):
+        messages = user(messages)
+    stop = options.get("stop", ())
+    return Chat(
+        model=options.get("model", ""),
+        messages=[messages] if isinstance(messages, Message) else messages,
+        tools=options.get("tools", ()),
+        tool_choice=_tool_choice(options.get("tool_choice")),
+        parallel_tool_calls=options.get("parallel_tool_calls"),
+        response_format=_response_format(options.get("response_format")),
+        max_tokens=options.get("max_tokens"),
+        sampling=Sampling(
+            temperature=options.get("temperature"),
+            top_p=options.get("top_p"),
+            stop=[stop] if isinstance(stop, str) else stop,
+            seed=options.get("seed"),
+            presence_penalty=options.get("presence_penalty"),
+            frequency_penalty=options.get("frequency_penalty"),
+            logit_bias=options.get("logit_bias", {}),
+        ),
+        reasoning_effort=options.get("reasoning_effort", ""),
+        verbosity=options.get("verbosity", ""),
+    )
+
+
+def _tool_choice(choice: str | ToolChoice | None) -> ToolChoice | None:
+    if not isinstance(choice, str):
+        return choice
+    if choice in ("auto", "none", "required"):
+        return ToolChoice(mode=ToolMode.Value(f"TOOL_MODE_{choice.upper()}"))
+    return ToolChoice(function_name=choice)
+
+
+def _response_format(given: Literal["json_object"] | ResponseFormat | None) -> ResponseFormat | None:
+    return ResponseFormat(json_object=JsonObjectFormat()) if isinstance(given, str) else given
+
+
+def _struct(schema: Mapping[str, Any]) -> Struct:
+    return ParseDict(dict(schema), Struct())

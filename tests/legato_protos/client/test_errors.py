@@ -1,0 +1,76 @@
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from legato_protos.client.errors import LegatoError, LimitError, OutOfCreditError, Reason, error_from
+from services.chassis import errors
+
+
+class Failure(grpc.RpcError):
+    """An error as both gRPC clients raise it: a call ended with a status."""
+
+    def __init__(self, code: grpc.StatusCode, status: Status | None = None) -> None:
+        self._code = code
+        self._status = status
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._status.message if self._status else ""
+
+    def initial_metadata(self) -> Any:
+        return None
+
+    def trailing_metadata(self) -> Any:
+        return (("grpc-status-details-bin", self._status.SerializeToString()),) if self._status else ()
+
+
+def failure(error: errors.LegatoError) -> Failure:
+    return Failure(error.wire.grpc_code, errors.to_status(error))
+
+
+def test_reasons_are_those_of_the_table_of_errors() -> None:
+    own = [Reason.CANCELLED, Reason.DEADLINE_EXCEEDED]
+    assert list(Reason) == [*errors.Reason, *own]
+
+
+@pytest.mark.parametrize("reason", errors.Reason)
+def test_every_reason_arrives(reason: errors.Reason) -> None:
+    error = error_from(failure(errors.LegatoError(reason, "The message.", param="model", original_request_id="abc")))
+    assert (error.reason, error.message, error.param) == (reason.value, "The message.", "model")
+    assert (error.original_request_id, error.retry_after_s, error.request_id) == ("abc", None, None)
+
+
+def test_running_out_of_credit_differs_from_other_preconditions() -> None:
+    spent = errors.LegatoError(errors.Reason.SPEND_LIMIT_SPENT, "All of it.")
+    refused = errors.LegatoError(errors.Reason.UPSTREAM_REFUSED, "Not this.")
+    assert isinstance(error_from(failure(spent)), OutOfCreditError)
+    assert type(error_from(failure(refused))) is LegatoError
+
+
+def test_a_reason_of_a_newer_service_keeps_its_class() -> None:
+    limited = errors.LegatoError(errors.Reason.RATE_LIMITED, "Too fast.", retry_after_s=1.5)
+    status = errors.to_status(limited)
+    status.details[0].Pack(ErrorInfo(reason="MADE_UP_LATER", domain="legato"))
+    error = error_from(Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, status))
+    assert isinstance(error, LimitError)
+    assert (error.reason, error.message, error.retry_after_s) == (Reason.INTERNAL, "Too fast.", 1.5)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, Reason.UNAVAILABLE),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, Reason.DEADLINE_EXCEEDED),
+        (grpc.StatusCode.CANCELLED, Reason.CANCELLED),
+        (grpc.StatusCode.UNIMPLEMENTED, Reason.ENDPOINT_NOT_OFFERED),
+        (grpc.StatusCode.UNKNOWN, Reason.INTERNAL),
+    ],
+)
+def test_a_status_of_grpc_itself_has_a_reason_too(code: grpc.StatusCode, reason: Reason) -> None:
+    error = error_from(Failure(code))
+    assert (error.reason, str(error)) == (reason, f"{reason}: The call failed.")
