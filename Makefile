@@ -83,7 +83,7 @@ lint: .venv/dev ## Run all static checks
 	@$(BIN)/buf lint
 	@$(BIN)/buf breaking --against protos/baseline.binpb
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call write_stubs,$$fresh) && \
-	  diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=pyproject.toml --exclude=py.typed --exclude=client legato_protos "$$fresh/legato_protos" || \
+	  diff -r --exclude=__init__.py --exclude=__pycache__ --exclude=pyproject.toml --exclude=README.md --exclude=py.typed --exclude=client legato_protos "$$fresh/legato_protos" || \
   { echo "The stubs are not those of the .proto files: make protos" >&2; exit 1; }
 	@echo "Images and compose file ..."
 	@$(BIN)/hadolint Dockerfile

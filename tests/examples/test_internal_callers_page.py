@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +93,3 @@ def test_callers_and_admins_can_look_around(harness: InternalServicesHarness, lo
             assert "legato.metering.v1.MeteringService" in found.get_services()
             [service] = found.FindFileContainingSymbol("legato.metering.v1.MeteringService").service[:1]
             assert "GetBalance" in {method.name for method in service.method}
-
-
-def test_package_of_stubs_has_the_version_of_the_service() -> None:
-    own, whole = (
-        tomllib.loads((ROOT / path).read_text()) for path in ("legato_protos/pyproject.toml", "pyproject.toml")
-    )
-    assert own["project"]["version"] == whole["project"]["version"]
-    assert set(own["project"]["dependencies"]) <= set(whole["project"]["dependencies"])
