@@ -1,5 +1,6 @@
 """Maintenance mode, during which no new chats are admitted."""
 
+from edge.backends.auth import Verified
 from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason
 
@@ -13,7 +14,7 @@ class MaintenanceMode:
     def is_on(self) -> bool:
         return self._current.is_on
 
-    def update(self, answer: pb.WatchResponse | pb.VerifyResponse) -> None:
+    def update(self, answer: pb.WatchResponse | Verified) -> None:
         """Takes over the state of an answer, unless a newer one has come already. An auth of an older version does not
         send it."""
         if answer.HasField("maintenance") and answer.epoch >= self._epoch:

@@ -1,4 +1,4 @@
-"""Authenticates API keys and playground tokens, with a cache that auth invalidates in time.
+"""Authenticates API keys, playground tokens and internal programs, with a cache that auth invalidates in time.
 
 Asking the auth service about every request would cost more than the rest of it. So the edge caches verified principals,
 and a watch keeps the cache valid: the edge pings, auth answers with an epoch that it read from its database after the
@@ -8,7 +8,7 @@ is verified by auth. docs/revocation.md explains it in full.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from edge.access.auth_watch import Watch
@@ -17,7 +17,7 @@ from edge.access.principal_cache import PrincipalCache
 from edge.access.running_keys import RunningKey, RunningKeys
 from edge.access.used_networks import UsedNetworks
 from edge.access.wrong_keys import WrongKeyLimiter
-from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal, Scope
+from edge.backends.auth import ANSWERS, NAME, AuthClient, AuthReplica, Principal, Scope, Verified
 from legato_protos.auth.v1 import auth_pb2 as pb
 from services.chassis.errors import LegatoError, Reason, unavailable
 from services.chassis.http.addresses import Addresses
@@ -56,7 +56,7 @@ class Principals:
         self._watch = Watch(
             self._auth, self._principal_cache, self._used_networks, self.maintenance, self._look_at_running, clock, log
         )
-        # Verifications under way, by the key's digest.
+        # Verifications under way, by the digest of the key, or of the caller and its account.
         self._verifying: dict[bytes, asyncio.Task[Principal]] = {}
         lag = "Age of this edge's view of key changes: seconds since the newest answered ping was sent."
         registry.gauge("auth_revocation_lag_seconds", lag, lambda: self._principal_cache.lag_s)
@@ -93,7 +93,26 @@ class Principals:
     async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal:
         api_key = _api_key(headers)
         digest = hashlib.sha256(api_key).digest()
-        return self._principal_cache.find(digest) or await self._verify_together(api_key, digest)
+        return self._principal_cache.find(digest) or await self._verify_together(
+            digest, lambda: self._auth.verify(api_key.decode("ascii"))
+        )
+
+    async def identify_caller(self, caller: str, account_id: str, needed: "Scope.ValueType | None") -> Principal:
+        """Returns the principal of an internal program that calls for an account, if it has a scope. Raises
+        CALLER_NOT_GRANTED."""
+        # No API key has this byte, and neither name a space.
+        digest = hashlib.sha256(b"\xff" + f"{caller} {account_id}".encode()).digest()
+        principal = self._principal_cache.find(digest) or await self._verify_together(
+            digest, lambda: self._auth.verify_caller(caller, account_id)
+        )
+        if needed is not None:
+            principal.require(needed)
+        return principal
+
+    async def list_callers(self, account_id: str) -> dict[str, str]:
+        """Returns the internal programs that called for an account, by the keys that their requests are counted
+        under."""
+        return {key.key_id: key.caller for key in await self._auth.list_caller_keys(account_id)}
 
     def recall(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
         """Returns the principal if it is cached, without a call."""
@@ -105,18 +124,18 @@ class Principals:
     def track_key(self, principal: Principal) -> RunningKey:
         """Tracks a key while its answer runs, to notice that it is revoked."""
         credential_id = principal.credential_id
-        running_key = self._running_keys.add(credential_id)
+        running_key = self._running_keys.add(credential_id, is_caller=bool(principal.caller))
         if not self._principal_cache.knows(credential_id):
             # Auth may have named this key between its verification and now.
             self._running_keys.recheck([credential_id])
         return running_key
 
-    async def _verify_together(self, api_key: bytes, digest: bytes) -> Principal:
-        """Shares one call among all requests that wait with the same key: it keeps an edge that is busy, and so has
-        lost its lease, from more load. An answer counts from when its call was sent."""
+    async def _verify_together(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Principal:
+        """Shares one call among all requests that wait for the same principal: it keeps an edge that is busy, and so
+        has lost its lease, from more load. An answer counts from when its call was sent."""
         task = self._verifying.get(digest)
         if task is None:
-            self._verifying[digest] = task = asyncio.create_task(self._verify(api_key, digest))
+            self._verifying[digest] = task = asyncio.create_task(self._verify(digest, ask))
             task.add_done_callback(lambda task: self._end_verifying(digest, task))
         # The first caller may be cancelled before the answer.
         return await asyncio.shield(task)
@@ -127,13 +146,13 @@ class Principals:
             # Retrieved, in case that no caller is left to do so.
             task.exception()
 
-    async def _verify(self, api_key: bytes, digest: bytes) -> Principal:
+    async def _verify(self, digest: bytes, ask: Callable[[], Awaitable[Verified]]) -> Principal:
         for attempt in range(VERIFY_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(VERIFY_AGAIN_AFTER_S)
             asked_at_s = self._clock.elapsed_s()
             try:
-                answer = await self._auth.verify(api_key.decode("ascii"))
+                answer = await ask()
             except LegatoError as error:
                 if error.reason in ANSWERS:
                     # Every invalid key gets the same message, whether the edge or auth refused it.

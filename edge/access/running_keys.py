@@ -16,20 +16,22 @@ ASK_AGAIN_AFTER_S = 0.2
 
 
 class RunningKey:
-    """The key of one running answer; a context manager."""
+    """The key of one running answer, or of the internal caller that it is for; a context manager."""
 
-    __slots__ = ("_running_keys", "is_refused", "key_id")
+    __slots__ = ("_is_caller", "_running_keys", "is_refused", "key_id")
 
-    def __init__(self, running_keys: "RunningKeys", key_id: str) -> None:
+    def __init__(self, running_keys: "RunningKeys", key_id: str, *, is_caller: bool) -> None:
         self._running_keys = running_keys
+        self._is_caller = is_caller
         self.key_id = key_id
         self.is_refused = False
 
     def raise_if_refused(self) -> None:
         if self.is_refused:
-            raise LegatoError(
-                Reason.KEY_INVALID, "The API key was revoked, or its account suspended, during this answer."
-            )
+            reason, what = Reason.KEY_INVALID, "The API key was revoked, or its account suspended"
+            if self._is_caller:
+                reason, what = Reason.CALLER_NOT_GRANTED, "The caller's grant was revoked, or the account suspended"
+            raise LegatoError(reason, f"{what}, during this answer.")
 
     def __enter__(self) -> "RunningKey":
         return self
@@ -48,8 +50,8 @@ class RunningKeys:
         self._doubted: set[str] = set()
         self._asking: asyncio.Task[None] | None = None
 
-    def add(self, key_id: str) -> RunningKey:
-        running_key = RunningKey(self, key_id)
+    def add(self, key_id: str, *, is_caller: bool = False) -> RunningKey:
+        running_key = RunningKey(self, key_id, is_caller=is_caller)
         self._by_key_id.setdefault(key_id, set()).add(running_key)
         return running_key
 

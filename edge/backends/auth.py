@@ -28,10 +28,11 @@ ASK_ANOTHER_AFTER_S = 0.1
 # A replica whose watch was silent for longer is called last: it is pinged five times a second.
 SILENT_AFTER_S = 0.5
 
-# Auth's verdicts on a key. Any other error is no answer, and another replica may have one.
-ANSWERS = (Reason.KEY_INVALID, Reason.ACCOUNT_SUSPENDED)
+# Auth's verdicts on a key or a caller. Any other error is no answer, and another replica may have one.
+ANSWERS = (Reason.KEY_INVALID, Reason.ACCOUNT_SUSPENDED, Reason.CALLER_NOT_GRANTED)
 
 AnswerT = TypeVar("AnswerT")
+Verified = pb.VerifyResponse | pb.VerifyCallerResponse
 WatchCall = grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 
 
@@ -101,6 +102,14 @@ class AuthClient:
         request = pb.VerifyRequest(api_key=api_key, accepts_playground_tokens=True)
         return await self._call(lambda stub: stub.Verify(request, timeout=ASK_TIMEOUT_S, wait_for_ready=True))
 
+    async def verify_caller(self, caller: str, account_id: str) -> pb.VerifyCallerResponse:
+        request = pb.VerifyCallerRequest(caller=caller, account_id=account_id)
+        return await self._call(lambda stub: stub.VerifyCaller(request, timeout=ASK_TIMEOUT_S, wait_for_ready=True))
+
+    async def list_caller_keys(self, account_id: str) -> Sequence[pb.CallerKey]:
+        request = pb.ListCallerKeysRequest(account_id=account_id)
+        return (await self._call(lambda stub: stub.ListCallerKeys(request, timeout=ASK_TIMEOUT_S))).keys
+
     async def find_refused_keys(self, key_ids: Sequence[str]) -> Sequence[str]:
         request = pb.FindRefusedKeysRequest(key_ids=key_ids)
         return (await self._call(lambda stub: stub.FindRefusedKeys(request, timeout=ASK_TIMEOUT_S))).key_ids
@@ -168,6 +177,8 @@ class Principal:
     token_id: str = ""
     # None: all classes.
     allowed_classes: frozenset[str] | None = None
+    # The internal program that calls for the account; empty: a key was given.
+    caller: str = ""
 
     @property
     def credential_id(self) -> str:

@@ -28,6 +28,7 @@ LONGEST_SEARCH: Final = 100
 _UNPRINTABLE: Final = frozenset({"Cc", "Zl", "Zp"})
 
 _ID: Final = re.compile("[0-9A-Za-z_]{1,100}")
+_CALLER: Final = re.compile("[a-z0-9][a-z0-9.-]{0,99}")
 
 
 def id_of(what: str, given: str) -> str:
@@ -55,6 +56,16 @@ def query(given: str) -> str:
     if len(trimmed) > NAME_LENGTH_MOST or "\0" in trimmed:
         raise refusal("query", f"A search has at most {NAME_LENGTH_MOST} characters.")
     return trimmed
+
+
+def caller_name(given: str) -> str:
+    if not is_caller_name(given):
+        raise refusal("caller", "A caller's name has up to 100 of the characters a-z, 0-9, . and -.")
+    return given
+
+
+def is_caller_name(given: str) -> bool:
+    return _CALLER.fullmatch(given) is not None
 
 
 def key_name(given: str) -> str:

@@ -33,11 +33,12 @@ class Peppers:
 
     def agree_with(self, noted: str, version: int) -> bool:
         """Returns whether a replica with the `noted` peppers verifies a key of this version as we do: it has the same
-        pepper, and derives digest keys from the same one."""
+        pepper, and derives digest keys from the same one. 0: the key has no secret."""
         if noted in (self.noted, ""):
             return True
         entries = noted.split(",")
-        return self._entry(version) in entries and entries[0] == self._entry(self._oldest)
+        has_pepper = version == 0 or self._entry(version) in entries
+        return has_pepper and entries[0] == self._entry(self._oldest)
 
     def contradicted_by(self, noted: str) -> list[int]:
         """Returns the versions that `noted` has with another secret: keys made with those would be refused."""

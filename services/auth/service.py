@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.auth.encryption import TextCipher, parse_encryption_key
+from services.auth.keys.callers import Callers
 from services.auth.keys.keys import Keys
 from services.auth.keys.last_uses import LastUses
 from services.auth.keys.playground import PlaygroundTokens
@@ -24,6 +25,7 @@ from services.auth.records.keys import Changes
 from services.auth.servicers.accounts import AccountAdminServicer
 from services.auth.servicers.audit import AuditServicer
 from services.auth.servicers.auth import AuthServicer
+from services.auth.servicers.callers import CallerAdminServicer
 from services.auth.servicers.credentials import CredentialServicer, SignInMethodServicer
 from services.auth.servicers.keys import KeyAdminServicer
 from services.auth.servicers.maintenance import MaintenanceAdminServicer
@@ -101,6 +103,7 @@ class AuthService:
         use_cipher(database, self._cipher)
         self.parts = parts = Parts(database, peppers, clock, log, sleep)
         self.verifier = Verifier(parts)
+        callers = Callers(parts)
         self.last_uses = LastUses(parts)
         signer = AccessTokenSigner(console.signing_key) if console.signing_key else None
         self.sessions = sessions = Sessions(parts, signer)
@@ -119,9 +122,10 @@ class AuthService:
         issuer = OidcIssuer(console.oidc, sessions.now_us, log) if console.oidc else None
         oidc = OidcSignIn(parts, sessions, sign_in, mail, issuer, origins)
         self.servicers = [
-            AuthServicer(self.verifier, self.watches),
+            AuthServicer(self.verifier, callers, self.watches),
             AccountAdminServicer(parts),
             KeyAdminServicer(Keys(parts, console.service_limits), sessions),
+            CallerAdminServicer(callers),
             MaintenanceAdminServicer(parts),
             SignInServicer(parts, sign_in, passwords, sessions),
             SignInMethodServicer(parts, sign_in, passwords, oidc),

@@ -17,6 +17,7 @@ from legato_protos.auth.v1.auth_pb2_grpc import (
     KeyAdminServiceStub,
     MaintenanceAdminServiceStub,
 )
+from legato_protos.auth.v1.callers_pb2_grpc import CallerAdminServiceStub
 from services.auth.peppers import Peppers
 from services.auth.service import MIGRATIONS, AuthService
 from services.chassis.database.database import Database
@@ -68,6 +69,7 @@ class AuthHarness:
             channel = await stack.enter_async_context(open_channel(self._sockets[-1]))
             self.stub = AuthServiceStub(channel)
             self._accounts, self._keys = AccountAdminServiceStub(channel), KeyAdminServiceStub(channel)
+            self.callers = CallerAdminServiceStub(channel)
             self._maintenance = MaintenanceAdminServiceStub(channel)
             addresses = ",".join(line.address for line in self.lines)
             self.replicas = Replicas(NAME, addresses, lambda address: AuthReplica(address, self._clock), self._log)

@@ -79,6 +79,7 @@ class Principal(_message.Message):
     ATTACHMENTS_FIELD_NUMBER: _builtins.int
     CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     key_id: _builtins.str
     preferred_class: _builtins.str
@@ -97,6 +98,8 @@ class Principal(_message.Message):
     attachments: _builtins.bool
     credential_id: _builtins.str
     """What Watch and FindRefusedKeys name where it is no longer good: the playground token's id. Empty: the key's own id."""
+    caller: _builtins.str
+    """The internal program that calls for the account. Empty: a key was given."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -124,10 +127,11 @@ class Principal(_message.Message):
         attachments: _builtins.bool = ...,
         credential_id: _builtins.str = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        caller: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "expire_time", b"expire_time", "requests_per_minute", b"requests_per_minute", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "concurrent_requests", b"concurrent_requests", "credential_id", b"credential_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "caller", b"caller", "concurrent_requests", b"concurrent_requests", "credential_id", b"credential_id", "digest_key", b"digest_key", "expire_time", b"expire_time", "key_id", b"key_id", "memory", b"memory", "preferred_class", b"preferred_class", "requests_per_minute", b"requests_per_minute", "scopes", b"scopes", "search", b"search", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -200,6 +204,124 @@ class VerifyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyResponse: _TypeAlias = VerifyResponse  # noqa: Y015
+
+@_typing.final
+class VerifyCallerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CALLER_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    caller: _builtins.str
+    """The NAME of its certificate, `spiffe://legato/caller/NAME`."""
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        caller: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "caller", b"caller"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyCallerRequest: _TypeAlias = VerifyCallerRequest  # noqa: Y015
+
+@_typing.final
+class VerifyCallerResponse(_message.Message):
+    """The fields have the meanings of those of VerifyResponse."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    ONCE_ONLY_FIELD_NUMBER: _builtins.int
+    MAINTENANCE_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    once_only: _builtins.bool
+    @_builtins.property
+    def principal(self) -> Global___Principal: ...
+    @_builtins.property
+    def maintenance(self) -> Global___Maintenance: ...
+    def __init__(
+        self,
+        *,
+        principal: Global___Principal | None = ...,
+        epoch: _builtins.int = ...,
+        once_only: _builtins.bool = ...,
+        maintenance: Global___Maintenance | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["maintenance", b"maintenance", "principal", b"principal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "maintenance", b"maintenance", "once_only", b"once_only", "principal", b"principal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyCallerResponse: _TypeAlias = VerifyCallerResponse  # noqa: Y015
+
+@_typing.final
+class ListCallerKeysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    account_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        account_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallerKeysRequest: _TypeAlias = ListCallerKeysRequest  # noqa: Y015
+
+@_typing.final
+class ListCallerKeysResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___CallerKey]:
+        """Those of callers that may no longer call for the account, too."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[Global___CallerKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListCallerKeysResponse: _TypeAlias = ListCallerKeysResponse  # noqa: Y015
+
+@_typing.final
+class CallerKey(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.str
+    caller: _builtins.str
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.str = ...,
+        caller: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "key_id", b"key_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallerKey: _TypeAlias = CallerKey  # noqa: Y015
 
 @_typing.final
 class Maintenance(_message.Message):
@@ -794,6 +916,7 @@ class Key(_message.Message):
     REPLACES_KEY_ID_FIELD_NUMBER: _builtins.int
     MAY_CHANGE_FIELD_NUMBER: _builtins.int
     IS_PLAYGROUND_FIELD_NUMBER: _builtins.int
+    CALLER_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     account_id: _builtins.str
     name: _builtins.str
@@ -814,6 +937,8 @@ class Key(_message.Message):
     """The caller may rename, change, rotate and revoke it."""
     is_playground: _builtins.bool
     """What the requests of one member's playground are counted under."""
+    caller: _builtins.str
+    """The internal program whose requests are counted under it. Empty: it is none of a program."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[Global___Scope.ValueType]: ...
     @_builtins.property
@@ -856,10 +981,11 @@ class Key(_message.Message):
         replaces_key_id: _builtins.str = ...,
         may_change: _builtins.bool = ...,
         is_playground: _builtins.bool = ...,
+        caller: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "expire_time", b"expire_time", "last_use_time", b"last_use_time", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "created_by", b"created_by", "created_by_name", b"created_by_name", "expire_time", b"expire_time", "is_playground", b"is_playground", "key_id", b"key_id", "last_use_time", b"last_use_time", "may_change", b"may_change", "name", b"name", "pepper_version", b"pepper_version", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests", "_requests_per_minute", b"_requests_per_minute", "_tokens_per_minute", b"_tokens_per_minute", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "caller", b"caller", "concurrent_requests", b"concurrent_requests", "create_time", b"create_time", "created_by", b"created_by", "created_by_name", b"created_by_name", "expire_time", b"expire_time", "is_playground", b"is_playground", "key_id", b"key_id", "last_use_time", b"last_use_time", "may_change", b"may_change", "name", b"name", "pepper_version", b"pepper_version", "replaces_key_id", b"replaces_key_id", "requests_per_minute", b"requests_per_minute", "revoke_time", b"revoke_time", "scopes", b"scopes", "state", b"state", "tokens_per_minute", b"tokens_per_minute"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__concurrent_requests: _TypeAlias = _typing.Literal["concurrent_requests"]  # noqa: Y015
     _WhichOneofArgType__concurrent_requests: _TypeAlias = _typing.Literal["_concurrent_requests", b"_concurrent_requests"]  # noqa: Y015
@@ -1037,7 +1163,9 @@ class ListKeysRequest(_message.Message):
     page_size: _builtins.int
     page_token: _builtins.str
     with_playground: _builtins.bool
-    """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
+    """Also lists what the requests of members' playgrounds and of internal programs are counted under. Those have no secret, and
+    cannot be changed.
+    """
     search: _builtins.str
     """Only keys whose name contains it, in capitals or not, or whose id begins with it."""
     only_active: _builtins.bool

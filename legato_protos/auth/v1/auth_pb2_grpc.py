@@ -40,6 +40,16 @@ class AuthServiceStub:
                 request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyRequest.SerializeToString,
                 response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyResponse.FromString,
                 _registered_method=True)
+        self.VerifyCaller = channel.unary_unary(
+                '/legato.auth.v1.AuthService/VerifyCaller',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerResponse.FromString,
+                _registered_method=True)
+        self.ListCallerKeys = channel.unary_unary(
+                '/legato.auth.v1.AuthService/ListCallerKeys',
+                request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysRequest.SerializeToString,
+                response_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.stream_stream(
                 '/legato.auth.v1.AuthService/Watch',
                 request_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.WatchRequest.SerializeToString,
@@ -58,6 +68,20 @@ class AuthServiceServicer:
 
     def Verify(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyCaller(self, request, context):
+        """For whom an internal program calls without a key: an account that the operator has granted it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCallerKeys(self, request, context):
+        """What the requests of internal programs are counted under, by program.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -83,6 +107,16 @@ def add_AuthServiceServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyRequest.FromString,
                     response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyResponse.SerializeToString,
+            ),
+            'VerifyCaller': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyCaller,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerResponse.SerializeToString,
+            ),
+            'ListCallerKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCallerKeys,
+                    request_deserializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysRequest.FromString,
+                    response_serializer=legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysResponse.SerializeToString,
             ),
             'Watch': grpc.stream_stream_rpc_method_handler(
                     servicer.Watch,
@@ -123,6 +157,60 @@ class AuthService:
             '/legato.auth.v1.AuthService/Verify',
             legato_dot_auth_dot_v1_dot_auth__pb2.VerifyRequest.SerializeToString,
             legato_dot_auth_dot_v1_dot_auth__pb2.VerifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyCaller(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuthService/VerifyCaller',
+            legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.VerifyCallerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCallerKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.auth.v1.AuthService/ListCallerKeys',
+            legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysRequest.SerializeToString,
+            legato_dot_auth_dot_v1_dot_auth__pb2.ListCallerKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,10 @@ class AuthServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AuthServiceAsyncStub: ...
     Verify: _grpc.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]
+    VerifyCaller: _grpc.UnaryUnaryMultiCallable[_auth_pb2.VerifyCallerRequest, _auth_pb2.VerifyCallerResponse]
+    """For whom an internal program calls without a key: an account that the operator has granted it."""
+    ListCallerKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.ListCallerKeysRequest, _auth_pb2.ListCallerKeysResponse]
+    """What the requests of internal programs are counted under, by program."""
     Watch: _grpc.StreamStreamMultiCallable[_auth_pb2.WatchRequest, _auth_pb2.WatchResponse]
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
     FindRefusedKeys: _grpc.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]
@@ -45,6 +49,10 @@ class AuthServiceAsyncStub(AuthServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Verify: _aio.UnaryUnaryMultiCallable[_auth_pb2.VerifyRequest, _auth_pb2.VerifyResponse]  # type: ignore[assignment]
+    VerifyCaller: _aio.UnaryUnaryMultiCallable[_auth_pb2.VerifyCallerRequest, _auth_pb2.VerifyCallerResponse]  # type: ignore[assignment]
+    """For whom an internal program calls without a key: an account that the operator has granted it."""
+    ListCallerKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.ListCallerKeysRequest, _auth_pb2.ListCallerKeysResponse]  # type: ignore[assignment]
+    """What the requests of internal programs are counted under, by program."""
     Watch: _aio.StreamStreamMultiCallable[_auth_pb2.WatchRequest, _auth_pb2.WatchResponse]  # type: ignore[assignment]
     """Keeps a caller's cache of principals true: see docs/revocation.md."""
     FindRefusedKeys: _aio.UnaryUnaryMultiCallable[_auth_pb2.FindRefusedKeysRequest, _auth_pb2.FindRefusedKeysResponse]  # type: ignore[assignment]
@@ -59,6 +67,22 @@ class AuthServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _auth_pb2.VerifyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_auth_pb2.VerifyResponse, _abc.Awaitable[_auth_pb2.VerifyResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def VerifyCaller(
+        self,
+        request: _auth_pb2.VerifyCallerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.VerifyCallerResponse, _abc.Awaitable[_auth_pb2.VerifyCallerResponse]]:
+        """For whom an internal program calls without a key: an account that the operator has granted it."""
+
+    @_abc_1.abstractmethod
+    def ListCallerKeys(
+        self,
+        request: _auth_pb2.ListCallerKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_auth_pb2.ListCallerKeysResponse, _abc.Awaitable[_auth_pb2.ListCallerKeysResponse]]:
+        """What the requests of internal programs are counted under, by program."""
 
     @_abc_1.abstractmethod
     def Watch(

@@ -194,7 +194,7 @@ class Keys(Domain):
     def attest(self, connection: Connection, by: Access, key_id: str) -> Access:
         """Returns claims that also name a key of the account, for services that do not know whose a key is."""
         key = self._find(connection, by, key_id, by.account_id)
-        # Owners decide what playgrounds may spend, though they cannot change their keys.
+        # Owners decide what playgrounds and internal programs may spend, though they cannot change their keys.
         if by.role is not AccountRole.OWNER:
             require_change(by, key)
         return replace(by, key_id=key.key_id, replaced_key_id=key.replaces_key_id or "")
@@ -300,7 +300,7 @@ class Keys(Domain):
 
 def may_change(by: Access | None, key: Key) -> bool:
     """Returns whether a caller may rename, change, rotate and revoke a key of an account that they act in."""
-    if key.playground_user_id is not None:
+    if not key.has_secret:
         return False
     if by is None or is_operator(by) or by.role is AccountRole.OWNER:
         return True

@@ -18,7 +18,7 @@ from services.auth.store import Connection, add, get
 from services.auth.store import playground as stored
 from services.auth.store import users as stored_users
 from services.auth.store.accounts import lock_account
-from services.auth.store.keys import add_key
+from services.auth.store.keys import add_key_without_secret
 from services.auth.users.sessions import expires_at_us, is_live, session_ended
 from services.chassis.access_tokens import Access, AccountRole
 from services.chassis.rpc.access_check import role_missing
@@ -78,17 +78,5 @@ class PlaygroundTokens(Domain):
         found = stored.find_playground_key(connection, by.account_id, by.user_id)
         if found is not None:
             return found
-        key = Key(
-            key_id=key_format.mint().key_id,
-            account_id=by.account_id,
-            name=KEY_NAME,
-            scopes=SCOPES,
-            created_at_us=now_us,
-            expires_at_us=None,
-            revoked_at_us=None,
-            pepper_version=stored.NO_DIGEST.pepper_version,
-            created_by=by.user_id,
-            playground_user_id=by.user_id,
-        )
-        add_key(connection, key, stored.NO_DIGEST)
-        return key
+        whose = {"created_by": by.user_id, "playground_user_id": by.user_id}
+        return add_key_without_secret(connection, by.account_id, KEY_NAME, SCOPES, now_us, **whose)

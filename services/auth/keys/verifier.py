@@ -1,14 +1,16 @@
-"""Verifies API keys and playground tokens."""
+"""Verifies API keys, playground tokens, and internal programs that call for an account."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from services.auth import checks, key_format
-from services.auth.parts import Domain, Parts
+from services.auth.keys.callers import make_key, not_granted, require_grant
+from services.auth.parts import Domain, Parts, reads
 from services.auth.records.keys import Holder, KeyState
+from services.auth.store import Connection
 from services.auth.store.epochs import find_refused_keys
-from services.auth.store.keys import find_holder
+from services.auth.store.keys import find_holder, find_holder_of_caller
 from services.chassis.errors import LegatoError, Reason
 
 # One message for malformed, unknown, revoked, expired and guessed keys: it gives no hint for guessing.
@@ -35,13 +37,12 @@ class Verifier(Domain):
 
     async def verify(self, api_key: str, *, accepts_tokens: bool = False) -> Verified:
         """Verifies a key or, for callers that know what those are, a playground token."""
-        try:
-            verified = await self._verify(api_key, accepts_tokens=accepts_tokens)
-        except LegatoError:
-            self.refused += 1
-            raise
-        self.verified += 1
-        return verified
+        return await self._counted(self._verify(api_key, accepts_tokens=accepts_tokens))
+
+    async def verify_caller(self, caller: str, account_id: str) -> Verified:
+        """Verifies that a program may call for an account. At its first call, this makes the key that it is counted
+        under."""
+        return await self._counted(self._verify_caller(caller, account_id))
 
     async def _verify(self, api_key: str, *, accepts_tokens: bool) -> Verified:
         key = key_format.parse(api_key)
@@ -55,6 +56,37 @@ class Verifier(Domain):
             self._log.warning("key.pepper_missing", key_id=key_id, version=holder.digest.pepper_version)
         if holder is None or not is_genuine or holder.key.state_at(self.now_us()) is not KeyState.ACTIVE:
             raise LegatoError(Reason.KEY_INVALID, REFUSAL)
+        return self._verified(holder, epoch)
+
+    async def _verify_caller(self, caller: str, account_id: str) -> Verified:
+        holder, epoch = await self._find_caller(caller, account_id)
+        if holder is None:
+            await self._database.write(make_key, caller, account_id, self.now_us())
+            holder, epoch = await self._find_caller(caller, account_id)
+        if holder is None or holder.key.state_at(self.now_us()) is not KeyState.ACTIVE:
+            raise not_granted()
+        return self._verified(holder, epoch)
+
+    @reads
+    def _find_caller(self, connection: Connection, caller: str, account_id: str) -> tuple[Holder | None, int]:
+        """Returns None only for a caller that has a grant: others, known or not, are refused without a write."""
+        if not (checks.is_caller_name(caller) and checks.is_id(account_id)):
+            raise not_granted()
+        holder, epoch = find_holder_of_caller(connection, caller, account_id)
+        if holder is None:
+            require_grant(connection, caller, account_id)
+        return holder, epoch
+
+    async def _counted(self, verifying: Awaitable[Verified]) -> Verified:
+        try:
+            verified = await verifying
+        except LegatoError:
+            self.refused += 1
+            raise
+        self.verified += 1
+        return verified
+
+    def _verified(self, holder: Holder, epoch: int) -> Verified:
         if holder.is_suspended:
             # Checked last, so that only the key's owner learns of the suspension.
             raise LegatoError(Reason.ACCOUNT_SUSPENDED, SUSPENDED)

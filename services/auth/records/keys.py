@@ -31,7 +31,7 @@ class Key:
     expires_at_us: int | None
     # None: not revoked.
     revoked_at_us: int | None
-    # The version of the pepper that its digest was made with.
+    # The version of the pepper that its digest was made with. 0: it has no secret.
     pepper_version: int
     limits: KeyLimits = NO_LIMITS
     # The start of the hour in which it was last accepted. None: never.
@@ -40,10 +40,15 @@ class Key:
     created_by: str = ""
     # The key that it was made to replace.
     replaces_key_id: str | None = None
-    # The user whose playground is counted under it; it has no secret. None: it is a key.
+    # The user whose playground is counted under it, or the internal program that is. With either, it has no secret.
     playground_user_id: str | None = None
+    caller_name: str | None = None
     # Never more than the account's, which is applied when the key is used.
     allowed_classes: ClassAllowance = ALL_CLASSES
+
+    @property
+    def has_secret(self) -> bool:
+        return self.pepper_version > 0
 
     def state_at(self, now_us: int) -> KeyState:
         if self.revoked_at_us is not None:

@@ -62,7 +62,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
         by = current_access.get()
         choice = KeyChoice(
-            with_playground=request.with_playground,
+            with_secretless=request.with_playground,
             search=checks.search(request.search),
             active_at_us=self._keys.now_us() if request.only_active else None,
             created_by=by.user_id if by and request.only_own else request.created_by,
@@ -108,6 +108,7 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
             shown,
             state=pb.KeyState.Value(f"KEY_STATE_{key.state_at(self._keys.now_us()).name}"),
             is_playground=key.playground_user_id is not None,
+            caller=key.caller_name,
             allowed_classes=from_allowance(key.allowed_classes),
         )
 

@@ -57,7 +57,6 @@ def find_contradicted(connection: sa.Connection, peppers: Peppers) -> list[int]:
     contradicted = peppers.contradicted_by(noted)
     query = sa.select(keys.c.pepper_version).distinct()
     query = query.where(keys.c.pepper_version.in_(contradicted), keys.c.revoked_at_us.is_(None))
-    query = query.where(keys.c.playground_user_id.is_(None))
     return sorted(connection.execute(query).scalars()) if contradicted else []
 
 

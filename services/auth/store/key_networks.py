@@ -6,16 +6,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from services.auth.store.notice_tables import key_networks
-from services.auth.store.tables import accounts, keys
+from services.auth.store.tables import HAS_SECRET, accounts, keys
 from services.chassis.database.insert import insert_into
 
 
 def find_keys(connection: sa.Connection, key_ids: Collection[str]) -> Sequence[Any]:
-    """Returns these keys, other than those of playgrounds."""
+    """Returns those of these keys that have a secret."""
     query = (
         sa.select(keys.c.key_id, keys.c.account_id, keys.c.name, accounts.c.suspended_at_us)
         .join(accounts, accounts.c.account_id == keys.c.account_id)
-        .where(keys.c.key_id.in_(key_ids), keys.c.playground_user_id.is_(None))
+        .where(keys.c.key_id.in_(key_ids), HAS_SECRET)
     )
     return connection.execute(query).all()
 

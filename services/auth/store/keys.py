@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from services.auth import key_format
 from services.auth.paging import Position
 from services.auth.peppers import StoredDigest
 from services.auth.records.accounts import Account
-from services.auth.records.keys import Holder, Key, PepperUse
+from services.auth.records.keys import Holder, Key, PepperUse, Scope
 from services.auth.store import epochs
 from services.auth.store.accounts import behind
-from services.auth.store.tables import accounts, epoch, keys, playground_tokens
+from services.auth.store.tables import HAS_SECRET, accounts, epoch, keys, playground_tokens
 from services.chassis.database.records import add, find, find_all, part_of, to_record, values_of
+
+# No secret has this digest, and no pepper this version.
+NO_DIGEST: Final = StoredDigest(b"", 0)
 
 
 def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: str | None = None) -> None:
@@ -21,10 +25,29 @@ def add_key(connection: sa.Connection, key: Key, digest: StoredDigest, form_id: 
     add(connection, key, digest=digest.digest, form_id=form_id)
 
 
-class KeyChoice(NamedTuple):
-    """A choice of an account's keys: by default all, the oldest first, without those of playgrounds."""
+def add_key_without_secret(
+    connection: sa.Connection, account_id: str, name: str, scopes: tuple[Scope, ...], now_us: int, **others: Any
+) -> Key:
+    """Adds what requests are counted under that come without a key, and returns it; call it with the account locked."""
+    key = Key(
+        key_id=key_format.mint().key_id,
+        account_id=account_id,
+        name=name,
+        scopes=scopes,
+        created_at_us=now_us,
+        expires_at_us=None,
+        revoked_at_us=None,
+        pepper_version=NO_DIGEST.pepper_version,
+        **others,
+    )
+    add_key(connection, key, NO_DIGEST)
+    return key
 
-    with_playground: bool = False
+
+class KeyChoice(NamedTuple):
+    """A choice of an account's keys: by default all that have a secret, the oldest first."""
+
+    with_secretless: bool = False
     # A part of the name, in capitals or not, or the beginning of the id.
     search: str = ""
     # Those that are neither revoked nor expired at a time.
@@ -43,9 +66,8 @@ def list_keys(
     order = (keys.c.created_at_us, keys.c.key_id)
     query = sa.select(keys).where(keys.c.account_id == account_id).limit(limit)
     query = query.order_by(*(column.desc() for column in order) if choice.newest_first else order)
-    if not choice.with_playground:
-        # An expression: by the index of playgrounds, SQLite would read and sort all keys of the account.
-        query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "")
+    if not choice.with_secretless:
+        query = query.where(HAS_SECRET)
     if choice.search:
         is_named = keys.c.name.icontains(choice.search, autoescape=True)
         query = query.where(sa.or_(is_named, keys.c.key_id.istartswith(choice.search, autoescape=True)))
@@ -64,7 +86,7 @@ def _is_active(now_us: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def find_keys(connection: sa.Connection, account_id: str, key_ids: Sequence[str]) -> list[Key]:
-    """Returns those of these keys that an account has, also of playgrounds; in no order."""
+    """Returns those of these keys that an account has, with a secret or not; in no order."""
     # By their ids alone: SQLite would rather read all keys of the account.
     found = find_all(connection, Key, sa.select(keys).where(keys.c.key_id.in_(key_ids)))
     return [key for key in found if key.account_id == account_id]
@@ -82,8 +104,8 @@ def find_key_of_form(connection: sa.Connection, account_id: str, form_id: str) -
 
 
 def lock_key(connection: sa.Connection, key_id: str) -> Key | None:
-    """Locks a key until the commit; call it with its account locked. None: there is none, or it is a playground's."""
-    query = sa.select(keys).where(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None))
+    """Locks a key until the commit; call it with its account locked. None: there is none, or it has no secret."""
+    query = sa.select(keys).where(keys.c.key_id == key_id, HAS_SECRET)
     return find(connection, Key, query, locks=True)
 
 
@@ -95,12 +117,11 @@ def put_key(connection: sa.Connection, before: Key, after: Key) -> None:
 
 
 def lock_keys_made_by(connection: sa.Connection, account_id: str, user_id: str) -> list[str]:
-    """Returns the ids of a user's keys in an account that are not revoked, without those of playgrounds. Call it with
-    the account locked: then there are no further ones."""
+    """Returns the ids of a user's keys in an account that are not revoked and have a secret. Call it with the
+    account locked: then there are no further ones."""
     is_theirs = sa.and_(keys.c.account_id == account_id, keys.c.created_by == user_id)
-    query = sa.select(keys.c.key_id).where(is_theirs, keys.c.revoked_at_us.is_(None))
-    query = query.where(sa.func.coalesce(keys.c.playground_user_id, "") == "").order_by(keys.c.key_id)
-    return list(connection.execute(query.with_for_update()).scalars())
+    query = sa.select(keys.c.key_id).where(is_theirs, keys.c.revoked_at_us.is_(None), HAS_SECRET)
+    return list(connection.execute(query.order_by(keys.c.key_id).with_for_update()).scalars())
 
 
 def revoke_keys(connection: sa.Connection, key_ids: Sequence[str], now_us: int) -> None:
@@ -115,20 +136,30 @@ def find_holder(connection: sa.Connection, key_id: str, *, is_token: bool = Fals
     """Returns the holder of a key or playground token, and the epoch, read by one statement: neither is older than the
     other."""
     if is_token:
-        has_secret = keys.c.key_id == playground_tokens.c.key_id
-    else:
-        has_secret = sa.and_(keys.c.key_id == key_id, keys.c.playground_user_id.is_(None))
+        return _find_holder(connection, keys.c.key_id == playground_tokens.c.key_id, key_id)
+    return _find_holder(connection, sa.and_(keys.c.key_id == key_id, HAS_SECRET))
+
+
+def find_holder_of_caller(connection: sa.Connection, caller: str, account_id: str) -> tuple[Holder | None, int]:
+    """Does the same for the key of an internal caller in an account."""
+    return _find_holder(connection, sa.and_(keys.c.caller_name == caller, keys.c.account_id == account_id))
+
+
+def _find_holder(
+    connection: sa.Connection, is_key: sa.ColumnElement[bool], token_id: str = ""
+) -> tuple[Holder | None, int]:
     query = (
         sa.select(epoch, playground_tokens, keys, accounts)
         .select_from(epoch)
-        .outerjoin(playground_tokens, playground_tokens.c.token_id == key_id)
-        .outerjoin(keys, has_secret)
+        .outerjoin(playground_tokens, playground_tokens.c.token_id == token_id)
+        .outerjoin(keys, is_key)
         .outerjoin(accounts, accounts.c.account_id == keys.c.account_id)
     )
     row = connection.execute(query).one()
     in_key, in_token = part_of(row, keys), part_of(row, playground_tokens)
     if in_key.key_id is None:
         return None, row.value
+    is_token = in_token.token_id is not None
     key, account = to_record(Key, in_key), to_record(Account, part_of(row, accounts))
     if is_token:
         key = replace(key, expires_at_us=in_token.expires_at_us)
@@ -163,7 +194,7 @@ def count_by_pepper(connection: sa.Connection, now_us: int) -> list[PepperUse]:
     query = (
         sa.select(keys.c.pepper_version, sa.func.count().label("keys"))
         .add_columns(sa.func.max(keys.c.last_used_hour_us).label("last_used_hour_us"))
-        .where(*_is_active(now_us), keys.c.playground_user_id.is_(None))
+        .where(*_is_active(now_us), HAS_SECRET)
         .group_by(keys.c.pepper_version)
         .order_by(keys.c.pepper_version)
     )

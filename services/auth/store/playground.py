@@ -6,14 +6,10 @@ that changed, and an unknown id is refused.
 
 import sqlalchemy as sa
 
-from services.auth.peppers import StoredDigest
 from services.auth.records.keys import Key
 from services.auth.store import epochs
 from services.auth.store.tables import keys, playground_tokens
 from services.chassis.database.records import find
-
-# No secret has this digest, and no pepper this version.
-NO_DIGEST = StoredDigest(b"", 0)
 
 
 def find_playground_key(connection: sa.Connection, account_id: str, user_id: str) -> Key | None:

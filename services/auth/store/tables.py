@@ -6,6 +6,7 @@ The columns of most are the fields of a record: services/auth/records tells what
 import sqlalchemy as sa
 
 from services.auth.records.accounts import Account, ClassAllowance
+from services.auth.records.callers import CallerGrant
 from services.auth.records.keys import Key, PlaygroundToken
 from services.chassis.database.records import columns_of
 
@@ -49,7 +50,18 @@ keys = sa.Table(
     sa.Index("api_keys_by_age", "account_id", "created_at_us", "key_id"),
     sa.Index("api_keys_by_form", "account_id", "form_id", unique=True),
     sa.Index("api_keys_by_playground", "account_id", "playground_user_id", unique=True),
+    sa.Index("api_keys_by_caller", "caller_name", "account_id", unique=True),
     sa.Index("api_keys_by_replaced", "replaces_key_id"),
+)
+# Others are what the requests of a playground or an internal program are counted under.
+HAS_SECRET = keys.c.pepper_version > 0
+
+caller_grants = sa.Table(
+    "caller_grants",
+    metadata,
+    *columns_of(CallerGrant, "grant_id"),
+    sa.Index("caller_grants_by_caller", "caller", "account_id", unique=True),
+    sa.Index("caller_grants_by_age", "created_at_us", "grant_id"),
 )
 
 # An ended token is no longer here.

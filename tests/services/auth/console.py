@@ -7,7 +7,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc, credentials_pb2_grpc
+from legato_protos.auth.v1 import auth_pb2, auth_pb2_grpc, callers_pb2_grpc, credentials_pb2_grpc
 from legato_protos.auth.v1 import users_pb2 as pb
 from legato_protos.auth.v1 import users_pb2_grpc as pb_grpc
 from legato_protos.type.v1.access_token_pb2 import AccountRole
@@ -52,6 +52,8 @@ class Console:
         self.admin = pb_grpc.UserAdminServiceStub(admin)
         self.accounts = auth_pb2_grpc.AccountAdminServiceStub(admin)
         self.keys = auth_pb2_grpc.KeyAdminServiceStub(admin)
+        self.auth = auth_pb2_grpc.AuthServiceStub(admin)
+        self.callers = callers_pb2_grpc.CallerAdminServiceStub(admin)
 
     async def call(self, method: Any, request: Any, token: bytes | None = None) -> Any:
         with errors_of("auth"):

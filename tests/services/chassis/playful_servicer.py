@@ -50,6 +50,12 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
     async def FindRefusedKeys(self, request: Any, context: Any) -> auth_pb2.FindRefusedKeysResponse:
         return auth_pb2.FindRefusedKeysResponse()
 
+    async def VerifyCaller(self, request: Any, context: Any) -> auth_pb2.VerifyCallerResponse:
+        return auth_pb2.VerifyCallerResponse()
+
+    async def ListCallerKeys(self, request: Any, context: Any) -> auth_pb2.ListCallerKeysResponse:
+        return auth_pb2.ListCallerKeysResponse()
+
     async def _wait_for_ever(self) -> None:
         self.waiting.set()
         try:

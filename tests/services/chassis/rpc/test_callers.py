@@ -14,7 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from legato_protos.auth.v1 import auth_pb2, credentials_pb2, notices_pb2, users_pb2
+from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notices_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
@@ -44,7 +44,11 @@ AUTH = {"auth"}
 NAMES = sorted({CALLER} | READERS | PAYMENTS | AUTH)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
-    "legato.auth.v1.AuthService": dict.fromkeys(["Verify", "Watch", "FindRefusedKeys"], EDGE),
+    "legato.auth.v1.AuthService": {
+        **dict.fromkeys(["Verify", "VerifyCaller", "Watch", "FindRefusedKeys"], EDGE),
+        "ListCallerKeys": EDGE | ADMIN,
+    },
+    "legato.auth.v1.CallerAdminService": dict.fromkeys(["GrantCaller", "RevokeCaller", "ListCallers"], OPERATORS),
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": OPERATORS,
         "GetAccount": OWNERS,
@@ -214,6 +218,7 @@ OURS = [
     service
     for file in (
         auth_pb2,
+        callers_pb2,
         users_pb2,
         credentials_pb2,
         notices_pb2,

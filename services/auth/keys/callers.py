@@ -1,0 +1,144 @@
+"""Grants internal programs the right to call for accounts without their keys, and revokes it.
+
+What a program does for an account is counted under a key without a secret. That key follows the grants of its program:
+it has their limits, and is revoked while there is none. So edges learn of a changed grant as they do of a changed key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from services.auth import checks, paging
+from services.auth.paging import Page, Position
+from services.auth.parts import Domain, reads
+from services.auth.records.accounts import NO_LIMITS, Account
+from services.auth.records.callers import CallerGrant
+from services.auth.records.keys import Key, Scope
+from services.auth.store import Connection, add, get
+from services.auth.store import callers as stored
+from services.auth.store.accounts import lock_account, require_account
+from services.auth.store.keys import add_key_without_secret
+from services.auth.users.codes import mint_id
+from services.chassis.access_tokens import Access
+from services.chassis.errors import LegatoError, Reason
+
+SCOPES: Final = tuple(Scope)
+
+
+class Callers(Domain):
+    async def grant(
+        self, by: Access | None, caller: str, account_id: str, *, all_accounts: bool, limits: Mapping[str, int]
+    ) -> CallerGrant:
+        """Grants one account, or all of them. A grant that is there already gets these limits. Returns when that is in
+        effect on every edge."""
+        checked, now_us = checks.limits(limits), self.now_us()
+        checks.caller_name(caller)
+        if all_accounts == bool(account_id):
+            raise checks.refusal("account_id", "Grant one account or all accounts.")
+
+        def apply(connection: Connection) -> CallerGrant:
+            if account_id:
+                lock_account(connection, checks.id_of("account", account_id))
+            grants = {grant.account_id: grant for grant in stored.lock_grants(connection, caller)}
+            before = grants.get(account_id)
+            granted = CallerGrant(
+                before.grant_id if before else mint_id("grant"),
+                caller,
+                account_id,
+                before.created_at_us if before and before.revoked_at_us is None else now_us,
+                limits=replace(NO_LIMITS, **checked),
+            )
+            if before is None:
+                add(connection, granted)
+            else:
+                stored.put_grants(connection, [granted])
+            _follow_grants(connection, caller, {**grants, account_id: granted}, now_us)
+            if account_id and stored.find_caller_key(connection, caller, account_id) is None:
+                _add_key(connection, granted, account_id, now_us)
+            self._audit.append(connection, "caller.granted", by, account_id=account_id, object_id=caller)
+            return granted
+
+        granted = await self._database.write(apply)
+        self._log.info("caller.granted", name=caller, account_id=account_id)
+        await self._hold_everywhere()
+        return granted
+
+    async def revoke(self, by: Access | None, caller: str, account_id: str = "") -> list[CallerGrant]:
+        """Revokes the grant of an account, or with an empty id all grants of a caller; returns those that it still has,
+        when every edge refuses the others. If they are revoked already, their times are kept."""
+        checks.caller_name(caller)
+        now_us = self.now_us()
+
+        def apply(connection: Connection) -> list[CallerGrant]:
+            grants = {grant.account_id: grant for grant in stored.lock_grants(connection, caller)}
+            named = [grant for grant in grants.values() if account_id in ("", grant.account_id)]
+            if not named:
+                raise checks.not_found("grant")
+            revoked = [replace(grant, revoked_at_us=now_us) for grant in named if grant.revoked_at_us is None]
+            stored.put_grants(connection, revoked)
+            grants |= {grant.account_id: grant for grant in revoked}
+            _follow_grants(connection, caller, grants, now_us)
+            for grant in revoked:
+                self._audit.append(connection, "caller.revoked", by, account_id=grant.account_id, object_id=caller)
+            return [grant for grant in grants.values() if grant.revoked_at_us is None]
+
+        remaining = await self._database.write(apply)
+        self._log.info("caller.revoked", name=caller, account_id=account_id)
+        await self._hold_everywhere()
+        return remaining
+
+    @reads
+    def list_page(self, connection: Connection, page_size: int, page_token: str) -> Page[CallerGrant]:
+        size = paging.page_size(page_size)
+        found = stored.list_grants(connection, paging.page_token(page_token), size + 1)
+        return paging.to_page(found, size, lambda grant: Position(grant.created_at_us, grant.grant_id))
+
+    @reads
+    def list_keys(self, connection: Connection, account_id: str) -> list[Key]:
+        """Lists what the requests of callers are counted under in an account, in the order of the callers' names."""
+        require_account(connection, checks.id_of("account", account_id))
+        return stored.list_caller_keys(connection, account_id)
+
+
+def require_grant(connection: Connection, caller: str, account_id: str, *, locks: bool = False) -> CallerGrant:
+    """Returns what lets a caller call for an account; raises alike if there is no grant and no account. If it `locks`,
+    neither changes before the commit."""
+    account = get(connection, Account, account_id, locks=locks)
+    grant = stored.find_grant(connection, caller, account_id, locks=locks) if account else None
+    if grant is None:
+        raise not_granted()
+    return grant
+
+
+def make_key(connection: Connection, caller: str, account_id: str, now_us: int) -> None:
+    """Adds the key of a caller in an account, at its first call. With the account and the grant locked, a revocation
+    comes before, and is seen here, or after, and sees the key."""
+    grant = require_grant(connection, caller, account_id, locks=True)
+    # Another replica may have added it meanwhile.
+    if stored.find_caller_key(connection, caller, account_id) is None:
+        _add_key(connection, grant, account_id, now_us)
+
+
+def not_granted() -> LegatoError:
+    return LegatoError(Reason.CALLER_NOT_GRANTED, "This caller may not call for this account.")
+
+
+def _add_key(connection: Connection, grant: CallerGrant, account_id: str, now_us: int) -> None:
+    add_key_without_secret(
+        connection, account_id, grant.caller, SCOPES, now_us, caller_name=grant.caller, limits=grant.limits
+    )
+
+
+def _follow_grants(connection: Connection, caller: str, grants: Mapping[str, CallerGrant], now_us: int) -> None:
+    """Brings the keys of a caller in line with its grants, by account, which are locked."""
+    good = {account_id: grant for account_id, grant in grants.items() if grant.revoked_at_us is None}
+    changed = []
+    for key in stored.lock_caller_keys(connection, caller):
+        grant = good.get(key.account_id) or good.get("")
+        if grant is None:
+            after = replace(key, revoked_at_us=key.revoked_at_us or now_us)
+        else:
+            after = replace(key, revoked_at_us=None, limits=grant.limits)
+        if after != key:
+            changed.append(after)
+    stored.put_caller_keys(connection, changed)
