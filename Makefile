@@ -56,6 +56,10 @@ write_stubs = stubs=$$(mktemp -d) && $(BIN)/python -m grpc_tools.protoc -I proto
 protos: .venv/dev ## Regenerate the typed stubs from the .proto files
 	@$(call write_stubs,.)
 
+.PHONY: stubs
+stubs: .venv/dev ## Generate stubs of the chat service in TypeScript, in build/stubs
+	@$(BIN)/python -m tests.support.toolchains.stubs
+
 .PHONY: baseline
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb

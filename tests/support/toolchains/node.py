@@ -30,11 +30,14 @@ def npm_ci(sources: Path, name: str) -> Path:
         if not done.exists() or done.read_bytes() != wanted:
             for file in ("package.json", "package-lock.json"):
                 shutil.copy(sources / file, installed)
-            # Node must find itself for whatever npm starts.
-            environ = {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
             command = [str(NODE), str(NPM), "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
-            subprocess.run(command, cwd=installed, env=environ, check=True, timeout=TIMEOUT_S)
+            subprocess.run(command, cwd=installed, env=node_environ(), check=True, timeout=TIMEOUT_S)
             done.write_bytes(wanted)
         for program in sources.glob("*.js"):
             shutil.copy(program, installed)
     return installed
+
+
+def node_environ() -> dict[str, str]:
+    """Returns an environment in which npm, and programs that it has installed, find Node."""
+    return {**os.environ, "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"}
