@@ -1,8 +1,6 @@
 """GET /v1/usage: what the key's own account used, in buckets of hours or days, and the receipt of one request."""
 
-import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -11,29 +9,13 @@ from pydantic.json_schema import SkipJsonSchema
 
 from edge.api.access import Edge, UsageKey
 from edge.api.description import REQUEST_ID, errors
-from edge.chat.endpoint import COMPLETION_PREFIX
-from legato_protos.metering.v1 import metering_pb2 as pb
-from legato_protos.metering.v1.spend_limits_pb2 import Spend
-from legato_protos.type.v1.usage_pb2 import Usage
-from services.chassis.errors import LegatoError, Reason
+from edge.reports.receipt import get_request
+from edge.reports.usage import LATEST_S, PageFields, get_usage
+from legato_protos.chat.v1 import chat_pb2 as pb
+from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 
-HOUR_S: Final = 3600
-DAY_S: Final = 24 * HOUR_S
-# The end of the year 9999.
-LATEST_S: Final = 253_402_300_799
-
 router = APIRouter(prefix="/v1/usage", tags=["Usage"])
-
-
-class Width(NamedTuple):
-    seconds: int
-    bucket: "pb.UsageBucket.ValueType"
-    # The most buckets of a page, which is also the default.
-    most: int
-
-
-WIDTHS: Final = {"1h": Width(HOUR_S, pb.USAGE_BUCKET_HOUR, 168), "1d": Width(DAY_S, pb.USAGE_BUCKET_DAY, 31)}
 
 
 def _split_at_commas(given: Any) -> Any:
@@ -41,7 +23,7 @@ def _split_at_commas(given: Any) -> Any:
 
 
 _Seconds = Annotated[int, Field(ge=0, le=LATEST_S)] | SkipJsonSchema[None]
-_Groups = Annotated[list[Literal["model", "key"]], BeforeValidator(_split_at_commas)]
+_Groups = Annotated[list[Literal["model", "key", "caller"]], BeforeValidator(_split_at_commas)]
 
 
 class UsageQuery(BaseModel):
@@ -61,48 +43,19 @@ class UsageQuery(BaseModel):
     )
 
 
-class UsagePeriod(NamedTuple):
-    """The buckets that a query asks for: where its page begins and ends, and the end of all pages."""
-
-    width: Width
-    start_s: int
-    page_end_s: int
-    end_s: int
-
-
-def period_of(query: UsageQuery, now_s: int) -> UsagePeriod:
-    width = WIDTHS[query.bucket_width]
-    end_s = now_s if query.end_time is None else query.end_time
-    start_s = max(0, end_s - DAY_S) if query.start_time is None else query.start_time
-    if start_s >= end_s:
-        raise _invalid("start_time must be before end_time.", "start_time")
-    limit = width.most if query.limit is None else query.limit
-    if limit > width.most:
-        raise _invalid(f"limit must be a whole number from 1 to {width.most}.", "limit")
-    # Buckets are whole: the first and the last may extend beyond the requested period.
-    first_s = start_s // width.seconds * width.seconds
-    last_s = -(-end_s // width.seconds) * width.seconds
-    page_s = first_s if query.page is None else int(query.page)
-    if page_s % width.seconds or not first_s <= page_s <= last_s:
-        raise _invalid("page must be the next_page of a response to the same query.", "page")
-    return UsagePeriod(width, page_s, min(last_s, page_s + limit * width.seconds), last_s)
-
-
-def _invalid(message: str, param: str) -> LegatoError:
-    return LegatoError(Reason.REQUEST_INVALID, message, param=param)
-
-
 Count = Annotated[int, Field(ge=0)]
 UnixSeconds = Annotated[int, Field(ge=0, description="Seconds since 1970.")]
 Usd = Annotated[str, Field(pattern=r"^-?[0-9]+(\.[0-9]+)?$", description="Dollars, exact.", examples=["0.00000257"])]
 
 
 class UsageResult(BaseModel):
-    """Usage in one bucket. `model` and `key_id` are null unless grouped by them."""
+    """Usage in one bucket. `model`, `key_id` and `caller` are null unless grouped by them. Requests with a key have no
+    caller."""
 
     object: Literal["usage.result"] = "usage.result"
     model: str | None
     key_id: str | None
+    caller: str | None
     requests: Count
     prompt_tokens: Count
     cached_tokens: Count
@@ -152,6 +105,9 @@ class UsageRequest(BaseModel):
     state: Literal["running", "settled", "void", "swept"] | None
     model: str | None
     key_id: str | None
+    caller: Annotated[
+        str | None, Field(description="The internal program that called; null: it was called with a key.")
+    ]
     created: UnixSeconds | None
     ended: UnixSeconds | None
     end: str | None
@@ -165,78 +121,67 @@ class UsageRequest(BaseModel):
     price_version: Count | None
 
 
+_WIDTHS: Final = {"1h": pb.BUCKET_WIDTH_HOUR, "1d": pb.BUCKET_WIDTH_DAY}
+_FIELDS: Final = PageFields("limit", "page", "next_page")
+
+
 @router.get("", summary="Read tokens and cost of the key's own account", operation_id="getUsage", responses=errors())
-async def get_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, edge: Edge) -> UsagePage:
+async def read_usage(query: Annotated[UsageQuery, Query()], principal: UsageKey, edge: Edge) -> UsagePage:
     """Buckets are whole, so the first and the last may extend beyond the requested period. The default is the last 24
     hours."""
-    metering = edge.metering
-    period = period_of(query, int(edge.clock.now().timestamp()))
-    groups = {*query.group_by, *query.bracketed_group_by}
-    await metering.caught_up(principal.account_id)
-    rows = await metering.usage(
-        pb.ListUsageRequest(
-            account_id=principal.account_id,
-            start_time=Timestamp(seconds=period.start_s),
-            end_time=Timestamp(seconds=period.page_end_s),
-            bucket=period.width.bucket,
-            group_by_key="key" in groups,
-            group_by_class="model" in groups,
-        )
+    request = pb.GetUsageRequest(
+        start_time=None if query.start_time is None else Timestamp(seconds=query.start_time),
+        end_time=None if query.end_time is None else Timestamp(seconds=query.end_time),
+        bucket_width=_WIDTHS[query.bucket_width],
+        group_by=[
+            pb.GroupBy.Value(f"GROUP_BY_{name.upper()}") for name in (*query.group_by, *query.bracketed_group_by)
+        ],
+        page_size=query.limit or 0,
+        page_token=query.page or "",
     )
-    results: dict[int, list[UsageResult]] = {}
-    for row in rows.rows:
-        results.setdefault(row.start_time.seconds, []).append(_to_result(row))
-    told = await metering.balance(principal.account_id, principal.key_id)
-    has_more = period.page_end_s < period.end_s
+    page = await get_usage(edge, principal, request, _FIELDS)
     return UsagePage(
         data=[
-            UsageBucket(start_time=start_s, end_time=start_s + period.width.seconds, results=results.get(start_s, []))
-            for start_s in range(period.start_s, period.page_end_s, period.width.seconds)
-        ],
-        has_more=has_more,
-        next_page=str(period.page_end_s) if has_more else None,
-        balance_usd=format_usd(told.balance.balance_nanos),
-        owed_usd=format_usd(told.balance.owed_nanos),
-        spend_limits=[limit for spend in told.spends for limit in _spend_limits(spend)],
-    )
-
-
-def _spend_limits(spend: Spend) -> Iterator[SpendLimit]:
-    """Yields the limits of the account or of the key, and what new requests may use of each."""
-    periods: tuple[tuple[Literal["day", "month", "total"], int, int | None], ...] = (
-        ("day", spend.day_spent_nanos, spend.day_end_time.seconds),
-        ("month", spend.month_spent_nanos, spend.month_end_time.seconds),
-        ("total", spend.total_spent_nanos, None),
-    )
-    for period, spent_nanos, end_s in periods:
-        if spend.limits.HasField(f"{period}_nanos"):  # type: ignore[arg-type]
-            limit_nanos = getattr(spend.limits, f"{period}_nanos")
-            yield SpendLimit(
-                key_id=spend.key_id or None,
-                period=period,
-                limit_usd=format_usd(limit_nanos),
-                spent_usd=format_usd(spent_nanos),
-                left_usd=format_usd(max(0, limit_nanos - spent_nanos - spend.held_nanos)),
-                resets_at=end_s,
+            UsageBucket(
+                start_time=bucket.start_time.seconds,
+                end_time=bucket.end_time.seconds,
+                results=[_to_result(row) for row in bucket.rows],
             )
+            for bucket in page.buckets
+        ],
+        has_more=bool(page.next_page_token),
+        next_page=page.next_page_token or None,
+        balance_usd=format_usd(page.balance_nanos),
+        owed_usd=format_usd(page.owed_nanos),
+        spend_limits=[_to_spend_limit(limit) for limit in page.spend_limits],
+    )
+
+
+def _to_spend_limit(limit: pb.SpendLimit) -> SpendLimit:
+    return SpendLimit(
+        key_id=limit.key_id or None,
+        period=_word(pb.SpendPeriod.Name(limit.period), "SPEND_PERIOD_"),
+        limit_usd=format_usd(limit.limit_nanos),
+        spent_usd=format_usd(limit.spent_nanos),
+        left_usd=format_usd(limit.left_nanos),
+        resets_at=limit.reset_time.seconds if limit.HasField("reset_time") else None,
+    )
 
 
 def _to_result(row: pb.UsageRow) -> UsageResult:
     return UsageResult(
-        model=row.class_id or None,
+        model=row.model or None,
         key_id=row.key_id or None,
+        caller=row.caller or None,
         requests=row.requests,
-        **_charge(row.usage, row.cost_nanos),
+        **_charge(row.usage),
     )
 
 
-def _charge(usage: Usage, cost_nanos: int) -> dict[str, Any]:
+def _charge(usage: pb.Usage) -> dict[str, Any]:
     """Returns the fields of tokens and cost, which a bucket and a request have in common."""
-    tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
-    return {**tokens, "cost_nanos": cost_nanos, "cost_usd": format_usd(cost_nanos)}
-
-
-_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+    names = ("prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
+    return {**{name: getattr(usage, name) for name in names}, "cost_usd": format_usd(usage.cost_nanos)}
 
 
 @router.get(
@@ -245,7 +190,7 @@ _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
     operation_id="getUsageRequest",
     responses=errors(Reason.NOT_FOUND),
 )
-async def get_usage_request(
+async def read_request(
     request_id: Annotated[
         str, Path(description="The `x-request-id` of a response, or the id of its completion.", examples=[REQUEST_ID])
     ],
@@ -253,26 +198,23 @@ async def get_usage_request(
     edge: Edge,
 ) -> UsageRequest:
     """An account sees only its own requests."""
-    own_id = request_id.removeprefix(COMPLETION_PREFIX)
-    if not _REQUEST_ID.fullmatch(own_id):
-        raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
-    await edge.metering.caught_up(principal.account_id)
-    found = await edge.metering.request(pb.GetRequestRequest(account_id=principal.account_id, request_id=own_id))
+    found = await get_request(edge, principal, request_id)
     return UsageRequest(
         id=found.request_id,
-        state=_word(pb.RequestState.Name(found.state), "REQUEST_STATE"),
-        model=found.class_id or None,
+        state=_word(pb.RequestState.Name(found.state), "REQUEST_STATE_"),
+        model=found.model or None,
         key_id=found.key_id or None,
-        created=found.reserve_time.seconds if found.HasField("reserve_time") else None,
+        caller=found.caller or None,
+        created=found.create_time.seconds if found.HasField("create_time") else None,
         ended=found.end_time.seconds if found.HasField("end_time") else None,
-        end=_word(pb.End.Name(found.end), "END"),
-        basis=_word(pb.Basis.Name(found.basis), "BASIS"),
-        **_charge(found.usage, found.charged_nanos),
+        end=found.end or None,
+        basis=found.basis or None,
+        **_charge(found.usage),
         held_nanos=found.held_nanos,
         price_version=found.price_version or None,
     )
 
 
 def _word(name: str, prefix: str) -> Any:
-    word = name.removeprefix(f"{prefix}_").lower()
+    word = name.removeprefix(prefix).lower()
     return None if word == "unspecified" else word

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from edge.api.usage import DAY_S, HOUR_S
+from edge.reports.usage import DAY_S, HOUR_S
 from legato_protos.metering.v1 import metering_pb2 as pb
 from tests.edge.api_harness import ApiHarness, NoLimits
 from tests.support.fakes import FakeClock

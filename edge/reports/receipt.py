@@ -1,0 +1,49 @@
+"""The state and the cost of one request."""
+
+import re
+from typing import Final
+
+from edge.backends.auth import Principal
+from edge.chat.edge_state import EdgeState
+from edge.chat.endpoint import COMPLETION_PREFIX
+from legato_protos.chat.v1 import chat_pb2 as pb
+from legato_protos.metering.v1 import metering_pb2 as metering
+from services.chassis.errors import LegatoError, Reason
+
+_REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+async def get_request(edge: EdgeState, principal: Principal, request_id: str) -> pb.GetRequestResponse:
+    """Returns a request of the principal's account, by its id or by that of its completion. Others are not found."""
+    own_id, account_id = request_id.removeprefix(COMPLETION_PREFIX), principal.account_id
+    if not _REQUEST_ID.fullmatch(own_id):
+        raise LegatoError(Reason.NOT_FOUND, "There is no such request.")
+    await edge.metering.caught_up(account_id)
+    found = await edge.metering.request(metering.GetRequestRequest(account_id=account_id, request_id=own_id))
+    caller = principal.caller
+    if found.key_id != principal.key_id:
+        caller = (await edge.principals.list_callers(account_id)).get(found.key_id, "")
+    return pb.GetRequestResponse(
+        request_id=found.request_id,
+        state=pb.RequestState.Value(metering.RequestState.Name(found.state)),
+        model=found.class_id,
+        key_id=found.key_id,
+        caller=caller,
+        create_time=found.reserve_time if found.HasField("reserve_time") else None,
+        end_time=found.end_time if found.HasField("end_time") else None,
+        end=_word(metering.End.Name(found.end), "END"),
+        basis=_word(metering.Basis.Name(found.basis), "BASIS"),
+        usage=pb.Usage(
+            prompt_tokens=found.usage.prompt_tokens,
+            cached_tokens=found.usage.cached_tokens,
+            completion_tokens=found.usage.completion_tokens,
+            cost_nanos=found.charged_nanos,
+        ),
+        held_nanos=found.held_nanos,
+        price_version=found.price_version,
+    )
+
+
+def _word(name: str, prefix: str) -> str:
+    word = name.removeprefix(f"{prefix}_").lower()
+    return "" if word == "unspecified" else word
