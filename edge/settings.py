@@ -28,6 +28,10 @@ class EdgeSettings(ProcessSettings, frozen=True, kw_only=True):
     edge_connections: Annotated[int, msgspec.Meta(ge=1)] = MOST_CONNECTIONS
     # Limit on the prompts of all chats whose answers have not begun.
     prompt_bytes: PromptBytes = PROMPT_BYTES
+    # unix:PATH or HOST:PORT of the gRPC service for programs; default: a socket in `data`.
+    edge_rpc_listen: str = ""
+    # Serves it over TCP without certificates.
+    insecure_tcp: bool = False
     # Address of the gRPC health service.
     edge_health_listen: str = ""
     # HOST:PORT of health and metrics over HTTP; empty disables them.

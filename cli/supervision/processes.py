@@ -140,8 +140,16 @@ def _edge(installation: Installation, number: int, name: str) -> ProcessSpec:
         "LEGATO_EDGE_HEALTH_LISTEN": installation.socket_address(name),
         "LEGATO_EDGE_OPERATIONS_LISTEN": _operations_address(installation, "edge", number, name),
         "LEGATO_EDGE_POSITION": f"{number}/{installation.scale.edges}",
+        "LEGATO_EDGE_RPC_LISTEN": _rpc_address(installation, number),
     }
     return _process(installation, "edge", name, "edge", own, fds=(installation.edge_fd,))
+
+
+def _rpc_address(installation: Installation, number: int) -> str:
+    """Returns where an edge serves programs: the first at `chat`, further ones at `chat-2` and so on."""
+    if listen := installation.settings.edge_rpc_listen:
+        return _listen_of(listen, number)
+    return installation.socket_address("chat" if number == 1 else f"chat-{number}")
 
 
 def _console(installation: Installation, console: ConsoleStart) -> ProcessSpec:

@@ -53,6 +53,8 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     stripe_secret_key: str = ""
     # HOST:PORT of the first edge's health and metrics; each further edge has the next port.
     edge_operations_listen: OperationsListen = ""
+    # The same for the gRPC service for programs, or one edge's unix:PATH.
+    edge_rpc_listen: str = ""
     # The same for the services' processes.
     auth_metrics_listen: OperationsListen = ""
     router_metrics_listen: OperationsListen = ""
@@ -75,5 +77,6 @@ class UpSettings(FileSettings, frozen=True, kw_only=True):
     @property
     def further_listens(self) -> dict[str, str]:
         """Returns the addresses that are set, by variable."""
-        fields = [name for name in self.__struct_fields__ if name.endswith(("_metrics_listen", "_health_listen"))]
+        suffixes = ("_metrics_listen", "_health_listen", "_rpc_listen")
+        fields = [name for name in self.__struct_fields__ if name.endswith(suffixes)]
         return {PREFIX + field.upper(): listen for field in fields if (listen := getattr(self, field))}

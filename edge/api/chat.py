@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from edge.api import chat_examples as examples
 from edge.api.access import identified_key
 from edge.api.description import RATE_HEADERS, errors, example_values, header_refs
+from edge.api.http_chat import HttpChat
 from edge.backends.auth import Principal
 from services.chassis.errors import Reason
 
@@ -23,7 +24,8 @@ class ChatRoute(APIRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "POST":
-            await scope["app"].state.chat.serve(scope, receive, send)
+            state = scope["app"].state
+            await state.chat.serve(HttpChat(state.edge, scope, receive, send))
         else:
             await super().handle(scope, receive, send)
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from edge.api.description import REQUEST_ID
-from edge.wire.completion_json import Chunks, Folded
+from edge.wire.completion_json import Chunks, Completion
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 
@@ -43,9 +43,9 @@ _USAGE: Final = Usage(prompt_tokens=11, completion_tokens=7)
 
 
 def _completion(class_id: str, response: ChatResponse, finish_reason: str) -> Any:
-    folded = Folded(f"chatcmpl-{REQUEST_ID}", _CREATED_S, class_id)
-    folded.add(response)
-    return msgspec.json.decode(folded.completion(finish_reason, _USAGE))
+    completion = Completion(f"chatcmpl-{REQUEST_ID}", _CREATED_S, class_id)
+    completion.add(response)
+    return msgspec.json.decode(completion.render(finish_reason, _USAGE))
 
 
 def _events(class_id: str, response: ChatResponse) -> list[str]:

@@ -5,9 +5,8 @@ Under overload, cheap refusals leave more CPU time for the chats that are served
 
 from edge.api.chat import CHAT_PATH
 from edge.api.cors import EdgeCorsMiddleware
-from edge.api.errors import note_refusal
 from edge.chat.edge_state import EdgeState
-from edge.chat.endpoint import INFERENCE
+from edge.chat.incoming import INFERENCE
 from edge.wire.responses import JSON, error_body, error_headers
 from services.chassis.errors import LegatoError
 from services.chassis.http.answer import Answer
@@ -29,7 +28,7 @@ class EarlyRefusals:
             return None
         error, rates = refusal
         request_id = new_request_id()
-        note_refusal(self._edge, error, request_id)
+        self._edge.note_refusal(error, request_id)
         cors = [(name.lower().encode(), value.encode()) for name, value in self._cors.headers(scope).items()]
         headers = [JSON, *error_headers(error), *rates, (b"x-request-id", request_id.encode()), *cors]
         return Answer(error.wire.http_status, headers, error_body(error))

@@ -1,6 +1,6 @@
 """Renders the error table: every error of an endpoint, of a path or method that does not exist, and of ours.
 
-Errors in the middle of a stream are rendered by `edge/chat/replies.py`, and the answer to bytes that are not HTTP by
+Errors in the middle of a stream are rendered by `edge/api/replies.py`, and the answer to bytes that are not HTTP by
 the HTTP server, since no response can be begun for them.
 """
 
@@ -13,8 +13,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edge.api.http_chat import REFUSAL_HEADERS
 from edge.chat.edge_state import EdgeState
-from edge.chat.endpoint import REFUSAL_HEADERS
 from edge.wire.responses import error_body, error_headers
 from services.chassis.errors import LegatoError, Reason, forget_origin, internal_error
 from services.chassis.http.asgi import Headers
@@ -34,7 +34,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     else:
         refusal = _to_refusal(request, edge, error)
     forget_origin(error)
-    note_refusal(edge, refusal, request.state.request_id)
+    edge.note_refusal(refusal, request.state.request_id)
     response = Response(error_body(refusal), refusal.wire.http_status, media_type="application/json")
     response.raw_headers += [*error_headers(refusal), *headers]
     return response
@@ -61,13 +61,6 @@ class UnexpectedErrorMiddleware:
             response = await answer_error(Request(scope), error)
             if not has_begun:
                 await response(scope, receive, send)
-
-
-def note_refusal(edge: EdgeState, error: LegatoError, request_id: str) -> None:
-    """Counts and logs an error that a client is sent."""
-    edge.metrics.refused(error.reason)
-    status = error.wire.http_status
-    edge.log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)
 
 
 def _to_refusal(request: Request, edge: EdgeState, error: Exception) -> LegatoError:

@@ -9,14 +9,13 @@ from typing import Final
 from edge.backends.auth import Principal
 from edge.billing.metering import Metering
 from services.chassis.errors import LegatoError, Reason
+from services.rules.cost import MILLION
 
 # Reading a smaller body costs no more than asking for the balance.
 LARGE_BODY_BYTES: Final = 256 * 1024
 # Every chat body has at least one token per this many bytes: text has one per 4, or per 12 if every letter is written
 # as an escape. The rest allows for whitespace between the fields, and for fields that are ignored.
 BYTES_PER_TOKEN_MOST: Final = 64
-
-_MILLION: Final = 1_000_000
 
 
 async def check_affordable(metering: Metering, principal: Principal, body_bytes: int) -> None:
@@ -25,6 +24,6 @@ async def check_affordable(metering: Metering, principal: Principal, body_bytes:
     if body_bytes < LARGE_BODY_BYTES:
         return
     told = await metering.balance(principal.account_id)
-    least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // _MILLION
+    least_nanos = body_bytes // BYTES_PER_TOKEN_MOST * told.least_input_nanos_per_million // MILLION
     if told.balance.balance_nanos - told.balance.owed_nanos < least_nanos:
         raise LegatoError(Reason.CREDITS_EXHAUSTED, "The account's credit does not cover a prompt of this size.")

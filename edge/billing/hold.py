@@ -13,8 +13,7 @@ from legato_protos.router.v1.router_pb2 import ChatRequest, Grant, Need
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, credits_held
 from services.chassis.process import failpoints
-
-PER_MILLION = 1_000_000
+from services.rules.cost import MILLION, cost_nanos
 
 # The most output held at first; the hold grows with the answer.
 FIRST_SLICE_TOKENS = 4096
@@ -50,8 +49,7 @@ class ChatHold:
         self.request_id = request_id
         self.class_id = class_id
         # Prices per million tokens, fixed when the credit was held.
-        self._input_nanos = 0
-        self._output_nanos = 0
+        self._price = pb.Price()
         self._held_nanos = 0
         # The account's balance; known once it could not hold what was needed.
         self._balance_nanos = 0
@@ -110,8 +108,7 @@ class ChatHold:
                 slot.free()
             raise
         failpoints.hit("edge.reserved")
-        self._input_nanos = reserved.price.input_nanos_per_million
-        self._output_nanos = reserved.price.output_nanos_per_million
+        self._price = reserved.price
         self._held_nanos = reserved.held_nanos
         self._asked_tokens = max(0, prompt_tokens - UNSEEN_PROMPT_TOKENS)
         self.tells_acceptance = reserved.has_habit_of_leaving or self._asked_tokens >= NOTABLE_PROMPT_TOKENS
@@ -177,13 +174,18 @@ class ChatHold:
     def covered_output_tokens(self, prompt_tokens: int) -> int:
         """Returns how much output the hold covers beside the prompt; -1 if it does not cover the prompt. It is rounded
         once, like the cost, so that what is held for a number of tokens covers that number."""
-        left = self._held_nanos * PER_MILLION - prompt_tokens * self._input_nanos
+        left = self._held_nanos * MILLION - prompt_tokens * self._price.input_nanos_per_million
         if left < 0:
             return -1
-        return min(left // self._output_nanos, MOST_OUTPUT_TOKENS) if self._output_nanos else MOST_OUTPUT_TOKENS
+        output_nanos = self._price.output_nanos_per_million
+        return min(left // output_nanos, MOST_OUTPUT_TOKENS) if output_nanos else MOST_OUTPUT_TOKENS
 
     def _cost_nanos(self, prompt_tokens: int, output_tokens: int) -> int:
-        return -(-(prompt_tokens * self._input_nanos + output_tokens * self._output_nanos) // PER_MILLION)
+        return cost_nanos(self._price, Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens))
+
+    def charge_nanos(self, usage: Usage) -> int:
+        """Returns what an answer with this usage is charged; once it is settled, what it was."""
+        return cost_nanos(self._price, self.charged if self.is_resolved else usage)
 
     @property
     def slot(self) -> Slot:

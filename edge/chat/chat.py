@@ -14,7 +14,7 @@ from edge.billing.rate_limits import Admission
 from edge.chat.chat_metrics import OPERATION, OUTCOMES, StepTimer
 from edge.chat.delivery import PieceDelivery
 from edge.chat.edge_state import EdgeState
-from edge.chat.replies import Reply
+from edge.chat.reply import Reply
 from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import ChatBody
 from legato_protos.metering.v1 import metering_pb2 as metering_pb

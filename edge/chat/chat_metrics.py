@@ -3,6 +3,7 @@
 To its clients the edge is the model server, so OpenTelemetry's server metrics (`gen_ai_server_…`) are kept by class.
 """
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -134,7 +135,7 @@ class StepTimer:
             self.span.attributes["http.response.status_code"] = error.wire.http_status
 
 
-def begin_span(tracer: Tracer | None, headers: Headers, request_id: str) -> Span | None:
+def begin_span(tracer: Tracer | None, headers: Headers, request_id: str, attributes: Mapping[str, str]) -> Span | None:
     """Returns the span of a chat that is traced, as part of its client's trace."""
     if tracer is None:
         return None
@@ -144,6 +145,6 @@ def begin_span(tracer: Tracer | None, headers: Headers, request_id: str) -> Span
         work_on(span)
         span.attributes["gen_ai.operation.name"] = OPERATION
         span.attributes["gen_ai.provider.name"] = PROVIDER
-        span.attributes["http.request.method"] = "POST"
+        span.attributes |= attributes
         span.attributes["legato.request_id"] = request_id
     return span

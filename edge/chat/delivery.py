@@ -7,7 +7,7 @@ task. `deliver` is awaited by the chat's task, for the first piece and for those
 from edge.access.running_keys import RunningKey
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Slot
-from edge.chat.replies import Reply
+from edge.chat.reply import Reply
 from legato_protos.router.v1.router_pb2 import ChatResponse
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import PACKED_MARK, read_counts

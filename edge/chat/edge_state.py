@@ -9,6 +9,7 @@ from edge.backends.exchanges import RouterReplica
 from edge.billing.journal import Journal
 from edge.billing.metering import Metering
 from edge.chat.chat_metrics import ChatMetrics
+from services.chassis.errors import LegatoError
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
@@ -36,3 +37,9 @@ class EdgeState:
     metrics: ChatMetrics
     # None disables tracing.
     tracer: Tracer | None = None
+
+    def note_refusal(self, error: LegatoError, request_id: str) -> None:
+        """Counts and logs an error that a client is sent."""
+        self.metrics.refused(error.reason)
+        status = error.wire.http_status
+        self.log.debug("request.refused", request_id=request_id, reason=error.reason, http_status=status)

@@ -1,8 +1,6 @@
-"""Admits a chat, reads its request and runs it. Refusals have the rate limit headers too."""
+"""Admits a chat, reads its request and runs it. Refusals tell the rate limits too."""
 
-from typing import Final
-
-from edge.backends.auth import Scope
+from edge.backends.auth import Principal
 from edge.billing.affordability import check_affordable
 from edge.billing.hold import ChatHold
 from edge.billing.prompt_estimate import guess_body_tokens
@@ -11,23 +9,11 @@ from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import StepTimer, begin_span
 from edge.chat.edge_state import EdgeState
 from edge.chat.idempotency import claim_in
-from edge.chat.replies import StreamedReply, WholeReply
-from edge.wire.body_reader import ClientGone, announced_bytes, read_body
+from edge.chat.incoming import IncomingChat
+from edge.wire.body_reader import ClientGone
 from edge.wire.chat_request import decode_chat
-from edge.wire.completion_json import Chunks, Folded
 from services.chassis.errors import LegatoError, Reason
-from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send
-from services.chassis.http.body_progress import TimedReceive
-
-# Key of the request's state: further headers of the response to an error that the chat raises.
-REFUSAL_HEADERS = "refusal_headers"
-# The prefix of a completion's id, before the id of its request.
-COMPLETION_PREFIX = "chatcmpl-"
-# Bound once, since looking it up in its enumeration takes longer than all else that is done with it.
-INFERENCE: Final = Scope.SCOPE_INFERENCE
-
-# A body of this size that has arrived costs no more to check than to refuse.
-SMALL_BODY_BYTES: Final = 16 * 1024
+from services.chassis.http.asgi import Headers, HttpScope
 
 # Errors after which the client should retry later; they use nothing of its rate limits.
 TAKES_NOTHING = frozenset(
@@ -45,16 +31,17 @@ class ChatEndpoint:
     def __init__(self, edge: EdgeState) -> None:
         self._edge = edge
 
-    async def serve(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        """Answers one request as an ASGI application; `REFUSAL_HEADERS` has what its error response needs."""
-        request_id: str = scope["state"]["request_id"]
+    async def serve(self, incoming: IncomingChat) -> None:
+        """Answers one chat. Raises its refusal, whose rate limits `incoming` has."""
         edge = self._edge
+        principal: Principal | None = None
         admission: Admission | None = None
-        with StepTimer(edge.clock, begin_span(edge.tracer, scope["headers"], request_id)) as step_timer:
+        span = begin_span(edge.tracer, incoming.scope["headers"], incoming.request_id, incoming.span_attributes)
+        with StepTimer(edge.clock, span) as step_timer:
             try:
                 # In the order of what a refusal costs; and a chat refused at saturation is not charged to its rate
                 # limit.
-                principal = await edge.principals.identify(scope, INFERENCE)
+                principal = await incoming.identify(edge.principals)
                 step_timer.end_step(edge.metrics.auth)
                 edge.principals.maintenance.raise_if_on()
                 with (
@@ -63,18 +50,19 @@ class ChatEndpoint:
                     edge.saturation.gate.acquire(principal.key_id),
                     edge.prompt_memory.hold(principal.account_id) as prompt_memory,
                 ):
-                    announced = announced_bytes(scope)
-                    admission = edge.metering.prepare_admission(principal, guess_body_tokens(announced or 0))
-                    if BODY not in scope or len(scope[BODY]) > SMALL_BODY_BYTES:
+                    admission = edge.metering.prepare_admission(
+                        principal, guess_body_tokens(incoming.announced_bytes or 0)
+                    )
+                    if not incoming.has_small_body:
                         # Otherwise it is pending: asked for with the hold.
                         await edge.metering.admit_pending(admission)
                     step_timer.end_step(edge.metrics.rate)
                     admitted = AdmittedRequest(principal, running_key, admission, step_timer, prompt_memory)
-                    chat = await self._open(scope, receive, send, request_id, admitted, announced)
-                    await chat.run(scope[WHEN_GONE])
+                    chat = await self._open(incoming, admitted)
+                    await chat.run(incoming.when_gone)
             except LegatoError as error:
                 refusal = error if admission is None else await self._charge_refused(admission, error)
-                scope["state"][REFUSAL_HEADERS] = await self._rates(scope, refusal, admission)
+                incoming.note_rates(await self._rates(incoming.scope, refusal, principal, admission))
                 raise refusal from None
             except BaseException as error:
                 if admission is not None and admission.is_pending and not admission.is_asked_for:
@@ -96,7 +84,9 @@ class ChatEndpoint:
                 return refusal
         return error
 
-    async def _rates(self, scope: HttpScope, error: LegatoError, admission: Admission | None) -> Headers:
+    async def _rates(
+        self, scope: HttpScope, error: LegatoError, principal: Principal | None, admission: Admission | None
+    ) -> Headers:
         """Returns the rate headers of a refused chat, after what it did not use was given back: those of its admission
         or its key, or without a valid key those for wrong keys."""
         edge = self._edge
@@ -109,7 +99,7 @@ class ChatEndpoint:
             return []
         if admission is not None and not admission.is_pending:
             return admission.headers
-        principal = edge.principals.recall(scope["headers"])
+        principal = principal or edge.principals.recall(scope["headers"])
         if principal is None:
             return edge.principals.wrong_key_limiter.rates(scope)
         if error.reason in (Reason.UNAVAILABLE, Reason.MAINTENANCE):
@@ -121,35 +111,22 @@ class ChatEndpoint:
             # Metering is down, and nothing is cached for this key.
             return []
 
-    async def _open(
-        self,
-        scope: HttpScope,
-        receive: Receive,
-        send: Send,
-        request_id: str,
-        admitted: AdmittedRequest,
-        announced: int | None,
-    ) -> Chat:
-        """Reads and validates the request; `announced` is the length of its body, if that is known already."""
+    async def _open(self, incoming: IncomingChat, admitted: AdmittedRequest) -> Chat:
+        """Reads and validates the request."""
         edge, principal, admission = self._edge, admitted.principal, admitted.admission
+        announced = incoming.announced_bytes
         if announced is not None:
             await check_affordable(edge.metering, principal, announced)
-        given = await read_body(scope, TimedReceive(receive), admitted.prompt_memory)
+        given = await incoming.read(admitted.prompt_memory)
         if announced is None:
             await check_affordable(edge.metering, principal, len(given))
             # A body of unknown length is charged by its actual size, before it is processed.
             await edge.metering.admit_longer(admission, guess_body_tokens(len(given)))
         body = await decode_chat(given)
-        claim = await claim_in(scope["headers"], given, principal)
+        claim = await claim_in(incoming.scope["headers"], given, principal)
         class_id = edge.models.class_for(body.model, principal)
-        if WHEN_GONE not in scope:
+        if incoming.when_gone is None:
             # The client has disconnected meanwhile.
             raise ClientGone
-        hold = ChatHold(edge.metering, edge.journal, principal, request_id, class_id)
-        completion = f"{COMPLETION_PREFIX}{request_id}", int(edge.clock.now().timestamp()), class_id
-        reply = (
-            StreamedReply(send, Chunks(*completion), body.ignored, scope[BODY_WRITER], edge.keepalive_s)
-            if body.stream
-            else WholeReply(send, Folded(*completion), body.ignored)
-        )
-        return Chat(edge, admitted, body, hold, reply, claim)
+        hold = ChatHold(edge.metering, edge.journal, principal, incoming.request_id, class_id)
+        return Chat(edge, admitted, body, hold, incoming.open_reply(body, hold), claim)

@@ -5,7 +5,7 @@ from typing import Final
 
 from edge.backends.auth import Principal
 from edge.chat.edge_state import EdgeState
-from edge.chat.endpoint import COMPLETION_PREFIX
+from edge.wire.completion_json import COMPLETION_PREFIX
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.metering.v1 import metering_pb2 as metering
 from services.chassis.errors import LegatoError, Reason

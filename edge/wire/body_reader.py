@@ -17,13 +17,13 @@ async def read_body(scope: HttpScope, receive: Receive, memory: BudgetShare) -> 
     _check_headers(scope, memory)
     if BODY in scope:
         body: bytes = scope.pop(BODY)
-        _check_size(len(body))
+        check_size(len(body))
         memory.grow_to(len(body))
         return body
     received = bytearray()
     while (message := await receive())["type"] == "http.request":
         received += message["body"]
-        _check_size(len(received))
+        check_size(len(received))
         memory.grow_to(len(received))
         if not message.get("more_body", False):
             return bytes(received)
@@ -40,14 +40,14 @@ def announced_bytes(scope: HttpScope) -> int | None:
 def _check_headers(scope: HttpScope, memory: BudgetShare) -> None:
     for name, value in scope["headers"]:
         if name == b"content-length":
-            _check_size(int(value))
+            check_size(int(value))
             # Only what arrives is held, but what cannot be held need not arrive.
             memory.check(int(value))
         elif name == b"content-encoding" and value.lower() != b"identity":
             raise LegatoError(Reason.ENCODING_NOT_SUPPORTED, "Send the body without a content-encoding.")
 
 
-def _check_size(size_bytes: int) -> None:
+def check_size(size_bytes: int) -> None:
     if size_bytes > LARGEST_BODY_BYTES:
         message = f"The body is larger than {LARGEST_BODY_BYTES // (1024 * 1024)} MB."
         raise LegatoError(Reason.BODY_TOO_LARGE, message)

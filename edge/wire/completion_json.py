@@ -10,6 +10,8 @@ from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 
+# The prefix of a completion's id, before the id of its request.
+COMPLETION_PREFIX = "chatcmpl-"
 DONE = b"data: [DONE]\n\n"
 
 _encode = msgspec.json.encode
@@ -88,21 +90,14 @@ def _annotation(citation: router.Citation) -> dict[str, Any]:
 
 
 class Folded:
-    """Joins deltas into the message of a completion that is not streamed."""
+    """Joins deltas into the message of an answer that is not streamed."""
 
-    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
-        self._completion_id = completion_id
-        self._created_s = created_s
-        self._class_id = class_id
+    def __init__(self) -> None:
         self._contents: list[str] = []
         self._refusals: list[str] = []
         # Ids and names of tool calls, and their arguments in pieces, by index.
         self._calls: dict[int, tuple[str, str]] = {}
         self._arguments: dict[int, list[str]] = {}
-        self._annotations: list[dict[str, Any]] = []
-
-    def cite(self, citations: Iterable[router.Citation]) -> None:
-        self._annotations = [_annotation(citation) for citation in citations]
 
     def add(self, response: router.ChatResponse) -> None:
         (self._refusals if response.refusal else self._contents).extend(response.contents)
@@ -111,20 +106,43 @@ class Folded:
                 self._calls[delta.index] = delta.id, delta.name
             self._arguments.setdefault(delta.index, []).append(delta.arguments)
 
-    def completion(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
-        content = "".join(self._contents)
-        refusal = "".join(self._refusals) or None
+    @property
+    def text(self) -> str:
+        return "".join(self._contents)
+
+    @property
+    def refusal(self) -> str:
+        return "".join(self._refusals)
+
+    def tool_calls(self) -> list[tuple[str, str, str]]:
+        """Returns the id, name and arguments of each call."""
+        return [
+            (call_id, name, "".join(self._arguments[index])) for index, (call_id, name) in sorted(self._calls.items())
+        ]
+
+
+class Completion(Folded):
+    """The completion object of an answer that is not streamed."""
+
+    def __init__(self, completion_id: str, created_s: int, class_id: str) -> None:
+        super().__init__()
+        self._completion_id = completion_id
+        self._created_s = created_s
+        self._class_id = class_id
+        self._annotations: list[dict[str, Any]] = []
+
+    def cite(self, citations: Iterable[router.Citation]) -> None:
+        self._annotations = [_annotation(citation) for citation in citations]
+
+    def render(self, finish_reason: str, usage: Usage, cut_by: str = "") -> bytes:
+        content, refusal, calls = self.text, self.refusal or None, self.tool_calls()
         message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": refusal}
-        if refusal or self._calls:
+        if refusal or calls:
             message["content"] = content or None
-        if self._calls:
+        if calls:
             message["tool_calls"] = [
-                {
-                    "id": call_id,
-                    "type": "function",
-                    "function": {"name": name, "arguments": "".join(self._arguments[index])},
-                }
-                for index, (call_id, name) in sorted(self._calls.items())
+                {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+                for call_id, name, arguments in calls
             ]
         if self._annotations:
             message["annotations"] = self._annotations

@@ -7,7 +7,7 @@ for it (`ChatOpen.takes_packed`); everything else remains a `ChatResponse`.
 A packed piece begins with a zero byte, which no message in protobuf's format does, so that both can share a queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 
 import msgspec
@@ -22,7 +22,7 @@ SEPARATOR = b"\n"
 
 read_counts = _COUNTS.unpack_from
 _encode = msgspec.json.encode
-_texts = msgspec.json.Decoder(str)
+_texts = msgspec.json.Decoder(list[str])
 
 
 def pack_piece(prompt_tokens: int, output_tokens: int, contents: Sequence[str]) -> bytes:
@@ -35,5 +35,10 @@ def pack_piece(prompt_tokens: int, output_tokens: int, contents: Sequence[str]) 
 def unpack_piece(packed: bytes) -> ChatResponse:
     """Returns the same piece as a message."""
     prompt_tokens, output_tokens = read_counts(packed)
-    contents = [_texts.decode(text) for text in packed[PACKED_HEAD_BYTES:].split(SEPARATOR)]
-    return ChatResponse(contents=contents, prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+    return ChatResponse(contents=unpack_texts([packed]), prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+
+
+def unpack_texts(packed_pieces: Iterable[bytes]) -> list[str]:
+    """Returns the texts of some pieces, in their order."""
+    texts_json = SEPARATOR.join([packed[PACKED_HEAD_BYTES:] for packed in packed_pieces])
+    return _texts.decode(b"[" + texts_json.replace(SEPARATOR, b",") + b"]")

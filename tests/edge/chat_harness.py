@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from edge.access.running_keys import RunningKeys
 from edge.access.saturation import EdgeSaturation
+from edge.api.replies import StreamedReply, WholeReply
 from edge.backends.exchanges import RouterReplica
 from edge.billing.rate_limits import Admission
 from edge.chat.chat import AdmittedRequest, Chat
 from edge.chat.chat_metrics import ChatMetrics, StepTimer
 from edge.chat.edge_state import EdgeState
-from edge.chat.replies import StreamedReply, WholeReply
 from edge.wire.chat_request import ChatBody
-from edge.wire.completion_json import Chunks, Folded
+from edge.wire.completion_json import Chunks, Completion
 from legato_protos.metering.v1.metering_pb2 import AdmitRequest, AdmitResponse, CorrectRequest, IdempotencyClaim
 from legato_protos.router.v1 import router_pb2 as pb
 from legato_protos.router.v1 import router_pb2_grpc
@@ -123,7 +123,7 @@ class ChatHarness:
         reply = (
             StreamedReply(self._send, Chunks("chatcmpl-7", 1, "forte"), (), cast(Any, self), keepalive_s)
             if stream
-            else WholeReply(self._send, Folded("chatcmpl-7", 1, "forte"), ())
+            else WholeReply(self._send, Completion("chatcmpl-7", 1, "forte"), ())
         )
         claim = IdempotencyClaim(key_digest=key, body_digest=key) if key else None
         return Chat(edge, admitted, body, self.metering.hold(number), reply, claim)

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -31,7 +32,25 @@ if TYPE_CHECKING:
     from services.chassis.database.database import Database
     from services.chassis.http.server import HttpServer
 
+# How long calls that are cancelled have to send their error.
+FAREWELL_S: Final = 1.0
 COLLECTOR_VARIABLES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+@dataclass(frozen=True, slots=True)
+class RpcBeside:
+    """The RPCs of a process that serves HTTP too."""
+
+    server: RpcServer
+    # Cancels all running calls; each sends an error and ends.
+    cancel_all: Callable[[], None]
+    drain_s: float
+
+    async def drain(self) -> None:
+        """Stops; running calls may continue for `drain_s`."""
+        late = asyncio.get_running_loop().call_later(self.drain_s, self.cancel_all)
+        await self.server.stop(self.drain_s + FAREWELL_S)
+        late.cancel()
 
 
 class Process:
@@ -130,24 +149,36 @@ class Process:
         listeners: list[socket.socket],
         event: str,
         complete: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        beside: "RpcBeside | None" = None,
     ) -> None:
-        """Serves until the process is asked to stop; health checks begin once `complete` is done."""
+        """Serves until the process is asked to stop; health checks begin once `complete` is done. RPCs `beside` HTTP
+        begin and end with it."""
         stop = self.listen_for_stop()
         health = HealthServer(self.setting("health_listen") or private_listen(self._settings.data, self._name))
         serving = asyncio.create_task(server.serve(sockets=listeners))
+        if beside is not None:
+            await beside.server.start()
         if complete is None or await self.done_before_stop(complete()):
             await health.start()
             host, port = listeners[0].getsockname()[:2]
             self.log.info(event, address=f"{host}:{port}")
             memory.settle()
         await stop.wait()
+
+        def cancel_all() -> None:
+            server.cancel_all()
+            if beside is not None:
+                beside.cancel_all()
+
         # A further signal ends running requests too.
-        on_stop_signal(server.cancel_all)
+        on_stop_signal(cancel_all)
         await health.announce_shutdown()
+        if beside is not None:
+            await beside.server.announce_shutdown()
         server.stop_keeping_alive()
         await asyncio.sleep(self._settings.drain_delay_s)
         server.should_exit = True
-        await serving
+        await asyncio.gather(serving, *([] if beside is None else [beside.drain()]))
         await health.stop()
 
     async def serve_operations(self, listen: str, missing: Missing) -> None:

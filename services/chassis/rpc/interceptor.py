@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -24,6 +25,8 @@ from services.chassis.rpc.callers import (
 )
 from services.chassis.telemetry.log import Log
 
+_KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Rejects callers without permission, and turns every exception into a status with its reason."""
@@ -41,14 +44,14 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler, method = await continuation(handler_call_details), handler_call_details.method
-        if handler is not None and handler.unary_unary is not None:
-            return handler._replace(unary_unary=self._guard_call(handler.unary_unary, method))
-        if handler is not None and handler.unary_stream is not None:
-            # Only the health service has one; it writes to its context, and so looks like a unary call.
-            return handler._replace(unary_stream=self._guard_call(handler.unary_stream, method))
-        if handler is not None and handler.stream_stream is not None:
-            return handler._replace(stream_stream=self._guard_stream(handler.stream_stream, method))
-        return handler
+        if handler is None:
+            return None
+        kind = next(kind for kind in _KINDS if getattr(handler, kind) is not None)
+        behaviour = getattr(handler, kind)
+        # A coroutine answers in one piece, or writes to its context itself; anything else is a generator of answers.
+        is_stream = handler.response_streaming and not inspect.iscoroutinefunction(behaviour)
+        guard = self._guard_stream if is_stream else self._guard_call
+        return handler._replace(**{kind: guard(behaviour, method)})
 
     def _guard_call(self, behaviour: Any, method: str) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
@@ -60,7 +63,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             except (Exception, asyncio.CancelledError) as error:
                 told = self._told(error)
             del request
-            return await context.abort(*told)
+            return await _abort(context, *told)
 
         return guarded
 
@@ -78,7 +81,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             except (Exception, asyncio.CancelledError) as error:
                 told = self._told(error)
             del response
-            await context.abort(*told)
+            await _abort(context, *told)
 
         return guarded
 
@@ -110,6 +113,11 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
         status = rpc_status.to_status(to_status(error if isinstance(error, LegatoError) else internal_error()))
         return status.code, status.details, status.trailing_metadata
+
+
+async def _abort(context: Any, code: grpc.StatusCode, message: str, details: tuple[Any, ...]) -> Any:
+    """Ends a call with a status, and with the metadata that was set for it."""
+    return await context.abort(code, message, (*context.trailing_metadata(), *details))
 
 
 async def _of_account(requests: AsyncIterator[Any], access: Access, method: str) -> AsyncIterator[Any]:

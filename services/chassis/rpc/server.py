@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import grpc
 import grpc.aio
@@ -25,6 +25,13 @@ from services.chassis.telemetry.log import Log
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+@runtime_checkable
+class OwnHandlers(Protocol):
+    """A servicer that has handlers of its own for some methods, which replace the generated ones."""
+
+    def own_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]: ...
+
+
 class RpcServer:
     def __init__(
         self,
@@ -38,10 +45,11 @@ class RpcServer:
         access: AccessCheck | None = None,
         console_listen: str = "",
         console_role: str = Role.CONSOLE.value,
+        options: Sequence[tuple[str, Any]] = (),
     ) -> None:
         """Prepares a server; with certificates, TCP clients must present one of the same authority. `console_listen` is
         a further unix socket, whose clients may do only what `console_role` may, with the tokens that `access`
-        checks."""
+        checks. `options` are further ones of gRPC."""
         if not listen.startswith("unix:") and certificates is None and not insecure_tcp:
             raise SettingsError(
                 f"{listen} is reachable from the network without TLS: set LEGATO_TLS_CA, LEGATO_TLS_CERT and "
@@ -51,7 +59,7 @@ class RpcServer:
         self._certificates = certificates
         self._health = HealthServicer()
         self._health_server = HealthServer(health_listen, self._health) if health_listen else None
-        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access)], options=_options())
+        self._server = grpc.aio.server(interceptors=[ErrorInterceptor(log, access)], options=[*_options(), *options])
         self._names = [register(servicer, self._server) for servicer in servicers]
         self._console_listen = console_listen
         self._console_server: grpc.aio.Server | None = None
@@ -96,7 +104,10 @@ def register(servicer: object, server: grpc.aio.Server) -> str:
     base = next(kind for kind in type(servicer).__mro__ if kind.__module__.endswith("_pb2_grpc"))
     getattr(sys.modules[base.__module__], f"add_{base.__name__}_to_server")(servicer, server)
     messages = sys.modules[base.__module__.removesuffix("_grpc")]
-    return str(messages.DESCRIPTOR.services_by_name[base.__name__.removesuffix("Servicer")].full_name)
+    name = str(messages.DESCRIPTOR.services_by_name[base.__name__.removesuffix("Servicer")].full_name)
+    if isinstance(servicer, OwnHandlers):
+        server.add_registered_method_handlers(name, servicer.own_handlers())
+    return name
 
 
 class HealthServer:

@@ -12,6 +12,7 @@ import msgspec
 
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.settings import SettingsError
+from services.rules.cost import cost_nanos
 from services.rules.model_classes import CLASSES
 
 
@@ -21,9 +22,6 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
-
-
-MILLION: Final = 1_000_000
 
 
 # A million dollars: above it, a request's cost might overflow the database's integers.
@@ -41,13 +39,7 @@ class Price(msgspec.Struct, frozen=True):
     output_nanos_per_million: int
 
     def cost_nanos(self, usage: Usage) -> int:
-        """Returns the cost, rounded up once."""
-        total = (
-            (usage.prompt_tokens - usage.cached_tokens) * self.input_nanos_per_million
-            + usage.cached_tokens * self.cached_input_nanos_per_million
-            + usage.completion_tokens * self.output_nanos_per_million
-        )
-        return -(-total // MILLION)
+        return cost_nanos(self, usage)
 
 
 class ScheduledPrices(NamedTuple):

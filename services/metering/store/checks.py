@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from services.metering.ledger.prices import MILLION
 from services.metering.ledger.records import BILLED, CHARGES
 from services.metering.store.retention.closings import OpenPeriod, read_open_period, read_retention
 from services.metering.store.tables import (
@@ -27,6 +26,7 @@ from services.metering.store.tables import (
     spends,
     usage_hours,
 )
+from services.rules.cost import MILLION
 
 # With an eighth of it an audit takes longer; with four times as much, the default, it is no faster.
 AUDIT_PAGES_KIB: Final = 512

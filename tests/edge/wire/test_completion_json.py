@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.wire.completion_json import DONE, Chunks, Folded, error_event
+from edge.wire.completion_json import DONE, Chunks, Completion, error_event
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, ToolCallDelta
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
@@ -94,13 +94,13 @@ def test_streamed_and_whole_answers_are_the_same_message(
         responses.append(ChatResponse(tool_calls=deltas))
     finish_reason = "tool_calls" if calls else "stop"
 
-    folded = Folded("chatcmpl-1", 1700000000, "forte")
+    completion = Completion("chatcmpl-1", 1700000000, "forte")
     stream = chunks().role()
     for response in responses:
-        folded.add(response)
+        completion.add(response)
         stream += chunks().deltas(response)
     stream += chunks().closing_chunks(finish_reason, USAGE)
-    whole = ChatCompletion.model_validate_json(folded.completion(finish_reason, USAGE))
+    whole = ChatCompletion.model_validate_json(completion.render(finish_reason, USAGE))
 
     state = ChatCompletionStreamState()
     for event in events(stream):
@@ -115,9 +115,9 @@ def test_streamed_and_whole_answers_are_the_same_message(
 
 
 def test_message_of_tool_calls_alone_has_null_content() -> None:
-    folded = Folded("chatcmpl-1", 1700000000, "forte")
-    folded.add(ChatResponse(tool_calls=[ToolCallDelta(index=0, id="call_1", name="f", arguments="{}")]))
-    message = json.loads(folded.completion("tool_calls", USAGE))["choices"][0]["message"]
+    completion = Completion("chatcmpl-1", 1700000000, "forte")
+    completion.add(ChatResponse(tool_calls=[ToolCallDelta(index=0, id="call_1", name="f", arguments="{}")]))
+    message = json.loads(completion.render("tool_calls", USAGE))["choices"][0]["message"]
     assert message["content"] is None
     assert message["tool_calls"] == [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
@@ -126,9 +126,9 @@ def test_refusal_stands_where_clients_look_for_it_and_leaves_no_content() -> Non
     response = ChatResponse(contents=["I", " cannot."], refusal=True)
     deltas = [event["choices"][0]["delta"] for event in events(chunks().deltas(response))]
     assert deltas == [{"refusal": "I"}, {"refusal": " cannot."}]
-    folded = Folded("chatcmpl-1", 1700000000, "forte")
-    folded.add(response)
-    message = json.loads(folded.completion("stop", USAGE))["choices"][0]["message"]
+    completion = Completion("chatcmpl-1", 1700000000, "forte")
+    completion.add(response)
+    message = json.loads(completion.render("stop", USAGE))["choices"][0]["message"]
     assert message == {"role": "assistant", "content": None, "refusal": "I cannot."}
 
 
@@ -148,9 +148,9 @@ def test_citations_are_annotations_of_the_message_and_of_a_chunk_before_the_end(
     citing, end, _ = events(streamed.closing_chunks("stop", USAGE))
     assert citing["choices"] == [{"index": 0, "delta": {"annotations": [annotation]}, "finish_reason": None}]
     assert end["choices"][0]["finish_reason"] == "stop"
-    folded = Folded("chatcmpl-1", 1700000000, "forte")
-    folded.add(ChatResponse(contents=["So [1]."]))
-    folded.cite(citations)
-    message = ChatCompletion.model_validate_json(folded.completion("stop", USAGE)).choices[0].message
+    completion = Completion("chatcmpl-1", 1700000000, "forte")
+    completion.add(ChatResponse(contents=["So [1]."]))
+    completion.cite(citations)
+    message = ChatCompletion.model_validate_json(completion.render("stop", USAGE)).choices[0].message
     assert message.annotations is not None
     assert message.annotations[0].url_citation.url == "https://a.test/"

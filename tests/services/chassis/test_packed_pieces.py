@@ -2,7 +2,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from edge.chat.replies import StreamedReply
+from edge.api.replies import StreamedReply
 from edge.wire.completion_json import Chunks
 from legato_protos.router.v1.router_pb2 import ChatResponse
 from services.chassis.packed_pieces import pack_piece, read_counts, unpack_piece

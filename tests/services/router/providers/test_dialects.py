@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from edge.chat.replies import StreamedReply, WholeReply
-from edge.wire.completion_json import Chunks, Folded
+from edge.api.replies import StreamedReply, WholeReply
+from edge.wire.completion_json import Chunks, Completion
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, ChatResponse, Started
 from services.chassis.http_client.response import ResponseReader
 from services.router.answers.grants import ChatConversation, TokenAllowance
@@ -139,7 +139,7 @@ async def replied(responses: list[ChatResponse], *, stream: bool) -> bytes:
     reply = (
         StreamedReply(send, Chunks(*completion), (), cast(Any, Writer(written)), keepalive_s=10)
         if stream
-        else WholeReply(send, Folded(*completion), ())
+        else WholeReply(send, Completion(*completion), ())
     )
     for response in responses:
         if response.contents or response.tool_calls:
@@ -184,9 +184,9 @@ def said_in(completion: ChatCompletion) -> Said:
 async def said_by_stream(provider: str, segments: list[bytes]) -> Said:
     responses = await relayed(streamed_pieces(provider, segments))
     streamed = accumulated(await replied(responses, stream=True))
-    folded = ChatCompletion.model_validate_json(await replied(responses, stream=False))
-    assert said_in(streamed) == said_in(folded)
-    assert said_in(streamed).ids == said_in(folded).ids
+    completion = ChatCompletion.model_validate_json(await replied(responses, stream=False))
+    assert said_in(streamed) == said_in(completion)
+    assert said_in(streamed).ids == said_in(completion).ids
     return said_in(streamed)
 
 

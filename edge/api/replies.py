@@ -1,17 +1,18 @@
-"""The two ways in which an answer reaches the client: piece by piece, or whole."""
+"""The two ways in which an answer reaches a client over HTTP: piece by piece, or whole."""
 
 import asyncio
 from collections.abc import Sequence
 from operator import attrgetter
 
-from edge.wire.completion_json import DELTA_END, Chunks, Folded, error_event
+from edge.chat.reply import Reply
+from edge.wire.completion_json import DELTA_END, Chunks, Completion, error_event
 from edge.wire.responses import JSON
 from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers, Send
 from services.chassis.http.response_writer import COMMENT, ResponseWriter
-from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR, unpack_piece
+from services.chassis.packed_pieces import PACKED_HEAD_BYTES, SEPARATOR
 
 _STREAM_HEADERS: Headers = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -21,79 +22,30 @@ _STREAM_HEADERS: Headers = [
 ]
 
 
-class Reply:
-    """The response to a chat. Until it is sent, its headers are collected."""
-
-    # Pieces are sent to the client as they come; otherwise they are gathered for one answer at the end.
-    is_streamed = False
-    # True if the client does not keep up with what was written.
-    is_behind = False
-
-    def __init__(self, send: Send, completion: Chunks | Folded, ignored: Sequence[str]) -> None:
-        """`ignored` are the fields that no model is called with."""
+class HttpReply(Reply):
+    def __init__(self, send: Send, completion: Chunks | Completion, ignored: Sequence[str]) -> None:
+        super().__init__(ignored)
         self._send = send
-        # Adds citations, before the end.
-        self.cite = completion.cite
-        # The response has begun, so its status is fixed.
-        self.is_open = False
-        # Some of the answer was written to the client's socket.
-        self.delivered = False
-        self._headers: Headers = []
-        self._ignored = ignored
-        self._ignored_by_model: Sequence[str] = ()
+        self._completion = completion
 
-    @property
-    def can_write(self) -> bool:
-        """True if a piece can be written at once."""
-        return True
-
-    def put_headers(self, headers: Headers) -> None:
-        """Adds headers, which are not sent yet."""
-        self._headers = [*self._headers, *headers]
-
-    def record_start(self, started: router.Started) -> None:
-        """Adds the output limit that was applied, and the number of the attempt that was answered, to the headers."""
-        self.put_headers(
-            [(b"x-legato-max-tokens", b"%d" % started.max_tokens), (b"x-legato-attempt", b"%d" % started.attempt)]
-        )
-        self._ignored_by_model = started.ignored
-
-    def record_ignored(self, names: Sequence[str]) -> None:
-        """Replaces the parameters that the model was called without, for the headers, if not sent yet."""
-        self._ignored_by_model = names
+    def cite(self, citations: Sequence[router.Citation]) -> None:
+        self._completion.cite(citations)
 
     def _all_headers(self) -> Headers:
+        headers = self._headers
+        if (started := self._started) is not None:
+            headers = [
+                *headers,
+                (b"x-legato-max-tokens", b"%d" % started.max_tokens),
+                (b"x-legato-attempt", b"%d" % started.attempt),
+            ]
         if not self._ignored and not self._ignored_by_model:
-            return self._headers
+            return headers
         names = ", ".join((*self._ignored, *self._ignored_by_model))
-        return [*self._headers, (b"x-legato-ignored", names.encode())]
-
-    async def prepare(self) -> None:
-        """Waits until a piece can be written."""
-
-    def write(self, response: router.ChatResponse) -> None:
-        raise NotImplementedError
-
-    def write_packed(self, packed: bytes) -> None:
-        """Writes a packed piece, which is not the first."""
-        self.write(unpack_piece(packed))
-
-    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        """Ends the answer; `cut_by` says what ended one whose credit was used up."""
-        raise NotImplementedError
-
-    def keep_alive(self) -> None:
-        """Begins to send keepalive comments; a whole answer cannot have anything before it."""
-
-    def stop_keeping_alive(self) -> None:
-        """Stops that, before anything else is sent."""
-
-    async def fail(self, error: LegatoError) -> None:
-        """Reports an error once the response is open, and ends it."""
-        raise error
+        return [*headers, (b"x-legato-ignored", names.encode())]
 
 
-class StreamedReply(Reply):
+class StreamedReply(HttpReply):
     """A stream of events. If its first token takes long, comments keep proxies from timing it out.
 
     The first comment opens the response and so fixes its status. It is sent only after a pause: an error before that
@@ -171,16 +123,14 @@ class StreamedReply(Reply):
             )
 
 
-class WholeReply(Reply):
-    def __init__(self, send: Send, folded: Folded, ignored: Sequence[str]) -> None:
-        super().__init__(send, folded, ignored)
-        self._folded = folded
+class WholeReply(HttpReply):
+    _completion: Completion
 
     def write(self, response: router.ChatResponse) -> None:
-        self._folded.add(response)
+        self._completion.add(response)
 
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
-        body = self._folded.completion(finish_reason, usage, cut_by)
+        body = self._completion.render(finish_reason, usage, cut_by)
         self.delivered = self.is_open = True
         headers = [JSON, (b"content-length", b"%d" % len(body)), *self._all_headers()]
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,0 +1,54 @@
+"""A chat that comes in by HTTP."""
+
+from collections.abc import Awaitable
+from typing import ClassVar, Final
+
+from edge.access.principals import Principals
+from edge.api.replies import StreamedReply, WholeReply
+from edge.backends.auth import Principal
+from edge.billing.hold import ChatHold
+from edge.chat.edge_state import EdgeState
+from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
+from edge.chat.reply import Reply
+from edge.wire.body_reader import announced_bytes, read_body
+from edge.wire.chat_request import ChatBody
+from edge.wire.completion_json import COMPLETION_PREFIX, Chunks, Completion
+from services.chassis.http.asgi import BODY, BODY_WRITER, WHEN_GONE, Headers, HttpScope, Receive, Send, WhenGone
+from services.chassis.http.body_progress import TimedReceive
+from services.chassis.load.fair_budget import BudgetShare
+
+# Key of the request's state: further headers of the response to an error that the chat raises.
+REFUSAL_HEADERS: Final = "refusal_headers"
+
+
+class HttpChat(IncomingChat):
+    span_attributes: ClassVar = {"http.request.method": "POST"}
+
+    def __init__(self, edge: EdgeState, scope: HttpScope, receive: Receive, send: Send) -> None:
+        super().__init__(scope["state"]["request_id"], scope)
+        self._edge = edge
+        self._receive = receive
+        self._send = send
+        self.announced_bytes = announced_bytes(scope)
+        self.has_small_body = BODY in scope and len(scope[BODY]) <= SMALL_BODY_BYTES
+
+    def identify(self, principals: Principals) -> Awaitable[Principal]:
+        return principals.identify(self.scope, INFERENCE)
+
+    def read(self, memory: BudgetShare) -> Awaitable[bytes]:
+        return read_body(self.scope, TimedReceive(self._receive), memory)
+
+    @property
+    def when_gone(self) -> WhenGone | None:
+        return self.scope.get(WHEN_GONE)
+
+    def open_reply(self, body: ChatBody, hold: ChatHold) -> Reply:
+        edge = self._edge
+        completion = f"{COMPLETION_PREFIX}{self.request_id}", int(edge.clock.now().timestamp()), hold.class_id
+        if not body.stream:
+            return WholeReply(self._send, Completion(*completion), body.ignored)
+        writer = self.scope[BODY_WRITER]
+        return StreamedReply(self._send, Chunks(*completion), body.ignored, writer, edge.keepalive_s)
+
+    def note_rates(self, rates: Headers) -> None:
+        self.scope["state"][REFUSAL_HEADERS] = rates

@@ -1,0 +1,66 @@
+"""Finds out whom a call is for: the owner of an API key, or an account that its caller names and was granted."""
+
+from collections.abc import Awaitable
+from typing import Final
+from urllib.parse import unquote
+
+from edge.access.principals import Principals
+from edge.backends.auth import Principal, Scope
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import HttpScope
+from services.chassis.rpc.callers import CALLER_PREFIX, is_secured, names_of, not_allowed, uri_of
+from services.chassis.rpc.server import Context
+
+ACCOUNT: Final = b"x-legato-account"
+CALLER: Final = b"x-legato-caller"
+_KEYS: Final = frozenset({b"authorization", b"x-api-key"})
+
+
+def scope_of(context: Context) -> HttpScope:
+    """Returns the metadata as headers, and the address of a caller over TCP, as ASGI has them."""
+    headers = [
+        (name.encode(), value if isinstance(value, bytes) else value.encode())
+        for name, value in context.invocation_metadata() or ()
+    ]
+    return {"headers": headers, "client": _client_of(context.peer())}
+
+
+def identify(
+    principals: Principals, context: Context, scope: HttpScope, needed: "Scope.ValueType"
+) -> Awaitable[Principal]:
+    """Returns whom a call is for, if that one has the scope."""
+    headers = scope["headers"]
+    account_id = next((value for name, value in headers if name == ACCOUNT), b"")
+    if not account_id:
+        return principals.identify(scope, needed)
+    if any(name in _KEYS for name, _ in headers):
+        raise LegatoError(Reason.REQUEST_INVALID, "Send either an API key or x-legato-account, not both.")
+    return principals.identify_caller(_caller_of(context, scope), account_id.decode("utf-8", "replace"), needed)
+
+
+def _caller_of(context: Context, scope: HttpScope) -> str:
+    """Returns the caller's name: that of its certificate, or on a Unix socket, which only the owner of the machine can
+    reach, the one that it says."""
+    said = next((value.decode("utf-8", "replace") for name, value in scope["headers"] if name == CALLER), "")
+    if is_secured(context):
+        start = uri_of(CALLER_PREFIX)
+        [name] = [name.removeprefix(start) for name in names_of(context) if name.startswith(start)]
+        if said and said != name:
+            raise not_allowed()
+        return name
+    if scope["client"] is not None:
+        # TCP without certificates.
+        raise not_allowed()
+    if not said:
+        message = "Say in x-legato-caller which program calls for this account."
+        raise LegatoError(Reason.REQUEST_INVALID, message, param="x-legato-caller")
+    return said
+
+
+def _client_of(peer: str) -> tuple[str, int] | None:
+    """Reads what gRPC says of a peer, such as `ipv4:127.0.0.1:50051` or `ipv6:%5B::1%5D:50051`."""
+    kind, _, address = peer.partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return None
+    host, _, port = unquote(address).rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,252 @@
+"""The two ways in which an answer reaches a caller over gRPC: piece by piece, or whole."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from edge.billing.hold import ChatHold
+from edge.chat.reply import Reply
+from edge.wire.completion_json import Folded
+from legato_protos.chat.v1 import chat_pb2 as pb
+from legato_protos.router.v1 import router_pb2 as router
+from legato_protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError
+from services.chassis.http.asgi import Headers
+from services.chassis.packed_pieces import unpack_texts
+
+# A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more.
+GATHER_S: Final = 0.02
+# A caller that has so much to read is behind.
+MOST_WAITING_BYTES: Final = 64 * 1024
+
+_FINISH_REASONS: Final = {
+    name.removeprefix("FINISH_REASON_").lower(): number for name, number in pb.FinishReason.items()
+}
+_CUTS: Final = {name.removeprefix("CUT_BY_").lower(): number for name, number in pb.CutBy.items()}
+
+
+class RpcReply(Reply):
+    def __init__(self, ignored: Sequence[str], hold: ChatHold, created_s: int) -> None:
+        super().__init__(ignored)
+        self._hold = hold
+        self._created_s = created_s
+        self._citations: list[pb.Citation] = []
+        # What ended an answer that had begun.
+        self.error: LegatoError | None = None
+
+    @property
+    def headers(self) -> Headers:
+        return self._headers
+
+    def cite(self, citations: Sequence[router.Citation]) -> None:
+        self._citations = [
+            pb.Citation(start_index=each.start_index, end_index=each.end_index, title=each.title, url=each.url)
+            for each in citations
+        ]
+
+    async def idle(self) -> None:
+        """Waits until an error can be sent."""
+
+    def _head(self) -> dict[str, Any]:
+        """Returns the fields that both kinds of answers have."""
+        started = self._started or router.Started()
+        return {
+            "request_id": self._hold.request_id,
+            "model": self._hold.class_id,
+            "create_time": {"seconds": self._created_s},
+            "max_tokens": started.max_tokens,
+            "attempt": started.attempt,
+            "ignored": (*self._ignored, *self._ignored_by_model),
+        }
+
+    def _ending(self, finish_reason: str, usage: Usage, cut_by: str) -> dict[str, Any]:
+        return {
+            "finish_reason": _FINISH_REASONS.get(finish_reason, pb.FINISH_REASON_UNSPECIFIED),
+            "cut_by": _CUTS.get(cut_by, pb.CUT_BY_UNSPECIFIED),
+            "usage": pb.Usage(
+                prompt_tokens=usage.prompt_tokens,
+                cached_tokens=usage.cached_tokens,
+                completion_tokens=usage.completion_tokens,
+                cost_nanos=self._hold.charge_nanos(usage),
+            ),
+        }
+
+
+class WholeReply(RpcReply):
+    def __init__(self, ignored: Sequence[str], hold: ChatHold, created_s: int) -> None:
+        super().__init__(ignored, hold, created_s)
+        self._folded = Folded()
+        # Set at the end.
+        self.response: pb.CompleteResponse | None = None
+
+    def write(self, response: router.ChatResponse) -> None:
+        self._folded.add(response)
+
+    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
+        folded = self._folded
+        calls = [
+            pb.ToolCall(id=call_id, name=name, arguments=arguments) for call_id, name, arguments in folded.tool_calls()
+        ]
+        message = pb.AnswerMessage(
+            text=folded.text, refusal=folded.refusal, tool_calls=calls, citations=self._citations
+        )
+        self.delivered = self.is_open = True
+        self.response = pb.CompleteResponse(
+            message=message, **self._head(), **self._ending(finish_reason, usage, cut_by)
+        )
+
+
+class StreamedReply(RpcReply):
+    """A stream of messages. gRPC takes one at a time, and is done with it when the caller's window has room: what
+    arrives meanwhile, or soon after, is gathered for the next."""
+
+    is_streamed = True
+
+    def __init__(
+        self,
+        ignored: Sequence[str],
+        hold: ChatHold,
+        created_s: int,
+        write: Callable[[pb.StreamResponse], Coroutine[Any, Any, None]],
+        leave: Callable[[], None],
+        stalled_reader_s: float,
+    ) -> None:
+        """Takes `write`, which sends a message, and `leave`, which is called for a caller that reads nothing."""
+        super().__init__(ignored, hold, created_s)
+        self._write = write
+        self._stalled_reader_s = stalled_reader_s
+        self._leave = leave
+        self._loop = asyncio.get_running_loop()
+        # Packed pieces, and others.
+        self._pieces: list[bytes | router.ChatResponse] = []
+        self._waiting_bytes = 0
+        self._is_begun = False
+        self._end: pb.Finished | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._written_at_s = -GATHER_S
+        self._caught_up: asyncio.Future[None] | None = None
+
+    @property
+    def can_write(self) -> bool:
+        return not self.is_behind
+
+    async def prepare(self) -> None:
+        while self.is_behind:
+            self._caught_up = self._loop.create_future()
+            try:
+                async with asyncio.timeout(self._stalled_reader_s):
+                    await self._caught_up
+            except TimeoutError:
+                self._leave()
+                # The chat's task is cancelled here.
+                await asyncio.sleep(0)
+
+    def write(self, response: router.ChatResponse) -> None:
+        self.delivered = self.is_open = True
+        self._pieces.append(response)
+        self._add_waiting(response.ByteSize())
+
+    def write_packed(self, packed: bytes) -> None:
+        self._pieces.append(packed)
+        self._add_waiting(len(packed))
+
+    def _add_waiting(self, size_bytes: int) -> None:
+        self._waiting_bytes += size_bytes
+        if self._writing is not None:
+            self.is_behind = self._waiting_bytes > MOST_WAITING_BYTES
+        elif self._waiting_bytes > MOST_WAITING_BYTES:
+            self._send()
+        elif self._due is None:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        wait_s = self._written_at_s + GATHER_S - self._loop.time()
+        if wait_s <= 0:
+            self._send()
+        else:
+            self._due = self._loop.call_later(wait_s, self._send)
+
+    def _send(self) -> None:
+        self.drop_timer()
+        self._writing = asyncio.ensure_future(self._write(self._gathered()))
+        self._writing.add_done_callback(self._written)
+
+    def _written(self, writing: "asyncio.Future[None]") -> None:
+        self._writing = None
+        self._written_at_s = self._loop.time()
+        if writing.cancelled() or writing.exception() is not None:
+            # The caller is gone, which the call's task is told.
+            return
+        if self._pieces:
+            self._schedule()
+
+    def _gathered(self) -> pb.StreamResponse:
+        """Returns all that waits as one message."""
+        pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
+        self.is_behind = False
+        if self._caught_up is not None and not self._caught_up.done():
+            self._caught_up.set_result(None)
+        message = pb.StreamResponse()
+        if not self._is_begun:
+            self._is_begun = True
+            message.started.CopyFrom(pb.Started(**self._head()))
+        _add_deltas(message, pieces)
+        if self._end is not None:
+            message.finished.CopyFrom(self._end)
+        return message
+
+    async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
+        self.delivered = self.is_open = True
+        self._end = pb.Finished(citations=self._citations, **self._ending(finish_reason, usage, cut_by))
+        await self._flush()
+
+    async def fail(self, error: LegatoError) -> None:
+        self.error = error
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Writes all that waits, unless the caller reads nothing."""
+        try:
+            async with asyncio.timeout(self._stalled_reader_s):
+                await self.idle()
+                if self._pieces or self._end is not None:
+                    self._send()
+                    await self.idle()
+        except TimeoutError:
+            self._leave()
+
+    async def idle(self) -> None:
+        """Waits until gRPC has taken what was written: it takes nothing else before, not even an error."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def drop_timer(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+
+def _add_deltas(message: pb.StreamResponse, pieces: Sequence[bytes | router.ChatResponse]) -> None:
+    """Adds pieces in their order. Neighbouring texts are one delta."""
+    texts: list[str] = []
+
+    def add_text() -> None:
+        if texts:
+            message.deltas.add(text="".join(texts))
+            texts.clear()
+
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            texts += unpack_texts([piece])
+            continue
+        if not piece.refusal:
+            texts += piece.contents
+        elif piece.contents:
+            add_text()
+            message.deltas.add(refusal="".join(piece.contents))
+        for call in piece.tool_calls:
+            add_text()
+            delta = pb.ToolCallDelta(index=call.index, id=call.id, name=call.name, arguments=call.arguments)
+            message.deltas.add(tool_call=delta)
+    add_text()

@@ -1,0 +1,156 @@
+"""Renders a typed chat as the JSON body of `/v1/chat/completions`, so that both have one validation.
+
+What is not set is left out. What the JSON format has no place for, such as a role that is not known, is left out too:
+validation then says what is missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.struct_pb2 import Value
+
+from edge.wire.chat_request import BYTES_PER_ELEMENT, SLICE_BYTES
+from legato_protos.chat.v1 import chat_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.timing.yielder import Yielder
+
+_ROLES: Final = {
+    number: name.removeprefix("ROLE_").lower() for name, number in pb.Role.items() if number != pb.ROLE_UNSPECIFIED
+}
+_TOOL_MODES: Final = {
+    number: name.removeprefix("TOOL_MODE_").lower()
+    for name, number in pb.ToolMode.items()
+    if number != pb.TOOL_MODE_UNSPECIFIED
+}
+_SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+# Larger numbers are not exact, and stay what they are.
+_LARGEST_EXACT: Final = 2**53
+
+_encode = msgspec.json.encode
+
+
+async def render_chat(chat: pb.Chat, *, is_streamed: bool) -> bytes:
+    yielder = Yielder(SLICE_BYTES)
+    fields = _parameters(chat)
+    if is_streamed:
+        fields["stream"] = True
+    fields_json = [_encode(fields)[1:-1]] if fields else []
+    lists: tuple[tuple[str, Sequence[Any], Callable[[Any, str], dict[str, Any]]], ...] = (
+        ("messages", chat.messages, _message),
+        ("tools", chat.tools, _tool),
+    )
+    for name, elements, render in lists:
+        if elements:
+            elements_json = []
+            for index, element in enumerate(elements):
+                element_json = _encode(render(element, f"{name}[{index}]"))
+                elements_json.append(element_json)
+                await yielder.spend(len(element_json) + BYTES_PER_ELEMENT)
+            fields_json.append(b'"%b":[%b]' % (name.encode(), b",".join(elements_json)))
+    return b"{%b}" % b",".join(fields_json)
+
+
+def _parameters(chat: pb.Chat) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        name: given for name in ("model", "reasoning_effort", "verbosity") if (given := getattr(chat, name))
+    }
+    for name in ("parallel_tool_calls", "max_tokens"):
+        if chat.HasField(name):
+            fields[name] = getattr(chat, name)
+    if (tool_choice := _tool_choice(chat.tool_choice)) is not None:
+        fields["tool_choice"] = tool_choice
+    if chat.HasField("sampling"):
+        fields |= _sampling(chat.sampling)
+    if kind := chat.response_format.WhichOneof("kind"):
+        fields["response_format"] = {"type": kind}
+        if kind == "json_schema":
+            schema = chat.response_format.json_schema
+            fields["response_format"][kind] = _described(schema, "response_format.json_schema")
+    return fields
+
+
+def _sampling(sampling: pb.Sampling) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        name: _number(getattr(sampling, name), name) for name in _SAMPLING_NUMBERS if sampling.HasField(name)
+    }
+    if sampling.stop:
+        fields["stop"] = list(sampling.stop)
+    if sampling.logit_bias:
+        fields["logit_bias"] = {
+            token: _number(bias, "logit_bias") for token, bias in sorted(sampling.logit_bias.items())
+        }
+    return fields
+
+
+def _tool_choice(choice: pb.ToolChoice) -> Any:
+    if choice.WhichOneof("kind") == "function_name":
+        return {"type": "function", "function": {"name": choice.function_name}}
+    return _TOOL_MODES.get(choice.mode)
+
+
+def _message(message: pb.Message, name: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if (role := _ROLES.get(message.role)) is not None:
+        fields["role"] = role
+    kind = message.WhichOneof("content")
+    if kind == "text":
+        fields["content"] = message.text
+    elif kind == "parts":
+        fields["content"] = [
+            {"type": "text", "text": part.text} if part.HasField("text") else {"type": "text"}
+            for part in message.parts.parts
+        ]
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    for field in ("name", "tool_call_id", "refusal"):
+        if given := getattr(message, field):
+            fields[field] = given
+    return fields
+
+
+def _tool(tool: pb.Tool, name: str) -> dict[str, Any]:
+    if not tool.HasField("function"):
+        return {}
+    return {"type": "function", "function": _described(tool.function, f"{name}.function")}
+
+
+def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str, Any]:
+    """Renders what has a name, a description, a schema and strictness."""
+    fields: dict[str, Any] = {}
+    for field, given in thing.ListFields():
+        is_schema = field.name in ("parameters", "schema")
+        fields[field.name] = _object(given.fields, f"{name}.{field.name}") if is_schema else given
+    return fields
+
+
+def _object(fields: Mapping[str, Value], name: str) -> dict[str, Any]:
+    """Renders the fields in the order of their names: a message has them in none, and equal chats must have equal
+    bytes, for providers' caches and for retries."""
+    return {field: _value(value, name) for field, value in sorted(fields.items())}
+
+
+def _value(value: Value, name: str) -> Any:
+    match value.WhichOneof("kind"):
+        case "number_value":
+            return _number(value.number_value, name)
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return _object(value.struct_value.fields, name)
+        case "list_value":
+            return [_value(each, name) for each in value.list_value.values]
+    return None
+
+
+def _number(number: float, name: str) -> float | int:
+    """Returns whole numbers as integers: a Struct knows only floats, and models and validators tell them apart."""
+    if not isfinite(number):
+        raise LegatoError(Reason.REQUEST_INVALID, f"{name}: Expected a finite number.", param=name)
+    return int(number) if abs(number) <= _LARGEST_EXACT and number == int(number) else number

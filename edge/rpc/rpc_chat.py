@@ -1,0 +1,100 @@
+"""A chat that comes in by gRPC."""
+
+from collections.abc import Callable
+from typing import Final
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from edge.access.principals import Principals
+from edge.backends.auth import Principal
+from edge.billing.hold import ChatHold
+from edge.chat.edge_state import EdgeState
+from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
+from edge.rpc.callers import identify, scope_of
+from edge.rpc.replies import RpcReply, StreamedReply, WholeReply
+from edge.rpc.request_json import render_chat
+from edge.wire.body_reader import ClientGone, check_size
+from edge.wire.chat_request import ChatBody
+from legato_protos.chat.v1 import chat_pb2 as pb
+from services.chassis.errors import LegatoError, Reason
+from services.chassis.http.asgi import Headers, WhenGone
+from services.chassis.http.request_id import new_request_id
+from services.chassis.load.fair_budget import BudgetShare
+from services.chassis.rpc.server import Context
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["ChatService"].full_name
+
+
+class RpcChat(IncomingChat):
+    """One call of Complete or Stream. Its message is read when it is known whom it is for, and not kept by gRPC."""
+
+    def __init__(self, edge: EdgeState, context: Context, stalled_reader_s: float, *, is_streamed: bool) -> None:
+        super().__init__(new_request_id(), scope_of(context))
+        self._edge = edge
+        self._context = context
+        self._stalled_reader_s = stalled_reader_s
+        self._is_streamed = is_streamed
+        self._message = b""
+        # The caller has cancelled, its deadline has passed, or its connection is lost.
+        self.is_gone = False
+        self._tell_gone: Callable[[], None] | None = None
+        self.reply: RpcReply | None = None
+        # The rate limits that a refusal tells.
+        self.rates: Headers = []
+
+    @property
+    def span_attributes(self) -> dict[str, str]:  # type: ignore[override]
+        method = "Stream" if self._is_streamed else "Complete"
+        return {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.method": method}
+
+    async def identify(self, principals: Principals) -> Principal:
+        principal = await identify(principals, self._context, self.scope, INFERENCE)
+        message = await self._context.read()
+        if message is grpc.aio.EOF:
+            raise ClientGone
+        check_size(len(message))
+        self._message = message
+        self.announced_bytes = len(message)
+        self.has_small_body = len(message) <= SMALL_BODY_BYTES
+        return principal
+
+    async def read(self, memory: BudgetShare) -> bytes:
+        memory.grow_to(len(self._message))
+        kind = pb.StreamRequest if self._is_streamed else pb.CompleteRequest
+        try:
+            request = kind.FromString(self._message)
+        except DecodeError:
+            raise LegatoError(Reason.REQUEST_INVALID, f"The message is not a {kind.DESCRIPTOR.name}.") from None
+        self._message = b""
+        body = await render_chat(request.chat, is_streamed=self._is_streamed)
+        check_size(len(body))
+        memory.grow_to(len(body))
+        return body
+
+    @property
+    def when_gone(self) -> WhenGone | None:
+        return None if self.is_gone else self._register
+
+    def _register(self, tell: Callable[[], None]) -> None:
+        self._tell_gone = tell
+
+    def leave(self) -> None:
+        """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
+        self.is_gone = True
+        if isinstance(self.reply, StreamedReply):
+            self.reply.drop_timer()
+        if self._tell_gone is not None:
+            self._tell_gone()
+            self._tell_gone = None
+
+    def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
+        answer = body.ignored, hold, int(self._edge.clock.now().timestamp())
+        if self._is_streamed:
+            self.reply = StreamedReply(*answer, self._context.write, self.leave, self._stalled_reader_s)
+        else:
+            self.reply = WholeReply(*answer)
+        return self.reply
+
+    def note_rates(self, rates: Headers) -> None:
+        self.rates = rates

@@ -1,0 +1,97 @@
+"""What waits is gathered into one message, and a caller that does not read holds its chat back."""
+
+import asyncio
+
+from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply
+from legato_protos.chat.v1 import chat_pb2 as pb
+from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
+from services.chassis.packed_pieces import pack_piece
+from tests.edge.chat_harness import ChatHarness, Conversing, charged, piece, saying
+from tests.edge.metering_harness import cost
+from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness
+from tests.support.waiting import until
+
+
+class Caller:
+    """Takes messages, one at a time, while it reads."""
+
+    def __init__(self) -> None:
+        self.messages: list[pb.StreamResponse] = []
+        self.reads = asyncio.Event()
+        self.has_left = False
+
+    async def write(self, message: pb.StreamResponse) -> None:
+        self.messages.append(message)
+        await self.reads.wait()
+
+    def leave(self) -> None:
+        self.has_left = True
+
+
+def reply_to(caller: Caller, chat_harness: ChatHarness, stalled_reader_s: float = 60) -> StreamedReply:
+    return StreamedReply((), chat_harness.metering.hold(), 1, caller.write, caller.leave, stalled_reader_s)
+
+
+async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_harness: ChatHarness) -> None:
+    caller = Caller()
+    reply = reply_to(caller, chat_harness)
+    reply.write(piece("One ", 1))
+    await until(lambda: len(caller.messages) == 1)
+    reply.write_packed(pack_piece(20, 2, ["two ", "three "]))
+    reply.write_packed(pack_piece(20, 4, ['"four" ']))
+    call = ToolCallDelta(index=0, id="call_1", name="count", arguments="{}")
+    reply.write(ChatResponse(contents=["five"], tool_calls=[call]))
+    reply.write(ChatResponse(contents=["No."], refusal=True))
+    caller.reads.set()
+    await until(lambda: len(caller.messages) == 2)
+    first, second = caller.messages
+    assert [delta.text for delta in first.deltas] == ["One "]
+    assert second.deltas[0].text == 'two three "four" five'
+    assert second.deltas[1].tool_call == pb.ToolCallDelta(index=0, id="call_1", name="count", arguments="{}")
+    assert [delta.refusal for delta in second.deltas[2:]] == ["No."]
+
+
+async def test_chat_waits_for_a_caller_that_is_behind(chat_harness: ChatHarness) -> None:
+    caller = Caller()
+    reply = reply_to(caller, chat_harness)
+    reply.write(piece("One ", 1))
+    await until(lambda: len(caller.messages) == 1)
+    reply.write_packed(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
+    assert reply.is_behind
+    waiting = asyncio.create_task(reply.prepare())
+    await asyncio.sleep(2 * GATHER_S)
+    assert not waiting.done()
+    caller.reads.set()
+    await waiting
+    assert not reply.is_behind
+
+
+async def test_caller_that_reads_nothing_for_too_long_has_left(chat_harness: ChatHarness) -> None:
+    caller = Caller()
+    reply = reply_to(caller, chat_harness, stalled_reader_s=0.01)
+    reply.write(piece("One ", 1))
+    reply.write_packed(pack_piece(20, 2, ["x" * MOST_WAITING_BYTES]))
+    await until(lambda: len(caller.messages) == 1)
+    waiting = asyncio.create_task(reply.prepare())
+    await until(lambda: caller.has_left)
+    waiting.cancel()
+
+
+async def test_call_that_is_not_read_holds_its_chat_back_and_ends_as_left(rpc_harness: RpcHarness) -> None:
+    sent = 0
+
+    async def speak_without_end(conversation: Conversing) -> None:
+        nonlocal sent
+        while True:
+            sent += 1
+            await saying(piece("x" * 8_192, sent))(conversation)
+
+    await rpc_harness.start(speak_without_end, stalled_reader_s=0.5)
+    call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
+    await call.read()
+    journal = rpc_harness.chats.metering.journal
+    await until(lambda: not journal.taken)
+    # Windows of gRPC and of the exchange, and what waits in the edge.
+    assert sent * 8_192 < 2**20
+    assert 0 < await charged(rpc_harness.chats) <= cost(20, sent)
+    call.cancel()
