@@ -57,7 +57,7 @@ protos: .venv/dev ## Regenerate the typed stubs from the .proto files
 	@$(call write_stubs,.)
 
 .PHONY: stubs
-stubs: .venv/dev ## Generate stubs of the chat service in TypeScript, in build/stubs
+stubs: .venv/dev ## Generate stubs of the chat service in TypeScript and Go, in build/stubs
 	@$(BIN)/python -m tests.support.toolchains.stubs
 
 .PHONY: baseline

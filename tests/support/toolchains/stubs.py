@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.toolchains.go import go_plugins
 from tests.support.toolchains.node import node_environ, npm_ci
 
 ROOT = Path(__file__).parents[3]
@@ -24,6 +26,11 @@ def typescript_stubs(folder: Path) -> Path:
     return programs
 
 
+def go_stubs(workspace: Path) -> None:
+    """Writes the stubs to the folder `src` of the workspace."""
+    _generate("go", workspace / "src", go_plugins(), dict(os.environ))
+
+
 def _generate(language: str, folder: Path, plugins: Path, environ: dict[str, str]) -> None:
     command = [str(BUF), "generate", "--template", f"buf.gen.{language}.yaml", "--output", str(folder.resolve())]
     path = f"{plugins}{os.pathsep}{environ['PATH']}"
@@ -32,7 +39,8 @@ def _generate(language: str, folder: Path, plugins: Path, environ: dict[str, str
 
 def main() -> None:
     folder = ROOT / "build" / "stubs"
-    for language, write in (("typescript", typescript_stubs),):
+    write: Callable[[Path], object]
+    for language, write in (("typescript", typescript_stubs), ("go", go_stubs)):
         write(folder / language)
         sys.stdout.write(f"{folder.relative_to(ROOT) / language}\n")
 
