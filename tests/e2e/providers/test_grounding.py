@@ -20,6 +20,7 @@ from legato_protos.auth.v1.auth_pb2 import UpdateAccountRequest
 from legato_protos.router.v1.grounding_pb2 import AddNoteRequest
 from tests.e2e.raw_http import post_chat
 from tests.e2e.rules import read_rules
+from tests.e2e.transports import OverHttp, OverRpc
 from tests.support.outside.searx import Searx, SearxThread, page
 from tests.support.pdfs import make_pdf
 from tests.support.service import Service, UpstreamThread
@@ -152,6 +153,16 @@ def test_chat_that_searches_is_one_answer_and_one_charge(
     assert harness.service.settled_balance_nanos(account) == DOLLARS_NANOS - cost_nanos
     assert [hold.request_id for hold in harness.service.holds(account)] != []
     assert harness.service.audit() == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_sources_are_cited_alike_over_grpc(stream: bool, harness: GroundedServiceHarness, api_key: str) -> None:
+    harness.searx.results = [page(1, content="The pump is blue.")]
+    question = {"model": "mezzo", "messages": [{"role": "user", "content": "find the colour of the pump"}]}
+    with OverRpc(harness.service) as over_rpc:
+        told = [each.ask(api_key, {**question, "stream": stream}) for each in (OverHttp(harness.service), over_rpc)]
+    assert told[0] == told[1]
+    assert [citation.url for citation in told[1].citations] == ["https://page1.test/"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

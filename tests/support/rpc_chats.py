@@ -1,0 +1,86 @@
+"""Chats of the HTTP API's form, as typed messages of `legato.chat.v1.ChatService`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
+
+from legato_protos.chat.v1 import chat_pb2 as pb
+
+ROLES: Final = {
+    "system": pb.ROLE_SYSTEM,
+    "developer": pb.ROLE_DEVELOPER,
+    "user": pb.ROLE_USER,
+    "assistant": pb.ROLE_ASSISTANT,
+    "tool": pb.ROLE_TOOL,
+}
+TOOL_MODES: Final = {
+    "auto": pb.TOOL_MODE_AUTO,
+    "none": pb.TOOL_MODE_NONE,
+    "required": pb.TOOL_MODE_REQUIRED,
+}
+_SAMPLING: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
+_PLAIN: Final = ("model", "max_tokens", "parallel_tool_calls", "reasoning_effort", "verbosity")
+
+
+def socket_of(data: Path) -> str:
+    """Returns the address at which a service with this data folder serves programs."""
+    return f"unix:{data}/run/chat.sock"
+
+
+def to_chat(body: Mapping[str, Any]) -> pb.Chat:
+    """Converts the body of a chat. A field that has no place in the typed message is a mistake of the test."""
+    left = dict(body)
+    left.pop("stream", None)
+    chat = pb.Chat(messages=[_message(message) for message in left.pop("messages", ())])
+    for name in _PLAIN:
+        if name in left:
+            setattr(chat, name, left.pop(name))
+    chat.tools.extend(_tool(tool) for tool in left.pop("tools", ()))
+    if (choice := left.pop("tool_choice", None)) is not None:
+        if isinstance(choice, str):
+            chat.tool_choice.mode = TOOL_MODES[choice]
+        else:
+            chat.tool_choice.function_name = choice["function"]["name"]
+    if (wanted := left.pop("response_format", None)) is not None:
+        chat.response_format.CopyFrom(_response_format(wanted))
+    if sampling := {name: left.pop(name) for name in _SAMPLING if name in left}:
+        chat.sampling.CopyFrom(pb.Sampling(**sampling))
+    chat.sampling.stop.extend(left.pop("stop", ()))
+    assert not left, left.keys()
+    return chat
+
+
+def _message(message: Mapping[str, Any]) -> pb.Message:
+    left = dict(message)
+    made = pb.Message(role=ROLES[left.pop("role")])
+    content = left.pop("content", None)
+    if isinstance(content, str):
+        made.text = content
+    elif content is not None:
+        made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"]) for part in content]))
+    for call in left.pop("tool_calls", ()):
+        made.tool_calls.add(id=call["id"], **call["function"])
+    for name in list(left):
+        setattr(made, name, left.pop(name))
+    return made
+
+
+def _tool(tool: Mapping[str, Any]) -> pb.Tool:
+    return pb.Tool(function=pb.Function(**_with_struct(tool["function"], "parameters")))
+
+
+def _response_format(wanted: Mapping[str, Any]) -> pb.ResponseFormat:
+    match wanted["type"]:
+        case "text":
+            return pb.ResponseFormat(text=pb.TextFormat())
+        case "json_object":
+            return pb.ResponseFormat(json_object=pb.JsonObjectFormat())
+        case _:
+            return pb.ResponseFormat(json_schema=pb.JsonSchemaFormat(**_with_struct(wanted["json_schema"], "schema")))
+
+
+def _with_struct(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: ParseDict(value, Struct()) if key == name else value for key, value in fields.items()}
