@@ -186,6 +186,10 @@ rollout: .venv/dev ## Replace 0.1.0 under load on one PostgreSQL, and check the 
 revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)
 
+.PHONY: killed-callers
+killed-callers: .venv/dev ## Kill programs that call over gRPC at random moments, and check the ledger (two minutes). Options: make killed-callers ARGS="--callers 50 --seed 7"
+	@$(BIN)/python -m tests.campaigns.callers $(ARGS)
+
 .PHONY: chaos
 chaos: .venv/dev ## Let one of two models fail and recover under load (five minutes). Options: make chaos ARGS="--clients 8 --seconds 5"
 	@$(BIN)/python -m tests.campaigns.chaos $(ARGS)
