@@ -19,7 +19,7 @@ from bench.targets import ChargesWrong
     "--in-flight", default=Options().in_flight, show_default=True, help="Concurrent requests on the hot account."
 )
 @click.option(
-    "--rounds", default=Options().rounds, show_default=True, help="Rounds beside the relay; the medians are reported."
+    "--rounds", default=Options().rounds, show_default=True, help="Rounds of comparisons; the medians are reported."
 )
 @click.option("--only", type=click.Choice(list(SECTIONS)), multiple=True, help="Measure this section; repeat for more.")
 @click.option(

@@ -96,9 +96,10 @@ def started_upstream(folder: Path) -> Iterator[Upstream]:
         process.wait()
 
 
-def encode_request(case: Case, api_key: str, model: str, path: str, headers: Mapping[str, str]) -> bytes:
+def request_body(case: Case, model: str) -> dict[str, object]:
+    """Returns what every transport is asked; the prompt tells the mock upstream its answer."""
     wish = f"chunks={case.chunks} pause_us={case.pause_us}" if case.chunks else ""
-    chat: dict[str, object] = {
+    return {
         "model": model,
         "messages": [
             {"role": "system", "content": _INSTRUCTION},
@@ -106,6 +107,10 @@ def encode_request(case: Case, api_key: str, model: str, path: str, headers: Map
         ],
         "max_tokens": max(256, TOKENS_A_CHUNK * case.chunks),
     }
+
+
+def encode_request(case: Case, api_key: str, model: str, path: str, headers: Mapping[str, str]) -> bytes:
+    chat = request_body(case, model)
     if case.chunks:
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     body = json.dumps(chat, separators=(",", ":")).encode()

@@ -12,6 +12,7 @@ from bench.measurements import (
     journal,
     overload,
     promises,
+    rpc_beside_http,
     slow_readers,
 )
 from bench.report import Progress, Row
@@ -22,7 +23,7 @@ class Options(NamedTuple):
     seconds: float = beside_relay.SECONDS
     # Of the hot account.
     in_flight: int = 64
-    # Of the comparison with the relay.
+    # Of the comparisons with the relay and of transports.
     rounds: int = beside_relay.ROUNDS
 
 
@@ -38,6 +39,11 @@ SECTIONS: Final = {
         lambda options: beside_relay.steps(options.rounds),
         lambda options, progress: beside_relay.measure(progress, options.seconds, options.rounds),
         promises.verdict,
+    ),
+    "rpc-beside-http": Section(
+        lambda options: rpc_beside_http.steps(options.rounds),
+        lambda options, progress: rpc_beside_http.measure(progress, options.seconds, options.rounds),
+        rpc_beside_http.verdict,
     ),
     "disk-sync": Section(lambda options: 1, lambda options, progress: disk_sync.measure(progress)),
     "journal": Section(lambda options: len(journal.CASES), lambda options, progress: journal.measure(progress)),

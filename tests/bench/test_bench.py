@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.chats import Case, started_upstream
 from bench.children import started_provider
-from bench.measurements import big_prompt, cancellation, hot_account, slow_readers
+from bench.measurements import big_prompt, cancellation, hot_account, rpc_beside_http, slow_readers
 from bench.measurements.hot_account import CASES, check_charges
 from bench.measurements.hot_account_load import GRANT_NANOS, Outcome
 from bench.measurements.overload import ANSWER_S, CURVE, FAIRNESS, FIRST_S, SLOTS, OverloadHarness, measure_curve
+from bench.measurements.rpc_beside_http import Load
 from bench.measurements.slow_readers import Endless
 from bench.processors import Spent
 from bench.report import Progress
@@ -88,6 +90,17 @@ def test_big_prompts_of_every_size_are_measured_among_streams(service: Service, 
     assert [row.case for row in rows] == list(big_prompt.SIZES_BYTES)
     assert [(row.figures["prompts"] or 0) > 0 for row in rows] == [False, True, True, True]
     assert "With prompts of 4 MB the p99 gap of other streams grows by" in big_prompt.verdict(rows)
+
+
+def test_chats_over_grpc_are_measured_beside_the_same_over_http(
+    service: Service, progress: Progress, tmp_path: Path
+) -> None:
+    loads = Load(Case("whole", in_flight=2), every_s=0.05), Load(Case("streams", in_flight=2, chunks=9, pause_us=1_000))
+    with started_upstream(tmp_path) as upstream:
+        send_to(service, upstream)
+        rows = list(rpc_beside_http.measure_on(service, upstream, tmp_path, progress, loads, seconds=0.2, rounds=1))
+    assert [row.case for row in rows] == ["HTTP", "gRPC"] * 2
+    assert all((row.figures["edge"] or 0) > 0 for row in rows)
 
 
 def test_run_that_lost_nothing_is_believed() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.measurements import cancellation, slow_readers
+from bench.measurements import cancellation, rpc_beside_http, slow_readers
 from bench.report import Row
 
 
@@ -17,3 +17,9 @@ def test_promise_about_readers_that_stop_is_one_of_memory(reader_kb: float, said
     assert slow_readers.verdict([Row(slow_readers.MEASUREMENT, "case", {"KB a reader": reader_kb}, 0.0)]).endswith(
         f": {said}."
     )
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(1.2, "kept"), (1.21, "BROKEN")])
+def test_dearest_load_decides_about_grpc(ratio: float, said: str) -> None:
+    rows = [Row(f"{rpc_beside_http.MEASUREMENT}: load", "gRPC", {"of HTTP's": each}, 0.0) for each in (0.9, ratio, 1.0)]
+    assert rpc_beside_http.verdict(rows).endswith(f": {said}.")
