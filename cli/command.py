@@ -19,6 +19,7 @@ COMMANDS = {
     "status": ("service", "List the service's processes."),
     "accounts": ("account", "Create, list and change accounts."),
     "keys": ("account", "Create, list and revoke API keys."),
+    "callers": ("account", "Let internal programs call for accounts."),
     "users": ("account", "Invite and disable the users of the web console."),
     "console": ("account", "Create a link that signs in to the web console."),
     "credits": ("ledger", "Grant and adjust credit, and show balances."),

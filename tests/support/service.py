@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -233,7 +234,7 @@ class Service:
         """Lists the last day and next hour, so that no test fails at midnight."""
         hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
         start, end = hour - timedelta(hours=24), hour + timedelta(hours=2)
-        return list(list_usage(self.services, account_id, start, end, "hour", list(group)))
+        return [*chain.from_iterable(list_usage(self.services, account_id, start, end, "hour", list(group)))]
 
     def audit(self) -> list[str]:
         """Violations: there should be none."""

@@ -1,7 +1,8 @@
 """`legato usage`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
+from itertools import chain
 from typing import Any
 
 import click
@@ -12,17 +13,15 @@ from cli.connection import CallRefused, ServiceStubs, call_service
 from cli.descriptions import described, tokens_of
 from cli.output import show_table, stream_csv, stream_json
 from cli.values import Moment, OneOrMoreOf
+from legato_protos.auth.v1.auth_pb2 import ListCallerKeysRequest
 from legato_protos.metering.v1.metering_pb2 import ListUsageRequest, UsageBucket, UsageRow
 from services.chassis.errors import Reason
 from services.chassis.money import format_usd
 
 HOUR = timedelta(hours=1)
 BUCKETS = {"hour": UsageBucket.USAGE_BUCKET_HOUR, "day": UsageBucket.USAGE_BUCKET_DAY}
-CSV_COLUMNS = [
-    "start", "class", "key_id", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_usd",
-    "cost_nanos",
-]  # fmt: skip
-HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completion", "cost_usd"]
+# What rows add up; in a table, tokens are only named by their kind.
+SUMS = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nanos")
 
 
 @command()
@@ -37,9 +36,9 @@ HEADERS = ["start", "class", "key_id", "requests", "prompt", "cached", "completi
 @click.option(
     "--group",
     "groups",
-    type=OneOrMoreOf(("key", "class")),
+    type=OneOrMoreOf(("key", "class", "caller")),
     multiple=True,
-    help="Separate rows for each key or class; repeat for both.",
+    help="Separate rows for each key, class, or internal program that called; repeat for several.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 def usage(
@@ -58,21 +57,29 @@ def usage(
         raise click.UsageError("--from must be before --to.")
     get_account(invocation.services, account_id)
     names = [name for some in groups for name in some]
-    rows = (describe(row) for row in list_usage(invocation.services, account_id, start, end, by, names))
+    answers = list_usage(invocation.services, account_id, start, end, by, names)
+    rows = chain.from_iterable(describe_all(invocation.services, account_id, answer, names) for answer in answers)
+    labels = ["start", "class", "key_id", *(["caller"] if "caller" in names else [])]
     if as_csv:
-        stream_csv(CSV_COLUMNS, (row | {"cost_usd": format_usd(row["cost_nanos"])} for row in rows))
+        columns = [*labels, *SUMS[:-1], "cost_usd", "cost_nanos"]
+        stream_csv(columns, (row | {"cost_usd": format_usd(row["cost_nanos"])} for row in rows))
     elif invocation.json:
         stream_json(rows)
     else:
-        show_table(HEADERS, [[*list(row.values())[:-1], format_usd(row["cost_nanos"])] for row in rows])
+        headers = [*labels, *(name.removesuffix("_tokens") for name in SUMS[:-1]), "cost_usd"]
+        show_table(headers, [[*list(row.values())[:-1], format_usd(row["cost_nanos"])] for row in rows])
 
 
 def list_usage(
     services: ServiceStubs, account_id: str, start: datetime, end: datetime, by: str, group: list[str]
-) -> Iterator[UsageRow]:
+) -> Iterator[Sequence[UsageRow]]:
     """Lists the rows of any period: one that is too long for an answer is asked for in halves."""
     request = ListUsageRequest(
-        account_id=account_id, bucket=BUCKETS[by], group_by_key="key" in group, group_by_class="class" in group
+        account_id=account_id,
+        bucket=BUCKETS[by],
+        # Metering knows callers by their keys.
+        group_by_key="key" in group or "caller" in group,
+        group_by_class="class" in group,
     )
     request.start_time.FromDatetime(start)
     request.end_time.FromDatetime(end)
@@ -83,10 +90,30 @@ def list_usage(
         if refusal.reason is not Reason.REQUEST_INVALID or refusal.param != "start_time" or not start < middle < end:
             raise
     else:
-        yield from rows
+        yield rows
         return
     yield from list_usage(services, account_id, start, middle, by, group)
     yield from list_usage(services, account_id, middle, end, by, group)
+
+
+def describe_all(
+    services: ServiceStubs, account_id: str, rows: Sequence[UsageRow], group: list[str]
+) -> Iterable[dict[str, Any]]:
+    """Describes rows. Grouped by caller, those of one caller are added up, and requests with a key have none."""
+    if "caller" not in group:
+        return map(describe, rows)
+    # Asked after metering, so the caller of each row is known.
+    listed = call_service(services.auth.ListCallerKeys, ListCallerKeysRequest(account_id=account_id))
+    caller_by_key_id = {key.key_id: key.caller for key in listed.keys}
+    sums: dict[Any, dict[str, Any]] = {}
+    for row in map(describe, rows):
+        labels = {name: row[name] for name in ("start", "class", "key_id")}
+        labels["caller"] = caller_by_key_id.get(row["key_id"])
+        if "key" not in group:
+            labels["key_id"] = None
+        added = sums.setdefault(tuple(labels.values()), labels | dict.fromkeys(SUMS, 0))
+        added |= {name: added[name] + row[name] for name in SUMS}
+    return sums.values()
 
 
 def middle_of(start: datetime, end: datetime, by: str) -> datetime:

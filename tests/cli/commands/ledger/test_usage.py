@@ -55,6 +55,39 @@ def test_rows_that_add_up_every_key_and_class_name_none() -> None:
     assert not far_end.requests[1].group_by_class
 
 
+def test_rows_of_a_caller_are_added_up_exactly_and_those_of_keys_have_none() -> None:
+    callers = [auth_pb2.CallerKey(key_id=f"key_{number}", caller="bot") for number in (2, 3)]
+    rows = [row(hour, class_id="forte", key_id=f"key_{number}") for hour in (7, 8) for number in (1, 2, 3, 4)]
+    known = ("auth", "AuthService.ListCallerKeys", auth_pb2.ListCallerKeysResponse(keys=callers))
+    listed = ("metering", "MeteringService.ListUsage", metering_pb2.ListUsageResponse(rows=rows))
+    script = (KNOWN, listed, known)
+    far_end = play(*script)
+    shown = json.loads(far_end.run("usage", "--account", "acct_1", "--group", "caller,class", "--json").stdout)
+    assert [(one["start"][11:13], one["caller"], one["key_id"]) for one in shown] == [
+        ("07", None, None), ("07", "bot", None), ("08", None, None), ("08", "bot", None),
+    ]  # fmt: skip
+    assert shown[1] == {
+        "start": "2026-11-15T07:00:00Z",
+        "class": "forte",
+        "key_id": None,
+        "caller": "bot",
+        "requests": 4,
+        "prompt_tokens": 200,
+        "cached_tokens": 20,
+        "completion_tokens": 100,
+        "cost_nanos": 559_000,
+    }
+    assert sum(one["cost_nanos"] for one in shown) == sum(one.cost_nanos for one in rows)
+    assert (far_end.requests[1].group_by_key, far_end.requests[1].group_by_class) == (True, True)
+    by_both = json.loads(play(*script).run("usage", "--account", "acct_1", "--group", "caller,key", "--json").stdout)
+    assert [(one["key_id"], one["caller"]) for one in by_both[:3]] == [
+        ("key_1", None), ("key_2", "bot"), ("key_3", "bot"),
+    ]  # fmt: skip
+    lines = play(*script).run("usage", "--account", "acct_1", "--group", "caller", "--csv").stdout.splitlines()
+    assert lines[0].startswith("start,class,key_id,caller,requests,")
+    assert lines[2].startswith("2026-11-15T07:00:00Z,forte,,bot,4,")
+
+
 def test_without_a_span_it_is_the_last_24_hours_by_hour() -> None:
     before = datetime.now(UTC)
     far_end = played_rows()
