@@ -39,7 +39,8 @@ class KeyNames:
         found = self.by_id.get(key_id)
         if found is None:
             return "Unknown"
-        return found.created_by_name or ("Former member" if found.created_by else "Command line")
+        made_without_user = "Operator" if found.caller else "Former member" if found.created_by else "Command line"
+        return found.created_by_name or made_without_user
 
     def options(self, chosen: str) -> list[str]:
         """Returns the keys to choose from, with the one that is chosen."""
@@ -92,7 +93,9 @@ async def _read_own_keys(visit: Visit) -> KeyNames:
 
 
 async def _list_newest(visit: Visit, **wanted: Any) -> auth_pb2.ListKeysResponse | None:
-    request = auth_pb2.ListKeysRequest(account_id=visit.account_id, with_playground=True, newest_first=True, **wanted)
+    request = auth_pb2.ListKeysRequest(
+        account_id=visit.account_id, with_playground=True, with_callers=True, newest_first=True, **wanted
+    )
     return await if_available(visit.auth.key_admin.ListKeys(request))
 
 

@@ -54,6 +54,7 @@ async def show(visit: Visit) -> Response:
         search=choice.search,
         only_active=choice.only_active,
         newest_first=True,
+        with_callers=True,
     )
     listed = await visit.auth.key_admin.ListKeys(request)
     key_ids = [each.key_id for each in listed.keys]

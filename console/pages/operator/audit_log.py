@@ -13,8 +13,8 @@ EVENTS_ON_A_PAGE: Final = 100
 VERIFY_TIMEOUT_S: Final = 120.0
 FILTERS: Final = ("account", "user", "action")
 KINDS: Final = (
-    "account", "credit", "invitation", "key", "ledger", "low_balance", "maintenance", "member", "notices", "passkey",
-    "recovery_codes", "routes", "sessions", "sign_in_link", "spend_limits", "user", "webhook",
+    "account", "caller", "credit", "invitation", "key", "ledger", "low_balance", "maintenance", "member", "notices",
+    "passkey", "recovery_codes", "routes", "sessions", "sign_in_link", "spend_limits", "user", "webhook",
 )  # fmt: skip
 
 

@@ -1159,13 +1159,12 @@ class ListKeysRequest(_message.Message):
     NEWEST_FIRST_FIELD_NUMBER: _builtins.int
     ALSO_KEY_IDS_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
+    WITH_CALLERS_FIELD_NUMBER: _builtins.int
     account_id: _builtins.str
     page_size: _builtins.int
     page_token: _builtins.str
     with_playground: _builtins.bool
-    """Also lists what the requests of members' playgrounds and of internal programs are counted under. Those have no secret, and
-    cannot be changed.
-    """
+    """Also lists what the requests of members' playgrounds are counted under. Those have no secret, and cannot be changed."""
     search: _builtins.str
     """Only keys whose name contains it, in capitals or not, or whose id begins with it."""
     only_active: _builtins.bool
@@ -1175,6 +1174,8 @@ class ListKeysRequest(_message.Message):
     newest_first: _builtins.bool
     created_by: _builtins.str
     """Only keys that this user created. Empty: of all."""
+    with_callers: _builtins.bool
+    """Also lists what the requests of internal programs are counted under. Those have no secret, and only grants change them."""
     @_builtins.property
     def also_key_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Also names these keys of the account, at most 1,000, whatever page they are on."""
@@ -1192,10 +1193,11 @@ class ListKeysRequest(_message.Message):
         newest_first: _builtins.bool = ...,
         also_key_ids: _abc.Iterable[_builtins.str] | None = ...,
         created_by: _builtins.str = ...,
+        with_callers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_playground", b"with_playground"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "also_key_ids", b"also_key_ids", "created_by", b"created_by", "newest_first", b"newest_first", "only_active", b"only_active", "only_own", b"only_own", "page_size", b"page_size", "page_token", b"page_token", "search", b"search", "with_callers", b"with_callers", "with_playground", b"with_playground"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -62,7 +62,8 @@ class KeyAdminServicer(pb_grpc.KeyAdminServiceServicer):
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
         by = current_access.get()
         choice = KeyChoice(
-            with_secretless=request.with_playground,
+            with_playground=request.with_playground,
+            with_callers=request.with_callers,
             search=checks.search(request.search),
             active_at_us=self._keys.now_us() if request.only_active else None,
             created_by=by.user_id if by and request.only_own else request.created_by,

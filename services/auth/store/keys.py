@@ -47,7 +47,8 @@ def add_key_without_secret(
 class KeyChoice(NamedTuple):
     """A choice of an account's keys: by default all that have a secret, the oldest first."""
 
-    with_secretless: bool = False
+    with_playground: bool = False
+    with_callers: bool = False
     # A part of the name, in capitals or not, or the beginning of the id.
     search: str = ""
     # Those that are neither revoked nor expired at a time.
@@ -66,8 +67,10 @@ def list_keys(
     order = (keys.c.created_at_us, keys.c.key_id)
     query = sa.select(keys).where(keys.c.account_id == account_id).limit(limit)
     query = query.order_by(*(column.desc() for column in order) if choice.newest_first else order)
-    if not choice.with_secretless:
-        query = query.where(HAS_SECRET)
+    if not choice.with_playground:
+        query = query.where(sa.or_(HAS_SECRET, keys.c.playground_user_id.is_(None)))
+    if not choice.with_callers:
+        query = query.where(sa.or_(HAS_SECRET, keys.c.caller_name.is_(None)))
     if choice.search:
         is_named = keys.c.name.icontains(choice.search, autoescape=True)
         query = query.where(sa.or_(is_named, keys.c.key_id.istartswith(choice.search, autoescape=True)))

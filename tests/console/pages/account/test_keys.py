@@ -141,3 +141,21 @@ def test_viewers_open_the_page_of_a_key_and_change_nothing(console: ConsoleHarne
     assert page.status == 200
     assert "Revoke this key" not in page.text
     assert console.post("/keys/key_0000000000000001/revoke", session=session).status == 403
+
+
+def test_an_internal_program_is_among_the_keys_as_what_it_is_and_cannot_be_changed(console: ConsoleHarness) -> None:
+    caller = console.auth.add_key("billing-bot", caller_name="billing-bot", pepper_version=0, created_by="")
+    console.backends.metering.add_charges([caller.key_id])
+    session = console.auth.sign_in()
+    listed = console.get("/keys", session).text
+    assert names_on(listed) == ["billing-bot"]
+    assert "Internal program" in listed
+    assert "Operator" in listed
+    page = console.get(f"/keys/{caller.key_id}", session).text
+    assert "About this program" in page
+    assert f"/keys/{caller.key_id}/spend-limits" in page
+    assert "Change it" not in page
+    assert console.post(f"/keys/{caller.key_id}/revoke", {}, session).status == 403
+    assert console.auth.key(caller.key_id).revoked_at_us is None
+    by_key = console.get("/usage?by=key", session).text
+    assert "billing-bot" in by_key

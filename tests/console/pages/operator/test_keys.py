@@ -33,3 +33,12 @@ def test_a_key_that_never_was_ours_is_told_so(console: ConsoleHarness, session: 
     answer = console.post("/operator/keys", {"key_id": "key_zzzzzzzzzzzzzzzz"}, session)
     assert answer.status == 404
     assert "never one of this service" in answer.text
+
+
+def test_what_an_internal_program_is_counted_under_is_not_revoked_as_a_key(
+    console: ConsoleHarness, session: str
+) -> None:
+    caller = console.auth.add_key("billing-bot", caller_name="billing-bot", pepper_version=0, created_by="")
+    page = console.get(f"/operator/keys/{caller.key_id}", session).text
+    assert "Operator, for the internal program billing-bot" in page
+    assert "Revoke" not in page

@@ -62,8 +62,8 @@ async def refusal(console: Console, account_id: str, caller: str = NAME) -> tupl
 
 
 async def caller_keys(console: Console, account_id: str) -> list[auth_pb2.Key]:
-    request = auth_pb2.ListKeysRequest(account_id=account_id, with_playground=True)
-    return [key for key in (await console.call(console.keys.ListKeys, request)).keys if key.caller]
+    request = auth_pb2.ListKeysRequest(account_id=account_id, with_callers=True)
+    return list((await console.call(console.keys.ListKeys, request)).keys)
 
 
 def heard(database: Database, since_epoch: int) -> Changes:
@@ -307,6 +307,8 @@ async def test_what_a_caller_is_counted_under_is_no_key_to_use_or_change(console
     request = auth_pb2.ListKeysRequest(account_id=account_id)
     assert (await console.call(console.key_admin.ListKeys, request, owner)).keys == []
     request.with_playground = True
+    assert (await console.call(console.key_admin.ListKeys, request, owner)).keys == []
+    request.with_callers = True
     [listed] = (await console.call(console.key_admin.ListKeys, request, owner)).keys
     assert (listed.key_id, listed.caller, listed.may_change, listed.is_playground) == (key_id, NAME, False, False)
     own: dict[str, Any] = {"account_id": account_id, "key_id": key_id}
