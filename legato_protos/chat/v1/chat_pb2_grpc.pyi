@@ -45,6 +45,7 @@ class ChatServiceStub:
     Stream: _grpc.UnaryStreamMultiCallable[_chat_pb2.StreamRequest, _chat_pb2.StreamResponse]
     """Answers piece by piece. A caller that cancels, or whose deadline passes, is charged for what was delivered."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_chat_pb2.ListModelsRequest, _chat_pb2.ListModelsResponse]
+    """The classes that the key or the account may use, and "auto"."""
     GetUsage: _grpc.UnaryUnaryMultiCallable[_chat_pb2.GetUsageRequest, _chat_pb2.GetUsageResponse]
     """Tokens and cost of the account, in buckets of hours or days."""
     GetRequest: _grpc.UnaryUnaryMultiCallable[_chat_pb2.GetRequestRequest, _chat_pb2.GetRequestResponse]
@@ -67,6 +68,7 @@ class ChatServiceAsyncStub(ChatServiceStub):
     Stream: _aio.UnaryStreamMultiCallable[_chat_pb2.StreamRequest, _chat_pb2.StreamResponse]  # type: ignore[assignment]
     """Answers piece by piece. A caller that cancels, or whose deadline passes, is charged for what was delivered."""
     ListModels: _aio.UnaryUnaryMultiCallable[_chat_pb2.ListModelsRequest, _chat_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """The classes that the key or the account may use, and "auto"."""
     GetUsage: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetUsageRequest, _chat_pb2.GetUsageResponse]  # type: ignore[assignment]
     """Tokens and cost of the account, in buckets of hours or days."""
     GetRequest: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetRequestRequest, _chat_pb2.GetRequestResponse]  # type: ignore[assignment]
@@ -103,7 +105,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _chat_pb2.ListModelsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_chat_pb2.ListModelsResponse, _abc.Awaitable[_chat_pb2.ListModelsResponse]]: ...
+    ) -> _typing.Union[_chat_pb2.ListModelsResponse, _abc.Awaitable[_chat_pb2.ListModelsResponse]]:
+        """The classes that the key or the account may use, and "auto"."""
 
     @_abc_1.abstractmethod
     def GetUsage(
