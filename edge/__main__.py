@@ -3,15 +3,14 @@
 import socket
 
 from edge.api.models import MODELS_PATH
-from edge.assembly import Assembly, assembled
-from edge.rpc.servicer import KEEPALIVE_OPTIONS, ChatServicer
+from edge.assembly import assembled
+from edge.rpc.serving import prepare_rpcs
 from edge.settings import EdgeSettings
 from edge.wire.responses import refusal_before_request
 from services.chassis.http.connection_limit import ConnectionLimit, most_connections, show_connections
 from services.chassis.http.server import HttpServer, open_listener
 from services.chassis.process.run import run
-from services.chassis.process.serving import Process, RpcBeside, serving
-from services.chassis.rpc.server import RpcServer, private_listen
+from services.chassis.process.serving import serving
 from services.chassis.settings import load
 
 
@@ -37,21 +36,8 @@ async def main() -> None:
                 refuse_at_once=edge.early_refusals,
                 names_under=MODELS_PATH,
             )
-            await process.serve_http(server, [listener], "edge.started", edge.complete, _rpcs(settings, process, edge))
-
-
-def _rpcs(settings: EdgeSettings, process: Process, edge: Assembly) -> RpcBeside:
-    """Prepares the gRPC service for programs."""
-    servicer = ChatServicer(edge.edge, settings.stalled_reader_s)  # type: ignore[abstract]
-    server = RpcServer(
-        settings.edge_rpc_listen or private_listen(settings.data, "chat"),
-        [servicer],
-        process.log,
-        process.certificates,
-        insecure_tcp=settings.insecure_tcp,
-        options=KEEPALIVE_OPTIONS,
-    )
-    return RpcBeside(server, servicer.cancel_all, settings.drain_s)
+            rpcs = prepare_rpcs(settings, process, edge.edge)
+            await process.serve_http(server, [listener], "edge.started", edge.complete, rpcs)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""The edge's gRPC service for programs: chats take the same path as over HTTP."""
+"""The edge's gRPC service for programs: calls take the same path as over HTTP."""
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import grpc
 
+from edge.backends.auth import Principal, Scope
 from edge.chat.edge_state import EdgeState
 from edge.chat.endpoint import ChatEndpoint
+from edge.reports.receipt import get_request
+from edge.reports.usage import get_usage
+from edge.rpc.callers import identify, scope_of
 from edge.rpc.replies import WholeReply
 from edge.rpc.rpc_chat import RpcChat
 from edge.wire.responses import error_headers
@@ -14,11 +19,14 @@ from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1 import chat_pb2_grpc
 from services.chassis.errors import LegatoError, internal_error, unavailable
 from services.chassis.http.asgi import Headers
+from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.server import Context
 
 # A caller that is killed resets its connection, which is noticed at once. One whose machine vanishes does not answer
 # these pings, which are sent while a call runs and nothing is received.
 KEEPALIVE_OPTIONS: Final = (("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000))
+
+AnswerT = TypeVar("AnswerT")
 
 
 class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
@@ -50,6 +58,41 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
 
     async def Stream(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
         await self._run(RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=True), context)
+
+    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
+        async def list_models(principal: Principal) -> pb.ListModelsResponse:
+            return pb.ListModelsResponse(
+                models=[
+                    pb.Model(model_id=model.model_id, create_time=model.create_time, owner=model.owner)
+                    for model in self._edge.models.usable(principal).values()
+                ]
+            )
+
+        return await self._read(context, Scope.SCOPE_MODELS, list_models)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, context: Context) -> pb.GetUsageResponse:
+        return await self._read(context, Scope.SCOPE_USAGE, lambda principal: get_usage(self._edge, principal, request))
+
+    async def GetRequest(self, request: pb.GetRequestRequest, context: Context) -> pb.GetRequestResponse:
+        request_id = request.request_id
+        return await self._read(
+            context, Scope.SCOPE_USAGE, lambda principal: get_request(self._edge, principal, request_id)
+        )
+
+    async def _read(
+        self, context: Context, needed: "Scope.ValueType", read: Callable[[Principal], Awaitable[AnswerT]]
+    ) -> AnswerT:
+        """Returns what is read for whom the call is for, and takes the call from the rate limit."""
+        request_id, edge = new_request_id(), self._edge
+        tell(context, request_id, [])
+        try:
+            principal = await identify(edge.principals, context, scope_of(context), needed)
+            await edge.metering.admit(principal)
+            return await read(principal)
+        except LegatoError as error:
+            edge.note_refusal(error, request_id)
+            tell(context, request_id, error_headers(error))
+            raise
 
     def cancel_all(self) -> None:
         """Cancels all running chats; each tells its caller, and ends."""

@@ -64,7 +64,7 @@ class RpcHarness:
             "places": FairBudget("A place", 10_000),
         }
         edge = replace(self.chats.edge(), **(given | parts))
-        self.servicer = ChatServicer(edge, stalled_reader_s)  # type: ignore[abstract]
+        self.servicer = ChatServicer(edge, stalled_reader_s)
         self._server = RpcServer(self.address, [self.servicer], self._log)
         await self._server.start()
 
