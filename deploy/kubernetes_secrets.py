@@ -1,7 +1,7 @@
 """Creates the Secrets that the manifests in `kubernetes/` mount, and prints them for `kubectl apply -f -`.
 
 python -m deploy.kubernetes_secrets FOLDER             all
-python -m deploy.kubernetes_secrets FOLDER NAME...     only these
+python -m deploy.kubernetes_secrets FOLDER NAME...     only these; tls-caller-NAME is the identity of a program
 
 The folder keeps the files that they contain, readable only by its owner. With the same folder, passwords and keys stay
 the same and certificates are issued again.
@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cli.authority import issue
+from cli.commands.service.certs import CERTIFICATE_DAYS
 from deploy.make_secrets import FOLDERS, HOLDERS, make_secrets
 
 NAMESPACE = "legato"
+# Programs have their Secret in a namespace of their own.
+CALLER = "tls-caller-"
 
 # Each Secret's entries, and the files that they come from.
 SECRETS: dict[str, dict[str, str]] = {
@@ -43,17 +47,23 @@ def secrets_in(folder: Path, names: Sequence[str] = tuple(SECRETS)) -> list[dict
     for name in FOLDERS:
         # Earlier versions left some of them readable for all.
         (folder / name).chmod(0o700)
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "data": {
-                entry: base64.b64encode((folder / file).read_bytes()).decode() for entry, file in SECRETS[name].items()
-            },
-        }
-        for name in names
-    ]
+    return [_caller_secret(folder, name) if name.startswith(CALLER) else _secret(folder, name) for name in names]
+
+
+def _secret(folder: Path, name: str) -> dict[str, Any]:
+    return _rendered({"name": name, "namespace": NAMESPACE}, folder, SECRETS[name])
+
+
+def _caller_secret(folder: Path, name: str) -> dict[str, Any]:
+    authority, caller = folder / "authority", name.removeprefix(CALLER)
+    certificate = issue(authority, f"caller/{caller}", [], CERTIFICATE_DAYS).name
+    key = Path(certificate).with_suffix(".key").name
+    return _rendered({"name": name}, authority, {"ca.crt": "ca.pem", "tls.crt": certificate, "tls.key": key})
+
+
+def _rendered(metadata: dict[str, str], folder: Path, files: dict[str, str]) -> dict[str, Any]:
+    data = {entry: base64.b64encode((folder / file).read_bytes()).decode() for entry, file in files.items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Secrets on the disk of the person who makes them."""
 
+import base64
 import os
 import stat
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.authority import read_certificate
 from deploy.kubernetes_secrets import secrets_in
 from deploy.make_secrets import make_secrets
 
@@ -56,3 +58,14 @@ def test_no_secret_is_open_before_it_is_closed(tmp_path: Path, monkeypatch: pyte
     files = [path for path in tmp_path.glob("secrets/*/*") if path.suffix != ".pem"]
     assert files
     assert [path for path in files if mode_of(path) & 0o077] == []
+
+
+def test_program_has_an_identity_of_its_own_in_whatever_namespace_it_runs(tmp_path: Path) -> None:
+    [secret] = secrets_in(tmp_path / "made", ["tls-caller-reports"])
+    assert secret["metadata"] == {"name": "tls-caller-reports"}
+    assert secret["data"].keys() == {"ca.crt", "tls.crt", "tls.key"}
+    issued = tmp_path / "tls.pem"
+    issued.write_bytes(base64.b64decode(secret["data"]["tls.crt"]))
+    assert read_certificate(issued)[0] == "spiffe://legato/caller/reports"
+    [edge] = secrets_in(tmp_path / "made", ["tls-edge"])
+    assert edge["data"]["ca.crt"] == secret["data"]["ca.crt"]

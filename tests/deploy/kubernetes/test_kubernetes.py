@@ -175,6 +175,7 @@ def test_processes_listen_where_their_ports_say(resources: list[Resource]) -> No
     environ = environment(edge, resources)
     ports = {port["name"]: port["containerPort"] for port in edge["ports"]}
     assert environ["LEGATO_EDGE_PORT"] == str(ports["http"])
+    assert environ["LEGATO_EDGE_RPC_LISTEN"] == f"0.0.0.0:{ports['grpc']}"
     assert environ["LEGATO_EDGE_OPERATIONS_LISTEN"] == f"0.0.0.0:{ports['operations']}"
     assert environ["LEGATO_EDGE_HEALTH_LISTEN"] == f"0.0.0.0:{edge['livenessProbe']['grpc']['port']}"
 
@@ -251,6 +252,24 @@ def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]
     assert open_to_all == [("edge", [8080]), ("console", [8081])]
     [to_providers, _] = policies["router"]["egress"]
     assert "169.254.0.0/16" in to_providers["to"][0]["ipBlock"]["except"]
+
+
+def test_programs_reach_every_edge_by_one_name_and_nothing_behind_it(resources: list[Resource]) -> None:
+    services = {
+        resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "Service"
+    }
+    assert services["edges"]["clusterIP"] == "None"
+    assert 7000 in [entry["port"] for entry in services["edges"]["ports"]]
+    program = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"legato/caller": "true"}}}
+    reached = [
+        (resource["metadata"]["name"], entry["port"])
+        for resource in resources
+        if resource["kind"] == "NetworkPolicy"
+        for rule in resource["spec"].get("ingress", [])
+        if program in rule.get("from", [])
+        for entry in rule["ports"]
+    ]
+    assert reached == [("edge", 7000)]
 
 
 def test_operators_console_is_reached_from_nowhere_and_reaches_where_it_reads(resources: list[Resource]) -> None:
