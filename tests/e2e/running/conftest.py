@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.running.deployment import Deployment
 from tests.support.service import Service
 from tests.support.upstreams.openai import Upstream
 
@@ -11,3 +12,12 @@ def several(shared_upstream: Upstream) -> Iterator[Service]:
     """Two edges and two routers, which tests may kill as long as they are back at the end."""
     with Service(shared_upstream, workers=2, routers=2) as service:
         yield service
+
+
+@pytest.fixture(scope="package")
+def deployment(shared_upstream: Upstream) -> Iterator[Deployment]:
+    """Every process on TCP, with certificates."""
+    made = Deployment(shared_upstream.base_url)
+    made.wait()
+    yield made
+    made.stop()
