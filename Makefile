@@ -60,6 +60,10 @@ protos: .venv/dev ## Regenerate the typed stubs from the .proto files
 stubs: .venv/dev ## Generate stubs of the chat service in TypeScript and Go, in build/stubs
 	@$(BIN)/python -m tests.support.toolchains.stubs
 
+.PHONY: go-example
+go-example: .venv/dev ## Compile the example in Go, and run it against the service (two minutes, on Debian)
+	@$(BIN)/pytest -q -m long tests/examples
+
 .PHONY: baseline
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb

@@ -1,95 +1,77 @@
-"""The page on internal callers: its client is run as it is printed, with the stubs that the package brings."""
+"""The page on internal callers: its programs run as they are printed, where nothing but the client is installed."""
 
-import secrets
-import shutil
-import signal
-import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from cli.connection import ServiceStubs, running_services
-from cli.supervision.health import grpc_is_serving
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
-from tests.support.certificates import Authority
-from tests.support.servers.child import start_child
-from tests.support.servers.ports import free_port
-from tests.support.service import ROUTES, UpstreamThread
-from tests.support.waiting import WAIT_TIMEOUT_S, wait_until
+from tests.examples.conftest import ExampleService
+from tests.support.stubs_package import ROOT, build_wheel, install_wheel
+from tests.support.waiting import WAIT_TIMEOUT_S
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "internal-callers.md"
-CREDIT_NANOS = 10**9
+PAGE = (ROOT / "docs" / "internal-callers.md").read_text()
+FIRST_PROGRAM, PROGRAM_FOR_AN_ACCOUNT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 # What the upstream usually says that it used, at the price of class mezzo.
 CHAT_NANOS = 11 * 100 + 7 * 210
 
-
-@dataclass
-class InternalServicesHarness:
-    """Auth, router and metering on TCP, for those with a certificate."""
-
-    folder: Path
-    environ: dict[str, str]
-    authority: Authority
-
-    def environ_of(self, identity: str) -> dict[str, str]:
-        certificate, key = self.authority.files(identity)
-        authority = certificate.with_name("ca.pem")
-        tls = {"LEGATO_TLS_CA": str(authority), "LEGATO_TLS_CERT": str(certificate), "LEGATO_TLS_KEY": str(key)}
-        return self.environ | tls
+Run = Callable[[str, dict[str, str]], str]
 
 
 @pytest.fixture(scope="module")
-def harness() -> Iterator[InternalServicesHarness]:
-    folder = Path(tempfile.mkdtemp(prefix="lg-", dir="/tmp"))
-    processes = []
-    with UpstreamThread() as upstream:
-        routes = folder / "routes.toml"
-        routes.write_text(ROUTES.format(base_url=upstream.base_url))
-        environ = {
-            "LEGATO_DATA": str(folder),
-            "LEGATO_ROUTES": str(routes),
-            "LEGATO_KEY_PEPPERS": f"1:{secrets.token_hex(32)}",
-        }
-        harness = InternalServicesHarness(folder, environ, Authority(folder / "certs"))
-        for service in ("auth", "router", "metering"):
-            environ[f"LEGATO_{service.upper()}_ADDRESS"] = f"127.0.0.1:{free_port()}"
-        for service in ("auth", "router", "metering"):
-            own = {
-                f"LEGATO_{service.upper()}_LISTEN": environ[f"LEGATO_{service.upper()}_ADDRESS"],
-                f"LEGATO_{service.upper()}_HEALTH_LISTEN": f"unix:{folder}/{service}.sock",
-            }
-            command = [sys.executable, "-m", f"services.{service}"]
-            log = folder / f"{service}.log"
-            environ_of = harness.environ_of(service) | own
-            processes.append(start_child(command, log, last_signal=signal.SIGKILL, environ=environ_of))
-        for service in ("auth", "router", "metering"):
-            wait_until(lambda service=service: grpc_is_serving(f"unix:{folder}/{service}.sock"))  # type: ignore[misc]
-        yield harness
-        for process in processes:
-            process.kill()
-            process.wait(WAIT_TIMEOUT_S)
-    shutil.rmtree(folder, ignore_errors=True)
+def run(example_service: ExampleService, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a program as a newcomer would: in a folder with the data folder and certificates."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    python = install_wheel(folder, build_wheel(folder))
+    example_service.authority.files("caller/reports")
+    (folder / ".legato").symlink_to(example_service.service.data)
+    (folder / "certs").symlink_to(example_service.authority.folder)
+
+    def run(program: str, settings: dict[str, str]) -> str:
+        ran = subprocess.run(
+            [python, "-I", "-c", program],
+            cwd=folder,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            timeout=WAIT_TIMEOUT_S,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    return run
 
 
-@pytest.fixture
-def services(harness: InternalServicesHarness) -> Iterator[ServiceStubs]:
-    services = running_services(harness.folder, harness.environ_of("admin"))
-    yield services
-    services.close()
+def test_the_page_begins_with_ten_lines_that_work(example_service: ExampleService, run: Run) -> None:
+    assert len([line for line in FIRST_PROGRAM.splitlines() if line]) <= 10
+    service = example_service.service
+    account = service.new_account(credits="1.00")
+    assert run(FIRST_PROGRAM, {"LEGATO_API_KEY": service.new_key(account)}) == "Hello, world!"
+    assert service.settled_balance_nanos(account) == 10**9 - CHAT_NANOS
+    assert run(FIRST_PROGRAM, {"LEGATO_API_KEY": "sk-legato-wrong"}).startswith("KEY_INVALID: ")
 
 
-def test_callers_and_admins_can_look_around(harness: InternalServicesHarness, log: Log) -> None:
-    for identity in ("caller/reports", "admin"):
-        tls = harness.authority.certificates(identity, log).current()
-        with open_sync_channel(harness.environ["LEGATO_METERING_ADDRESS"], tls, "metering") as channel:
-            found: Any = ProtoReflectionDescriptorDatabase(channel)
-            assert "legato.metering.v1.MeteringService" in found.get_services()
-            [service] = found.FindFileContainingSymbol("legato.metering.v1.MeteringService").service[:1]
-            assert "GetBalance" in {method.name for method in service.method}
+def test_a_program_calls_for_an_account_that_it_was_granted(example_service: ExampleService, run: Run) -> None:
+    service = example_service.service
+    account = service.new_account()
+    [grant] = re.findall(r"^    legato (callers grant reports .*)$", PAGE, re.MULTILINE)
+    service.legato(*shlex.split(grant.replace("ACCOUNT_ID", account)))
+    settings = {"LEGATO_ADDRESS": example_service.tcp_address, "ACCOUNT_ID": account}
+    assert run(PROGRAM_FOR_AN_ACCOUNT, settings) == f"Hello, world!\nreports: {CHAT_NANOS} nano-dollars\n"
+
+
+def test_a_caller_can_look_around(example_service: ExampleService, log: Log) -> None:
+    tls = example_service.authority.certificates("caller/reports", log).current()
+    with open_sync_channel(example_service.tcp_address, tls, "edge") as channel:
+        found: Any = ProtoReflectionDescriptorDatabase(channel)
+        assert "legato.chat.v1.ChatService" in found.get_services()
+        [service] = found.FindFileContainingSymbol("legato.chat.v1.ChatService").service
+    calls = PAGE.partition("## The calls")[2].partition("\n## ")[0]
+    assert [method.name for method in service.method] == re.findall(r"^\| `(\w+)` \|", calls, re.MULTILINE)
