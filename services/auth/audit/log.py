@@ -1,4 +1,4 @@
-"""Writes the audit log: who did what to which object, never a name, an address, a key or content.
+"""Writes the audit log: who did what to which object, never a person's name, an address, a key or content.
 
 Each event is authenticated together with the code of the one before, under a pepper that the database never sees, and
 so is the number of the last event that was pruned. With the database alone, no event can be changed, added or removed

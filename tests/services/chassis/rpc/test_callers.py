@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notices_pb2, users_pb2
+from legato_protos.chat.v1 import chat_pb2
 from legato_protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
@@ -31,7 +32,7 @@ from services.chassis.telemetry.log import Log
 from tests.support.certificates import Authority
 
 CALLER = "caller/reports"
-EDGE, ADMIN = {"edge"}, {"admin"}
+EDGE, ADMIN, PROGRAMS = {"edge"}, {"admin"}, {CALLER}
 CONSOLES = {"console", "operator-console"}
 OPERATORS = {"admin", "operator-console"}
 # Of what an account's owner may read.
@@ -41,13 +42,16 @@ READERS = {"edge", "admin", *CONSOLES}
 PAYMENTS = {"payments"}
 # A server, and of notices also a caller.
 AUTH = {"auth"}
-NAMES = sorted({CALLER} | READERS | PAYMENTS | AUTH)
+NAMES = sorted(PROGRAMS | READERS | PAYMENTS | AUTH)
 
 EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.auth.v1.AuthService": {
         **dict.fromkeys(["Verify", "VerifyCaller", "Watch", "FindRefusedKeys"], EDGE),
         "ListCallerKeys": EDGE | ADMIN,
     },
+    "legato.chat.v1.ChatService": dict.fromkeys(
+        ["Complete", "Stream", "ListModels", "GetUsage", "GetRequest"], PROGRAMS
+    ),
     "legato.auth.v1.CallerAdminService": dict.fromkeys(["GrantCaller", "RevokeCaller", "ListCallers"], OPERATORS),
     "legato.auth.v1.AccountAdminService": {
         "CreateAccount": OPERATORS,
@@ -204,11 +208,11 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.payments.v1.PaymentService": dict.fromkeys(
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
     ),
-    "grpc.health.v1.Health": {"Check": {CALLER} | READERS | PAYMENTS},
-    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
-    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": {CALLER, "admin"}},
+    "grpc.health.v1.Health": {"Check": PROGRAMS | READERS | PAYMENTS},
+    "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": PROGRAMS | ADMIN},
+    "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": PROGRAMS | ADMIN},
 }
-STREAMS = ("Watch", "Chat", "Exchange", "AddAttachment", "ServerReflectionInfo")
+STREAMS = ("Watch", "Chat", "Stream", "Exchange", "AddAttachment", "ServerReflectionInfo")
 # What also travels as an item.
 ITEMS = {
     "legato.router.v1.RouterService": ["Chat"],
@@ -219,6 +223,7 @@ OURS = [
     for file in (
         auth_pb2,
         callers_pb2,
+        chat_pb2,
         users_pb2,
         credentials_pb2,
         notices_pb2,
@@ -254,6 +259,9 @@ def anything(service: Any, log: Log) -> object:
         async def answer_call(self: Any, request: Any, context: Any) -> Any:
             return response()
 
+        async def answer_in_pieces(self: Any, request: Any, context: Any) -> AsyncIterator[Any]:
+            yield response()
+
         async def answer_stream(self: Any, requests: Any, context: Any) -> AsyncIterator[Any]:
             async for _ in requests:
                 yield response()
@@ -265,6 +273,8 @@ def anything(service: Any, log: Log) -> object:
 
         if method.name == "Exchange":
             return exchange
+        if method.server_streaming and not method.client_streaming:
+            return answer_in_pieces
         return answer_stream if method.client_streaming else answer_call
 
     path = service.file.name.removesuffix(".proto").replace("legato/", "legato_protos/", 1)
