@@ -26,6 +26,8 @@ from services.chassis.rpc.callers import (
 from services.chassis.telemetry.log import Log
 
 _KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+# Clients wait for so long before they repeat a call by themselves. What takes longer, a program is told at once.
+_LONGEST_PUSHBACK_S: Final = 5.0
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
@@ -111,8 +113,17 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, asyncio.CancelledError):
             # Re-raised, it would leave the client waiting forever.
             return grpc.StatusCode.CANCELLED, "The call was cancelled.", ()
-        status = rpc_status.to_status(to_status(error if isinstance(error, LegatoError) else internal_error()))
-        return status.code, status.details, status.trailing_metadata
+        told = error if isinstance(error, LegatoError) else internal_error()
+        status = rpc_status.to_status(to_status(told))
+        return status.code, status.details, (*status.trailing_metadata, *_pushback(told))
+
+
+def _pushback(error: LegatoError) -> tuple[tuple[str, str], ...]:
+    """Says when gRPC clients may repeat the call, or that they should not."""
+    if error.retry_after_s is None:
+        return ()
+    is_soon = error.retry_after_s <= _LONGEST_PUSHBACK_S
+    return (("grpc-retry-pushback-ms", str(round(error.retry_after_s * 1000)) if is_soon else "-1"),)
 
 
 async def _abort(context: Any, code: grpc.StatusCode, message: str, details: tuple[Any, ...]) -> Any:

@@ -20,11 +20,12 @@ class Servicer(auth_pb2_grpc.AuthServiceServicer):
     def __init__(self) -> None:
         self.waiting = asyncio.Event()
         self.cancelled = asyncio.Event()
+        self.retry_after_s: float | None = 3
 
     async def Verify(self, request: auth_pb2.VerifyRequest, context: Any) -> auth_pb2.VerifyResponse:
         match request.api_key:
             case "refused":
-                raise LegatoError(Reason.KEY_INVALID, "The key is not valid.", retry_after_s=3)
+                raise LegatoError(Reason.KEY_INVALID, "The key is not valid.", retry_after_s=self.retry_after_s)
             case "broken":
                 raise RuntimeError(CANARY)
             case "cancelled":

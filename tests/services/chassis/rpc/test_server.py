@@ -68,6 +68,17 @@ async def test_a_refusal_carries_the_grpc_code_for_callers_that_do_not_know_reas
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+@pytest.mark.parametrize(("after_s", "told"), [(None, None), (1.5, "1500"), (3600, "-1")])
+async def test_clients_that_repeat_calls_are_told_when(
+    socket_folder: Path, log: Log, after_s: float | None, told: str | None
+) -> None:
+    async with serving(socket_folder, log) as (_, servicer, channel):
+        servicer.retry_after_s = after_s
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await auth_pb2_grpc.AuthServiceStub(channel).Verify(auth_pb2.VerifyRequest(api_key="refused"))
+    assert dict(refused.value.trailing_metadata() or ()).get("grpc-retry-pushback-ms") == told
+
+
 async def test_a_refusal_in_a_stream_arrives_after_what_was_sent_before(socket_folder: Path, log: Log) -> None:
     async with serving(socket_folder, log) as (_, _, channel):
         assert await watch(channel, 1, 1) == [1, 1]
