@@ -1,0 +1,53 @@
+"""The client that programs install, against the whole service."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from legato_protos.chat.v1.chat_pb2 import REQUEST_STATE_SETTLED
+from legato_protos.client import LegatoClient, LegatoError, Reason, RepeatedRequestError
+from tests.support.rpc_chats import socket_of
+from tests.support.service import Service
+from tests.support.upstreams.openai import Reply, Upstream
+
+
+@pytest.fixture
+def client(service: Service, upstream: Upstream, api_key: str) -> Iterator[LegatoClient]:
+    with LegatoClient(socket_of(service.data), api_key=api_key) as client:
+        yield client
+
+
+def test_a_chat_that_is_sent_twice_is_served_and_charged_once(
+    client: LegatoClient, service: Service, account: str
+) -> None:
+    before_nanos = service.settled_balance_nanos(account)
+    stream = client.stream("Say hello.", model="mezzo", idempotency_key="order-17")
+    answer = stream.response()
+    with pytest.raises(RepeatedRequestError) as refused:
+        client.stream("Say hello.", model="mezzo", idempotency_key="order-17").response()
+    assert refused.value.original_request_id == answer.request_id
+    assert refused.value.request_id != answer.request_id
+    assert before_nanos - service.settled_balance_nanos(account) == answer.usage.cost_nanos > 0
+    first = client.get_request(answer.request_id)
+    assert (first.state, first.usage) == (REQUEST_STATE_SETTLED, answer.usage)
+
+
+def test_a_chat_whose_model_fails_is_repeated_and_charged_once(
+    client: LegatoClient, service: Service, upstream: Upstream, account: str
+) -> None:
+    before_nanos = service.settled_balance_nanos(account)
+    upstream.replies.append(Reply(status=500, body='{"error":"out of order"}'))
+    answer = client.complete("Say hello.", model="mezzo")
+    assert answer.message.text == "Hello, world!"
+    assert len(upstream.requests) == 2
+    assert before_nanos - service.settled_balance_nanos(account) == answer.usage.cost_nanos > 0
+
+
+def test_models_and_usage_are_those_of_the_account(client: LegatoClient) -> None:
+    assert "mezzo" in [model.model_id for model in client.list_models()]
+    cost_nanos = client.complete("Say hello.", model="mezzo").usage.cost_nanos
+    rows = [row for bucket in client.get_usage(group_by=("model",)).buckets for row in bucket.rows]
+    assert [(row.model, row.usage.cost_nanos) for row in rows] == [("mezzo", cost_nanos)]
+    with pytest.raises(LegatoError) as refused:
+        client.get_request("0" * 32)
+    assert refused.value.reason is Reason.NOT_FOUND
