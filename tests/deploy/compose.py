@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,20 @@ BASES = (
 )
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
 STOP_S = "45"
+# As docs/containers.md says it.
+ISSUE = """
+legato certs issue caller/visitor --folder /secrets/authority &&
+cp /secrets/authority/ca.pem /secrets/authority/caller-visitor.* /certs
+"""
+PROGRAM = """
+import sys
+from legato_protos.client import Certificates, LegatoClient
+files = Certificates("/certs/ca.pem", "/certs/caller-visitor.pem", "/certs/caller-visitor.key")
+with LegatoClient("edge:7000", api_key=sys.argv[1], certificates=files) as client:
+    answer = client.complete("Say hello in one short sentence.", model="mezzo", max_tokens=24)
+    assert answer.usage.cost_nanos > 0
+    print(answer.model, answer.usage.cost_nanos, answer.message.text)
+"""
 
 
 def free_port() -> int:
@@ -87,6 +102,7 @@ def use(stack: Stack) -> None:
     """Chats before and after an edge has left, while metering is away, and when it is back."""
     key = make_key(stack.legato)
     visit(stack.base_url, key)
+    visit_as_program(stack, key)
     stack.stop("edge")
     visit(stack.base_url, key)
     stack.stop("metering")
@@ -96,6 +112,15 @@ def use(stack: Stack) -> None:
     stack.container("start", "metering")
     visit(stack.base_url, key)
     print("audit:", stack.legato("audit"))
+
+
+def visit_as_program(stack: Stack, key: str) -> None:
+    """Calls by gRPC from a container of the network, with a certificate of its own."""
+    with tempfile.TemporaryDirectory() as certs:
+        mount = f"{certs}:/certs"
+        stack.compose("run", "--rm", "-T", "-v", mount, "secrets", "sh", "-c", ISSUE)
+        client = ["run", "--rm", "-T", "--no-deps", "-u", "0:0", "-v", mount, "--entrypoint", "python", "legato"]
+        print("program:", stack.compose("--profile", "commands", *client, "-c", PROGRAM, key))
 
 
 def look_inside(stack: Stack) -> None:
