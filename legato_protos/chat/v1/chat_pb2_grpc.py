@@ -30,7 +30,7 @@ class ChatServiceStub:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
     error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """
@@ -73,7 +73,7 @@ class ChatServiceServicer:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
     error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """
@@ -154,7 +154,7 @@ class ChatService:
     `authorization: Bearer KEY`, or `x-legato-account: ACCOUNT_ID` where the operator has granted the caller that account. A
     chat may have an `idempotency-key`, so that a retry of it is not served or charged again.
 
-    Each response has the metadata `x-request-id`, and that of a chat its rate limits, by the names of the HTTP headers. An
+    Each status has the trailing metadata `x-request-id`, and that of a chat its rate limits, by the names of HTTP. An
     error has a google.rpc.ErrorInfo, whose reason is one of the table of errors, and a google.rpc.RetryInfo if there is a time
     after which a retry can succeed.
     """

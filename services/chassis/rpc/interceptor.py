@@ -89,8 +89,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     async def _check(self, context: Any, method: str) -> Access | None:
         """Returns the access of a console's call, which becomes the current one; others need none."""
-        role = role_of(names_of(context)) if is_secured(context) else self._socket_role
-        if is_secured(context) or role is not None:
+        # Asked once, since it costs more than the rest of this.
+        is_secure = is_secured(context)
+        role = role_of(names_of(context)) if is_secure else self._socket_role
+        if is_secure or role is not None:
             if role not in roles_for(method):
                 self._log.warning("caller.not_allowed", name=", ".join(names_of(context)), reason=method)
                 raise not_allowed(role)
