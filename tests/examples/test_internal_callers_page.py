@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from legato_protos.chat.v1.chat_pb2 import StreamRequest
 from services.chassis.rpc.channel import open_sync_channel
 from services.chassis.telemetry.log import Log
 from tests.examples.conftest import ExampleService
@@ -75,3 +77,5 @@ def test_a_caller_can_look_around(example_service: ExampleService, log: Log) -> 
         [service] = found.FindFileContainingSymbol("legato.chat.v1.ChatService").service
     calls = PAGE.partition("## The calls")[2].partition("\n## ")[0]
     assert [method.name for method in service.method] == re.findall(r"^\| `(\w+)` \|", calls, re.MULTILINE)
+    [asked] = re.findall(r"-d '(.*)'", PAGE)
+    assert json_format.Parse(asked, StreamRequest()).chat.messages[0].text == "Say hello."
