@@ -39,8 +39,8 @@ class Callers(Domain):
         def apply(connection: Connection) -> CallerGrant:
             if account_id:
                 lock_account(connection, checks.id_of("account", account_id))
-            grants = {grant.account_id: grant for grant in stored.lock_grants(connection, caller)}
-            before = grants.get(account_id)
+            grants = stored.lock_grants(connection, caller)
+            before = next((grant for grant in grants if grant.account_id == account_id), None)
             granted = CallerGrant(
                 before.grant_id if before else mint_id("grant"),
                 caller,
@@ -52,7 +52,7 @@ class Callers(Domain):
                 add(connection, granted)
             else:
                 stored.put_grants(connection, [granted])
-            _follow_grants(connection, caller, {**grants, account_id: granted}, now_us)
+            stored.apply_grant(connection, granted)
             if account_id and stored.find_caller_key(connection, caller, account_id) is None:
                 _add_key(connection, granted, account_id, now_us)
             self._audit.append(connection, "caller.granted", by, account_id=account_id, object_id=caller)
@@ -70,17 +70,21 @@ class Callers(Domain):
         now_us = self.now_us()
 
         def apply(connection: Connection) -> list[CallerGrant]:
-            grants = {grant.account_id: grant for grant in stored.lock_grants(connection, caller)}
-            named = [grant for grant in grants.values() if account_id in ("", grant.account_id)]
+            grants = stored.lock_grants(connection, caller)
+            named = [grant for grant in grants if account_id in ("", grant.account_id)]
             if not named:
                 raise checks.not_found("grant")
             revoked = [replace(grant, revoked_at_us=now_us) for grant in named if grant.revoked_at_us is None]
             stored.put_grants(connection, revoked)
-            grants |= {grant.account_id: grant for grant in revoked}
-            _follow_grants(connection, caller, grants, now_us)
+            good = [grant for grant in grants if grant.revoked_at_us is None and grant not in named]
+            of_all = next((grant for grant in good if not grant.account_id), None)
+            if of_all is not None:
+                stored.apply_grant(connection, of_all)
+            else:
+                stored.revoke_keys_without_grant(connection, caller, now_us)
             for grant in revoked:
                 self._audit.append(connection, "caller.revoked", by, account_id=grant.account_id, object_id=caller)
-            return [grant for grant in grants.values() if grant.revoked_at_us is None]
+            return good
 
         remaining = await self._database.write(apply)
         self._log.info("caller.revoked", name=caller, account_id=account_id)
@@ -127,18 +131,3 @@ def _add_key(connection: Connection, grant: CallerGrant, account_id: str, now_us
     add_key_without_secret(
         connection, account_id, grant.caller, SCOPES, now_us, caller_name=grant.caller, limits=grant.limits
     )
-
-
-def _follow_grants(connection: Connection, caller: str, grants: Mapping[str, CallerGrant], now_us: int) -> None:
-    """Brings the keys of a caller in line with its grants, by account, which are locked."""
-    good = {account_id: grant for account_id, grant in grants.items() if grant.revoked_at_us is None}
-    changed = []
-    for key in stored.lock_caller_keys(connection, caller):
-        grant = good.get(key.account_id) or good.get("")
-        if grant is None:
-            after = replace(key, revoked_at_us=key.revoked_at_us or now_us)
-        else:
-            after = replace(key, revoked_at_us=None, limits=grant.limits)
-        if after != key:
-            changed.append(after)
-    stored.put_caller_keys(connection, changed)

@@ -1,7 +1,8 @@
 """Stores the grants of internal callers, and the keys without a secret that their requests are counted under."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,9 +13,6 @@ from services.auth.store import epochs
 from services.auth.store.accounts import behind
 from services.auth.store.tables import caller_grants, epoch, keys
 from services.chassis.database.records import find, find_all, values_of
-
-# What a grant says about its keys.
-_FOLLOWING: Final = ("revoked_at_us", "requests_per_minute", "tokens_per_minute", "concurrent_requests")
 
 
 def lock_grants(connection: sa.Connection, caller: str) -> list[CallerGrant]:
@@ -56,21 +54,38 @@ def find_caller_key(connection: sa.Connection, caller: str, account_id: str) -> 
     return find(connection, Key, query)
 
 
-def lock_caller_keys(connection: sa.Connection, caller: str) -> list[Key]:
-    """Locks the keys of a caller until the commit, in the order in which their uses are noted."""
-    query = sa.select(keys).where(keys.c.caller_name == caller).order_by(keys.c.key_id)
-    return find_all(connection, Key, query.with_for_update())
+def apply_grant(connection: sa.Connection, grant: CallerGrant) -> None:
+    """Makes keys good that a grant is for, with its limits: that of its account, or all without a grant of their own.
+    Call it with the grants locked."""
+    is_meant = keys.c.account_id == grant.account_id if grant.account_id else _has_no_own_grant(grant.caller)
+    _change_keys(connection, grant.caller, is_meant, {"revoked_at_us": None, **asdict(grant.limits)})
 
 
-def put_caller_keys(connection: sa.Connection, changed: Sequence[Key]) -> None:
-    """Stores what grants changed in keys that are locked, and has edges told."""
+def revoke_keys_without_grant(connection: sa.Connection, caller: str, now_us: int) -> None:
+    """Revokes keys of a caller whose account has no grant of its own. Call it with the grants locked, where none is of
+    all accounts."""
+    is_meant = sa.and_(keys.c.revoked_at_us.is_(None), _has_no_own_grant(caller))
+    _change_keys(connection, caller, is_meant, {"revoked_at_us": now_us})
+
+
+def _has_no_own_grant(caller: str) -> sa.ColumnElement[bool]:
+    granted = sa.select(caller_grants.c.account_id).where(
+        caller_grants.c.caller == caller, caller_grants.c.revoked_at_us.is_(None)
+    )
+    return keys.c.account_id.not_in(granted)
+
+
+def _change_keys(
+    connection: sa.Connection, caller: str, is_meant: sa.ColumnElement[bool], values: Mapping[str, Any]
+) -> None:
+    """Changes keys of a caller, in one statement: there can be as many as accounts. Edges are told."""
+    differs = sa.or_(*(keys.c[name].is_distinct_from(value) for name, value in values.items()))
+    found = sa.select(keys.c.key_id).where(keys.c.caller_name == caller, is_meant, differs)
+    # Locked in the order in which uses are noted.
+    is_it = keys.c.key_id.in_(found.order_by(keys.c.key_id).with_for_update())
+    changed = connection.execute(keys.update().where(is_it).values(values).returning(keys.c.key_id)).scalars().all()
     if changed:
-        new: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in _FOLLOWING}
-        update = keys.update().where(keys.c.key_id == sa.bindparam("changed_id")).values(new)
-        rows = [(key.key_id, values_of(keys, key)) for key in changed]
-        given = [{f"new_{name}": values[name] for name in _FOLLOWING} | {"changed_id": id} for id, values in rows]
-        connection.execute(update, given)
-        epochs.raise_epoch(connection, [key.key_id for key in changed])
+        epochs.raise_epoch(connection, changed)
 
 
 def list_caller_keys(connection: sa.Connection, account_id: str) -> list[Key]:

@@ -233,7 +233,7 @@ async def test_a_first_call_while_the_grant_is_being_revoked_waits_and_is_refuse
     with database.transaction(writes=True) as connection:
         [found] = stored.lock_grants(connection, NAME)
         stored.put_grants(connection, [replace(found, revoked_at_us=1)])
-        callers._follow_grants(connection, NAME, {}, 1)
+        stored.revoke_keys_without_grant(connection, NAME, 1)
         calling = asyncio.create_task(verify(console, account_id))
         # Its first read sees the grant; the key that it would add waits for us.
         done, _ = await asyncio.wait([calling], timeout=0.3)
