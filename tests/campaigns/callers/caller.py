@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     prompt: str
     stream: bool
     leaving: Leaving
-    # From the call on; of one that is killed, from the start of its process on.
+    # From the call on; of one that is killed, from when it has begun its book.
     after_s: float
     # All that it receives is written here: at once, because it may be killed.
     book: Path

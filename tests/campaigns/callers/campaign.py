@@ -176,6 +176,8 @@ async def _play(call: Call, places: asyncio.Semaphore, advance: Callable[[], Non
         process.start()
         ended = asyncio.get_running_loop().run_in_executor(None, process.join)
         if call.plan.leaving == "killed":
+            while not call.plan.book.exists() and not ended.done():
+                await asyncio.sleep(0.01)
             await asyncio.wait([asyncio.ensure_future(ended)], timeout=call.plan.after_s)
             process.kill()
         await ended
