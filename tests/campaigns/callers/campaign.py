@@ -29,6 +29,7 @@ AT_ONCE: Final = 16
 # Promised for the hold of a caller that is gone.
 HELD_S: Final = 5.0
 LONGEST_S: Final = 1.0
+PLATFORM: Final = "platform"
 CREDIT_NANOS: Final = 5 * 10**9
 SETTINGS: Final = {"LEGATO_REQUESTS_PER_MINUTE": "1000000", "LEGATO_REQUEST_BURST": "100000"}
 # Killed as often as all others together.
@@ -36,14 +37,20 @@ LEAVINGS: Final = (*get_args(Leaving), *["killed"] * 4)
 
 
 class Provider(Upstream):
-    """Says a word every some milliseconds, sooner or later; remembers what it was asked by the chat's tag."""
+    """Says a word every some milliseconds, sooner or later, and often never comes to its end; remembers what it was
+    asked by the chat's tag."""
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__()
         self._dice = dice
+        # Chats whose callers wait for the end.
+        self.awaited: set[str] = set()
         self.asked: dict[str, list[tuple[Recorded, Reply]]] = {}
 
     def reply_to(self, recorded: Recorded) -> Reply:
+        found = TAG.search(recorded.body)
+        assert found is not None
+        tag = found[0].decode()
         dice, words = self._dice, self._dice.randint(1, 60)
         reply = Reply(
             contents=[WORD],
@@ -51,10 +58,9 @@ class Provider(Upstream):
             usage={"prompt_tokens": PROVIDER_PROMPT_TOKENS, "completion_tokens": words + PROVIDER_HIDDEN_TOKENS},
             delay_s=dice.choice((0, 0, dice.uniform(0, LONGEST_S))),
             event_delay_s=dice.choice((0, *[dice.uniform(0, 0.03)] * 3)),
+            stall_after=dice.choice((None, dice.randint(1, words))) if tag not in self.awaited else None,
         )
-        tag = TAG.search(recorded.body)
-        assert tag is not None
-        self.asked.setdefault(tag[0].decode(), []).append((recorded, reply))
+        self.asked.setdefault(tag, []).append((recorded, reply))
         return reply
 
 
@@ -98,8 +104,10 @@ async def run_campaign(
         UpstreamThread(provider) as upstream,
         Service(upstream, SETTINGS) as service,
     ):
+        service.legato("callers", "grant", PLATFORM, "--all-accounts")
         since = first_request_id()
         calls = [_plan(service, Path(folder), number, dice) for number in range(callers)]
+        provider.awaited = {call.tag for call in calls if call.plan.leaving == "stays"}
         ledger = LedgerReader.of_file(service.data)
         findings = Findings(len(calls))
         try:
@@ -154,7 +162,9 @@ def judge(
 
 def _plan(service: Service, folder: Path, number: int, dice: random.Random) -> Call:
     account_id, tag = service.new_account(), f"chat-{number:08x}"
-    metadata = (("authorization", f"Bearer {service.new_key(account_id)}"),)
+    metadata: tuple[tuple[str, str], ...] = ("x-legato-caller", PLATFORM), ("x-legato-account", account_id)
+    if dice.random() < 0.5:
+        metadata = (("authorization", f"Bearer {service.new_key(account_id)}"),)
     plan = Plan(
         socket_of(service.data),
         metadata,

@@ -221,6 +221,31 @@ def test_same_chats_have_the_same_answers_requests_upstream_and_charges(
     assert service.audit() == []
 
 
+def test_chats_for_an_account_cost_what_they_cost_with_a_key(
+    service: Service, upstream: Upstream, parties: tuple[Party, Party]
+) -> None:
+    """Here the caller has no key, but a grant of the operator."""
+    by_key, for_account = parties
+    service.legato("callers", "grant", "platform", "--account", for_account.account)
+    headers = {"x-legato-caller": "platform", "x-legato-account": for_account.account}
+    for_account = for_account._replace(api_key="", headers=headers)
+    for name in (
+        "text",
+        "our own count",
+        "a cached prompt",
+        "tool calls",
+        "an upstream that breaks off",
+        "no messages",
+    ):
+        for stream in (False, True):
+            with_key, for_it = [
+                ask(party, upstream, (SERVED | INVALID)[name], stream=stream) for party in (by_key, for_account)
+            ]
+            assert for_it == with_key, name
+    balances = [service.settled_balance_nanos(party.account) for party in parties]
+    assert balances[0] == balances[1]
+
+
 def _key_of(service: Service, *scopes: str, credits: str = "5.00", **limits: str) -> str:
     account = service.new_account(credits)
     for command, option in limits.items():
