@@ -122,6 +122,7 @@ class StreamedReply(RpcReply):
         self._pieces: list[bytes | router.ChatResponse] = []
         self._waiting_bytes = 0
         self._is_begun = False
+        self._is_dropped = False
         self._end: pb.Finished | None = None
         self._due: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -169,7 +170,9 @@ class StreamedReply(RpcReply):
             self._due = self._loop.call_at((now_s // GATHER_S + 1) * GATHER_S, self._send)
 
     def _send(self) -> None:
-        self.drop_timer()
+        self._stop_timer()
+        if self._is_dropped:
+            return
         self._writing = asyncio.ensure_future(self._write(self._gathered()))
         self._writing.add_done_callback(self._written)
 
@@ -222,7 +225,12 @@ class StreamedReply(RpcReply):
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
-    def drop_timer(self) -> None:
+    def drop(self) -> None:
+        """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
+        self._is_dropped = True
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._due is not None:
             self._due.cancel()
             self._due = None

@@ -1,9 +1,8 @@
 """A chat that comes in by gRPC."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-import grpc.aio
 from google.protobuf.message import DecodeError
 
 from edge.access.principals import Principals
@@ -50,8 +49,8 @@ class RpcChat(IncomingChat):
 
     async def identify(self, principals: Principals) -> Principal:
         principal = await identify(principals, self._context, self.scope, INFERENCE)
-        message = await self._context.read()
-        if message is grpc.aio.EOF:
+        message: Any = None if self.is_gone else await self._context.read()
+        if not isinstance(message, bytes):
             raise ClientGone
         check_size(len(message))
         self._message = message
@@ -83,7 +82,7 @@ class RpcChat(IncomingChat):
         """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
         self.is_gone = True
         if isinstance(self.reply, StreamedReply):
-            self.reply.drop_timer()
+            self.reply.drop()
         if self._tell_gone is not None:
             self._tell_gone()
             self._tell_gone = None

@@ -156,9 +156,9 @@ class Process:
         stop = self.listen_for_stop()
         health = HealthServer(self.setting("health_listen") or private_listen(self._settings.data, self._name))
         serving = asyncio.create_task(server.serve(sockets=listeners))
-        if beside is not None:
-            await beside.server.start()
         if complete is None or await self.done_before_stop(complete()):
+            if beside is not None:
+                await beside.server.start()
             await health.start()
             host, port = listeners[0].getsockname()[:2]
             self.log.info(event, address=f"{host}:{port}")

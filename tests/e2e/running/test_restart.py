@@ -5,12 +5,19 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
+import grpc
 import openai
 import pytest
 
+from legato_protos.chat.v1.chat_pb2 import StreamRequest
+from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
+from services.chassis.errors import Reason
+from services.chassis.rpc.channel import from_rpc_error, open_sync_channel
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, ask, post_chat
+from tests.support.rpc_chats import socket_of, to_chat
 from tests.support.service import Service
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import wait_until
@@ -63,6 +70,45 @@ def test_answer_that_outlasts_the_end_of_its_edge_is_told_so(restarted: Service,
     chat.read_until(b'data: {"error"')
     assert b"[DONE]" not in chat.received
     chat.leave()
+    wait_until(lambda: upstream.requests[-1].aborted)
+    [row] = restarted.usage(account)
+    assert row.usage.completion_tokens == 2
+    assert restarted.audit() == []
+
+
+def open_stream(service: Service, api_key: str) -> Any:
+    stub = ChatServiceStub(open_sync_channel(socket_of(service.data)))
+    chat = to_chat({"model": "mezzo", "messages": QUESTION})
+    return stub.Stream(StreamRequest(chat=chat), metadata=(("authorization", f"Bearer {api_key}"),))
+
+
+def test_stop_lets_answers_over_grpc_end(restarted: Service, upstream: Upstream) -> None:
+    account = restarted.new_account()
+    upstream.replies.append(Reply(contents=[" rain"] * 40, event_delay_s=0.025))
+    stream = open_stream(restarted, restarted.new_key(account))
+    responses = [next(stream)]
+    stopping = threading.Thread(target=restarted.stop)
+    stopping.start()
+    responses += stream
+    stopping.join()
+    restarted.start()
+    text = "".join(delta.text for response in responses for delta in response.deltas)
+    assert text == " rain" * 40
+    [row] = restarted.usage(account)
+    assert row.cost_nanos == responses[-1].finished.usage.cost_nanos == CHAT_NANOS
+    assert restarted.audit() == []
+
+
+def test_answer_over_grpc_that_outlasts_the_end_of_its_edge_is_told_so(restarted: Service, upstream: Upstream) -> None:
+    account = restarted.new_account()
+    upstream.replies.append(Reply(contents=["It", " rains"], stall_after=3))
+    stream = open_stream(restarted, restarted.new_key(account))
+    responses = [next(stream)]
+    restarted.kill("edge-1", signal.SIGTERM)
+    with pytest.raises(grpc.RpcError) as ended:
+        responses.extend(stream)
+    assert from_rpc_error(ended.value, "the edge").reason is Reason.UNAVAILABLE
+    assert "".join(delta.text for response in responses for delta in response.deltas) == "It rains"
     wait_until(lambda: upstream.requests[-1].aborted)
     [row] = restarted.usage(account)
     assert row.usage.completion_tokens == 2
