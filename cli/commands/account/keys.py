@@ -89,7 +89,7 @@ def revoke(invocation: Invocation, key_id: str) -> None:
 def show(invocation: Invocation, key_id: str) -> None:
     """Show one key, and whose it is, by its public part: key_ and the 16 characters after sk-legato-."""
     found = call_service(invocation.services.keys.GetKey, pb.GetKeyRequest(key_id=key_id))
-    owner = {"account_name": found.account.name, "created_by": found.key.created_by or None}
+    owner = {"account_name": found.account.name, **described(found.key, "created_by", "caller")}
     invocation.show({**describe(found.key), **owner})
 
 

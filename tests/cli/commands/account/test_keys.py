@@ -178,6 +178,7 @@ def test_a_key_is_shown_with_its_owner() -> None:
     far_end = play(("auth", "KeyAdminService.GetKey", found))
     shown = json.loads(far_end.run("keys", "show", "key_1", "--json").stdout)
     assert (shown["account_id"], shown["account_name"], shown["created_by"]) == ("acct_1", "Acme", "user_a")
+    assert shown["caller"] is None
     assert far_end.requests[0].key_id == "key_1"
 
 
