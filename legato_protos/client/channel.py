@@ -47,6 +47,8 @@ def _open(kind: Any, address: str, certificates: Certificates | None) -> Any:
         ("grpc.service_config", service_config()),
         ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
         ("grpc.max_send_message_length", _LARGEST_MESSAGE_BYTES),
+        # gRPC would not repeat a prompt of more than 256 KB.
+        ("grpc.per_rpc_retry_buffer_size", _LARGEST_MESSAGE_BYTES),
         # An edge that was restarted is found within the time of the retries.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),

@@ -207,7 +207,7 @@ async def test_what_was_not_available_is_repeated_under_the_same_idempotency_key
 ) -> None:
     service.pieces = TEXT
     calls: list[Callable[[], Awaitable[Any]]] = [
-        lambda: result(client.complete("Hi")),
+        lambda: result(client.complete("A long prompt. " * 100_000)),
         lambda: deltas(client.stream("Hi")),
         lambda: result(client.list_models()),
     ]
