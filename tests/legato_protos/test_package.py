@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from legato_protos.chat.v1.chat_pb2 import AnswerMessage, CompleteResponse
+from legato_protos.client import ChatOptions, LegatoError
 from tests.support.servers.chat_service import ScriptedChatService
 from tests.support.stubs_package import ROOT, build_wheel, install_wheel
 from tests.support.waiting import WAIT_TIMEOUT_S
@@ -65,6 +66,12 @@ def test_package_is_typed_and_describes_itself(wheel: Path) -> None:
     assert {name.replace(".py", ".pyi") for name in stubs} <= names
     assert (ROOT / "legato_protos" / "README.md").read_text().strip() in metadata
     assert "Requires-Python: <3.15,>=3.11" in metadata
+
+
+def test_readme_names_every_option_and_every_class_of_errors() -> None:
+    text = (ROOT / "legato_protos" / "README.md").read_text()
+    named = [*ChatOptions.__annotations__, *(kind.__name__ for kind in LegatoError.__subclasses__())]
+    assert [name for name in named if f"`{name}`" not in text] == []
 
 
 def test_package_needs_the_versions_that_its_stubs_were_generated_with_and_no_newer() -> None:
