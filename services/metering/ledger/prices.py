@@ -38,8 +38,8 @@ class Price(msgspec.Struct, frozen=True):
     cached_input_nanos_per_million: int
     output_nanos_per_million: int
 
-    def cost_nanos(self, usage: Usage) -> int:
-        return cost_nanos(self, usage)
+    # Called for every operation: a method of its own would be another call.
+    cost_nanos = cost_nanos
 
 
 class ScheduledPrices(NamedTuple):
