@@ -23,8 +23,13 @@ from services.chassis.http.request_id import new_request_id
 from services.chassis.rpc.server import Context
 
 # A caller that is killed resets its connection, which is noticed at once. One whose machine vanishes does not answer
-# these pings, which are sent while a call runs and nothing is received.
-KEEPALIVE_OPTIONS: Final = (("grpc.keepalive_time_ms", 20_000), ("grpc.keepalive_timeout_ms", 10_000))
+# these pings, which are sent while a call runs and nothing is received. The last option is the time for the answer to a
+# ping; the second, which is said to be that, is the time for anything to arrive.
+KEEPALIVE_OPTIONS: Final = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+)
 
 AnswerT = TypeVar("AnswerT")
 

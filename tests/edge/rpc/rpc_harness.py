@@ -55,8 +55,10 @@ class RpcHarness:
         self.stub: ChatServiceAsyncStub = cast(Any, ChatServiceStub(self._channel))
         self._server: RpcServer | None = None
 
-    async def start(self, *scripts: Script, stalled_reader_s: float = 60, **parts: Any) -> None:
-        """Serves, with routers that follow the scripts; `parts` replace those of the edge."""
+    async def start(
+        self, *scripts: Script, stalled_reader_s: float = 60, options: Sequence[tuple[str, Any]] = (), **parts: Any
+    ) -> None:
+        """Serves, with routers that follow the scripts; `parts` replace those of the edge, and `options` are gRPC's."""
         await self.chats.add_routers(*scripts)
         given: dict[str, Any] = {
             "principals": TrackedKey(self.chats),
@@ -65,7 +67,7 @@ class RpcHarness:
         }
         edge = replace(self.chats.edge(), **(given | parts))
         self.servicer = ChatServicer(edge, stalled_reader_s)
-        self._server = RpcServer(self.address, [self.servicer], self._log)
+        self._server = RpcServer(self.address, [self.servicer], self._log, options=options)
         await self._server.start()
 
     async def stream(self, chat: pb.Chat = CHAT, **how: Any) -> tuple[str, grpc.aio.AioRpcError | None]:

@@ -8,6 +8,7 @@ import sys
 import grpc.aio
 import pytest
 
+from edge.rpc.servicer import KEEPALIVE_OPTIONS
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, Started
 from services.chassis.errors import LegatoError, Reason
@@ -31,6 +32,16 @@ for response in stub.Stream(pb.StreamRequest(chat=chat), metadata=[("authorizati
 async def first_words_then_silence(conversation: Conversing) -> None:
     await saying(piece("Hel", 1), piece("lo", 2))(conversation)
     await asyncio.Event().wait()
+
+
+async def start_caller(rpc_harness: RpcHarness) -> asyncio.subprocess.Process:
+    """Starts a program that streams an answer, and returns once it has read some of it."""
+    caller = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED_CALLER, rpc_harness.address, stdout=asyncio.subprocess.PIPE
+    )
+    assert caller.stdout is not None
+    assert await caller.stdout.readline()
+    return caller
 
 
 async def test_whole_answer_tells_what_it_costs_and_is_charged_that(rpc_harness: RpcHarness) -> None:
@@ -63,16 +74,27 @@ async def test_stream_begins_with_its_start_and_ends_with_usage_and_citations(rp
 
 async def test_caller_that_is_killed_leaves_no_hold_and_is_charged_as_delivered(rpc_harness: RpcHarness) -> None:
     await rpc_harness.start(first_words_then_silence)
-    caller = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", KILLED_CALLER, rpc_harness.address, stdout=asyncio.subprocess.PIPE
-    )
-    assert caller.stdout is not None
-    assert await caller.stdout.readline()
+    caller = await start_caller(rpc_harness)
     os.kill(caller.pid, signal.SIGKILL)
     await caller.wait()
     await until(lambda: not rpc_harness.chats.metering.journal.taken)
     # Both words were handed to gRPC when the first was read, or soon after.
     assert await charged(rpc_harness.chats) in (cost(PROMPT_TOKENS, 1), cost(PROMPT_TOKENS, 2))
+
+
+async def test_caller_that_does_not_even_answer_pings_is_gone(rpc_harness: RpcHarness) -> None:
+    """It is stopped, and its connection stays: so it is with a machine that vanishes."""
+    await rpc_harness.start(first_words_then_silence, options=[(name, 1_000) for name, _ in KEEPALIVE_OPTIONS])
+    caller = await start_caller(rpc_harness)
+    os.kill(caller.pid, signal.SIGSTOP)
+    try:
+        # gRPC's own limit is a minute.
+        async with asyncio.timeout(30):
+            await until(lambda: not rpc_harness.chats.metering.journal.taken)
+    finally:
+        os.kill(caller.pid, signal.SIGKILL)
+        await caller.wait()
+    assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 2)
 
 
 async def test_call_whose_deadline_passes_is_settled(rpc_harness: RpcHarness) -> None:
