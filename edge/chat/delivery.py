@@ -49,7 +49,10 @@ class PieceDelivery:
         self._slot = self._hold.slot
 
     def close(self) -> None:
+        """Ends the delivery to a client that is gone: what was not written to it was not delivered."""
         self._slot = None
+        if (written := self._reply.drop_unwritten()) is not None:
+            self.prompt_tokens, self.output_tokens = written
 
     def take(self, payload: bytes) -> bool:
         """Delivers a piece at once, packed or not. Declines it if the chat's task has to wait or to decide: there is

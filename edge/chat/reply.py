@@ -60,6 +60,11 @@ class Reply:
         """Writes a packed piece, which is not the first."""
         self.write(unpack_piece(packed))
 
+    def drop_unwritten(self) -> tuple[int, int] | None:
+        """Drops pieces that still wait to be written to a client that is gone. Returns the tokens of prompt and output
+        up to the last that was written; None if all were."""
+        return None
+
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         """Ends the answer; `cut_by` says what ended one whose credit was used up."""
         raise NotImplementedError

@@ -12,7 +12,7 @@ from legato_protos.router.v1 import router_pb2 as router
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError
 from services.chassis.http.asgi import Headers
-from services.chassis.packed_pieces import unpack_texts
+from services.chassis.packed_pieces import read_counts, unpack_texts
 
 # A message costs the edge more than the pieces in it, so what arrives this soon after another waits for more. All
 # streams send at the same times, so that one write of gRPC has the messages of many.
@@ -121,6 +121,8 @@ class StreamedReply(RpcReply):
         # Packed pieces, and others.
         self._pieces: list[bytes | router.ChatResponse] = []
         self._waiting_bytes = 0
+        # Of prompt and output, up to the last piece that gRPC was given.
+        self._written_tokens = (0, 0)
         self._is_begun = False
         self._is_dropped = False
         self._end: pb.Finished | None = None
@@ -188,6 +190,8 @@ class StreamedReply(RpcReply):
     def _gathered(self) -> pb.StreamResponse:
         """Returns all that waits as one message."""
         pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
+        if pieces:
+            self._written_tokens = _tokens_of(pieces[-1])
         self.is_behind = False
         if self._caught_up is not None and not self._caught_up.done():
             self._caught_up.set_result(None)
@@ -225,6 +229,12 @@ class StreamedReply(RpcReply):
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
+    def drop_unwritten(self) -> tuple[int, int] | None:
+        if not self._pieces:
+            return None
+        self._pieces = []
+        return self._written_tokens
+
     def drop(self) -> None:
         """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
         self._is_dropped = True
@@ -234,6 +244,13 @@ class StreamedReply(RpcReply):
         if self._due is not None:
             self._due.cancel()
             self._due = None
+
+
+def _tokens_of(piece: bytes | router.ChatResponse) -> tuple[int, int]:
+    if isinstance(piece, bytes):
+        prompt_tokens, output_tokens = read_counts(piece)
+        return prompt_tokens, output_tokens
+    return piece.prompt_tokens, piece.output_tokens
 
 
 def _add_deltas(message: pb.StreamResponse, pieces: Sequence[bytes | router.ChatResponse]) -> None:

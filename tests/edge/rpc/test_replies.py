@@ -1,15 +1,25 @@
 """What waits is gathered into one message, and a caller that does not read holds its chat back."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from services.chassis.packed_pieces import pack_piece
-from tests.edge.chat_harness import ChatHarness, Conversing, charged, piece, saying
+from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, piece, saying
 from tests.edge.metering_harness import cost
 from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness
 from tests.support.waiting import until
+
+
+@contextmanager
+def gathering(seconds: float) -> Iterator[None]:
+    """Gathers pieces for longer."""
+    with patch("edge.rpc.replies.GATHER_S", seconds):
+        yield
 
 
 class Caller:
@@ -49,6 +59,28 @@ async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_h
     assert second.deltas[0].text == 'two three "four" five'
     assert second.deltas[1].tool_call == pb.ToolCallDelta(index=0, id="call_1", name="count", arguments="{}")
     assert [delta.refusal for delta in second.deltas[2:]] == ["No."]
+
+
+async def test_what_still_waits_when_its_caller_is_gone_was_not_delivered(rpc_harness: RpcHarness) -> None:
+    more = asyncio.Event()
+
+    async def speak_on(conversation: Conversing) -> None:
+        await saying(piece("Hel", 1))(conversation)
+        await more.wait()
+        await saying(piece("lo", 2))(conversation)
+        await asyncio.Event().wait()
+
+    await rpc_harness.start(speak_on)
+    call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
+    await call.read()
+    [slot] = rpc_harness.chats.metering.journal.taken.values()
+    # Two messages within the time that is gathered, of which the second waits.
+    with gathering(3_600):
+        more.set()
+        await until(lambda: slot.completion_tokens == 2)
+        call.cancel()
+        await until(lambda: not rpc_harness.chats.metering.journal.taken)
+    assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 1)
 
 
 async def test_chat_waits_for_a_caller_that_is_behind(chat_harness: ChatHarness) -> None:
