@@ -1,7 +1,7 @@
 """A chat that comes in by HTTP."""
 
-from collections.abc import Awaitable
-from typing import ClassVar, Final
+from collections.abc import Awaitable, Mapping
+from typing import Final
 
 from edge.access.principals import Principals
 from edge.api.replies import StreamedReply, WholeReply
@@ -22,7 +22,7 @@ REFUSAL_HEADERS: Final = "refusal_headers"
 
 
 class HttpChat(IncomingChat):
-    span_attributes: ClassVar = {"http.request.method": "POST"}
+    span_attributes: Mapping[str, str] = {"http.request.method": "POST"}
 
     def __init__(self, edge: EdgeState, scope: HttpScope, receive: Receive, send: Send) -> None:
         super().__init__(scope["state"]["request_id"], scope)

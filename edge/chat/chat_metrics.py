@@ -132,7 +132,8 @@ class StepTimer:
     def refused(self, error: LegatoError) -> None:
         if self.span is not None:
             self.span.attributes["error.type"] = error.reason
-            self.span.attributes["http.response.status_code"] = error.wire.http_status
+            if "http.request.method" in self.span.attributes:
+                self.span.attributes["http.response.status_code"] = error.wire.http_status
 
 
 def begin_span(tracer: Tracer | None, headers: Headers, request_id: str, attributes: Mapping[str, str]) -> Span | None:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from edge.access.principals import Principals
 from edge.backends.auth import Principal, Scope
@@ -21,7 +21,7 @@ SMALL_BODY_BYTES: Final = 16 * 1024
 
 class IncomingChat(ABC):
     # What a span says of the transport.
-    span_attributes: ClassVar[Mapping[str, str]]
+    span_attributes: Mapping[str, str]
 
     def __init__(self, request_id: str, scope: HttpScope) -> None:
         """Takes the headers and the client's address as ASGI has them, whatever the transport."""

@@ -22,7 +22,8 @@ from services.chassis.http.request_id import new_request_id
 from services.chassis.load.fair_budget import BudgetShare
 from services.chassis.rpc.server import Context
 
-SERVICE: Final = pb.DESCRIPTOR.services_by_name["ChatService"].full_name
+_SPAN: Final = {"rpc.system": "grpc", "rpc.service": pb.DESCRIPTOR.services_by_name["ChatService"].full_name}
+_COMPLETE_SPAN, _STREAM_SPAN = _SPAN | {"rpc.method": "Complete"}, _SPAN | {"rpc.method": "Stream"}
 
 
 class RpcChat(IncomingChat):
@@ -34,6 +35,7 @@ class RpcChat(IncomingChat):
         self._context = context
         self._stalled_reader_s = stalled_reader_s
         self._is_streamed = is_streamed
+        self.span_attributes = _STREAM_SPAN if is_streamed else _COMPLETE_SPAN
         self._message = b""
         # The caller has cancelled, its deadline has passed, or its connection is lost.
         self.is_gone = False
@@ -42,23 +44,18 @@ class RpcChat(IncomingChat):
         # The rate limits that a refusal tells.
         self.rates: Headers = []
 
-    @property
-    def span_attributes(self) -> dict[str, str]:  # type: ignore[override]
-        method = "Stream" if self._is_streamed else "Complete"
-        return {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.method": method}
-
     async def identify(self, principals: Principals) -> Principal:
         principal = await identify(principals, self._context, self.scope, INFERENCE)
         message: Any = None if self.is_gone else await self._context.read()
         if not isinstance(message, bytes):
             raise ClientGone
-        check_size(len(message))
         self._message = message
         self.announced_bytes = len(message)
         self.has_small_body = len(message) <= SMALL_BODY_BYTES
         return principal
 
     async def read(self, memory: BudgetShare) -> bytes:
+        check_size(len(self._message))
         memory.grow_to(len(self._message))
         kind = pb.StreamRequest if self._is_streamed else pb.CompleteRequest
         try:

@@ -80,6 +80,18 @@ def test_each_edge_is_looked_after_on_a_port_of_its_own(listen: str, expected: l
     assert [specs[name].environ["LEGATO_EDGE_OPERATIONS_LISTEN"] for name in ("edge-1", "edge-2")] == expected
 
 
+@pytest.mark.parametrize(
+    ("listen", "expected"),
+    [
+        ("10.0.0.1:7000", ["10.0.0.1:7000", "10.0.0.1:7001"]),
+        ("", [f"unix:{sockets_folder(Path('/srv/legato'))}/{name}.sock" for name in ("chat", "chat-2")]),
+    ],
+)
+def test_each_edge_serves_programs_at_an_address_of_its_own(listen: str, expected: list[str]) -> None:
+    specs = by_name(installation(workers=2, edge_rpc_listen=listen))
+    assert [specs[name].environ["LEGATO_EDGE_RPC_LISTEN"] for name in ("edge-1", "edge-2")] == expected
+
+
 def test_the_console_comes_last_is_not_waited_for_and_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     signing_key = "ef" * 32
     monkeypatch.setenv("LEGATO_ACCESS_TOKEN_SIGNING_KEY", signing_key)
