@@ -2,6 +2,7 @@
 time."""
 
 import asyncio
+import os
 import re
 import sys
 import time
@@ -15,6 +16,8 @@ import uvloop
 
 from bench.chats import Case, encode_request, request_body
 from bench.connections import Connections
+from bench.processors import Spent, Watch
+from bench.runs import SETTLE_S
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.chat.v1.chat_pb2_grpc import ChatServiceStub
 from tests.support.rpc_chats import to_chat
@@ -32,11 +35,15 @@ class Order(msgspec.Struct, frozen=True):
     api_key: str
     model: str
     seconds: float
-    # Each client begins a chat so often; 0: at once after the last.
-    every_s: float = 0.0
+    # Each client begins a chat so often; 0: at once after its last.
+    every_s: float
+    # What is measured, by name.
+    processes: dict[str, int]
 
 
 class Outcome(msgspec.Struct):
+    # From the first chat to the last settlement.
+    spent: Spent | None = None
     answered: int = 0
     chunks: int = 0
     prompt_tokens: int = 0
@@ -55,18 +62,21 @@ Ask = Callable[[], Awaitable[_Told]]
 
 async def _run(order: Order) -> Outcome:
     outcome = Outcome()
-    ends_at_s = time.perf_counter() + order.seconds
+    watch = Watch(order.processes, family=os.getppid())
     if order.rpc_address:
         async with grpc.aio.insecure_channel(order.rpc_address) as channel:
-            await _put_load(order, _over_rpc(order, channel), outcome, ends_at_s)
+            await _put_load(order, _over_rpc(order, channel), outcome)
     else:
         connections = Connections("127.0.0.1", order.port)
-        await _put_load(order, _over_http(order, connections), outcome, ends_at_s)
+        await _put_load(order, _over_http(order, connections), outcome)
         connections.close()
+    await asyncio.sleep(SETTLE_S)
+    outcome.spent = watch.spent()
     return outcome
 
 
-async def _put_load(order: Order, ask: Ask, outcome: Outcome, ends_at_s: float) -> None:
+async def _put_load(order: Order, ask: Ask, outcome: Outcome) -> None:
+    ends_at_s = time.perf_counter() + order.seconds
     period_s = order.every_s or order.case.ramp_us / 1e6
     # Not all in step.
     starts_s = [period_s * number / order.case.in_flight for number in range(order.case.in_flight)]

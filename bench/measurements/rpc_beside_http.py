@@ -1,8 +1,6 @@
 """Compares the CPU time of chats over gRPC with that of the same chats over HTTP, on one service, in turns."""
 
-import os
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -12,10 +10,10 @@ import msgspec
 
 from bench.chats import AnswersWrong, Case, Upstream, started_upstream
 from bench.children import result_of
-from bench.processors import Watch
+from bench.processors import Spent
 from bench.report import Progress, Row, percentile
 from bench.runs import SETTLE_S, warm_up
-from bench.targets import CLASS, ON_SQLITE, OURS, SETTINGS, ChargeCheck, Target, legato_target
+from bench.targets import CLASS, ON_SQLITE, OURS, SETTINGS, ChargeCheck, legato_target
 from bench.transport_load import Order, Outcome
 from tests.support.rpc_chats import socket_of
 from tests.support.service import Service
@@ -80,8 +78,9 @@ def measure_on(
         for _ in range(rounds):
             for transport, address in addresses.items():
                 progress.step(f"{load.case.name}: {transport}", expected_s=seconds + SETTLE_S)
-                order = Order(load.case, address, target.port, target.api_key, CLASS, seconds, load.every_s)
-                runs[transport].append(_run(target, order, charge_check, upstream, folder, progress))
+                whom = address, target.port, target.api_key, CLASS
+                order = Order(load.case, *whom, seconds, load.every_s, target.processes)
+                runs[transport].append(_run(order, charge_check, upstream, folder, progress))
         yield from _rows(load.case, runs)
     charge_check.check()
 
@@ -92,15 +91,11 @@ def verdict(rows: Sequence[Row]) -> str:
     return f"A chat over gRPC takes up to {most:.2f} of the CPU time over HTTP; promised are {MOST_OF_HTTPS}: {kept}."
 
 
-def _run(
-    target: Target, order: Order, charge_check: ChargeCheck, upstream: Upstream, folder: Path, progress: Progress
-) -> Run:
-    chats_before = upstream.chats()
-    watch = Watch(target.processes, family=os.getpid())
+def _run(order: Order, charge_check: ChargeCheck, upstream: Upstream, folder: Path, progress: Progress) -> Run:
+    case, chats_before = order.case, upstream.chats()
     result = result_of("bench.transport_load", msgspec.json.encode(order), folder, progress)
-    time.sleep(SETTLE_S)
-    spent = watch.spent()
-    outcome, case = msgspec.json.decode(result, type=Outcome), order.case
+    outcome = msgspec.json.decode(result, type=Outcome)
+    spent = outcome.spent or Spent({}, 0.0)
     if upstream.chats() - chats_before != outcome.answered or outcome.chunks != case.chunks * outcome.answered:
         raise AnswersWrong(f"{case.name}: {outcome.answered} answers with {outcome.chunks} chunks")
     charge_check.add_usage(outcome.prompt_tokens, outcome.completion_tokens)
@@ -110,13 +105,13 @@ def _run(
 
 
 def _rows(case: Case, runs: dict[str, list[Run]]) -> Iterator[Row]:
-    """Yields the medians of each transport."""
-    http_cost = median(run.cost for run in runs[HTTP])
+    """Yields the medians of each transport. Costs are compared within a round, since what else the machine does changes
+    from one to the next."""
     for transport, of_transport in runs.items():
-        cost = median(run.cost for run in of_transport)
+        pairs = zip(of_transport, runs[HTTP], strict=True)
         figures: dict[str, float | None] = {
-            "CPU µs a chunk" if case.chunks else "CPU ms a chat": cost,
-            RATIO: cost / http_cost,
+            "CPU µs a chunk" if case.chunks else "CPU ms a chat": median(run.cost for run in of_transport),
+            RATIO: median(run.cost / over_http.cost for run, over_http in pairs),
             "edge": median(run.edge_cost for run in of_transport),
             "p50 ms": median(run.p50_ms for run in of_transport),
         }
