@@ -163,7 +163,7 @@ aria-snapshots: .venv/dev ## Write what the console's pages tell screen readers 
 	@WRITE_ARIA_SNAPSHOTS=1 $(BIN)/pytest -q tests/console/browser/test_accessibility.py
 
 .PHONY: bench
-bench: .venv/dev ## Measure the service on this machine (twelve minutes). Options: make bench ARGS="--only beside-relay"
+bench: .venv/dev ## Measure the service on this machine (fifteen minutes). Options: make bench ARGS="--only beside-relay"
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-peers

@@ -26,7 +26,7 @@ from bench.targets import ChargesWrong
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Also write the figures to this file."
 )
 def bench(seconds: float, in_flight: int, rounds: int, only: tuple[str, ...], json_file: Path | None) -> None:
-    """Measure the service on this machine. All measurements take about twelve minutes, the comparison with the relay
+    """Measure the service on this machine. All measurements take about fifteen minutes, the comparison with the relay
     seven."""
     options = Options(seconds, in_flight, rounds)
     sections = [SECTIONS[name] for name in only or SECTIONS]
