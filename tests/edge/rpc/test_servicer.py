@@ -12,9 +12,11 @@ from edge.rpc.servicer import KEEPALIVE_OPTIONS
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, Citation, Started
 from services.chassis.errors import LegatoError, Reason
+from services.chassis.timing.deadlines import SystemClock
 from tests.edge.chat_harness import PROMPT_TOKENS, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import ANN, cost
 from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness, reason_of, text_of
+from tests.support.tracing import RecordedSpan, recording_tracer
 from tests.support.waiting import until
 
 STARTED = ChatResponse(started=Started(class_id="forte", max_tokens=64, attempt=2, ignored=["seed"]))
@@ -166,6 +168,22 @@ async def test_repeat_with_the_same_idempotency_key_is_refused(rpc_harness: RpcH
         await rpc_harness.stub.Complete(pb.CompleteRequest(chat=CHAT), metadata=metadata)
     assert reason_of(raised.value).reason == Reason.REQUEST_REPEATED
     assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_call_is_part_of_its_callers_trace_whether_it_is_answered_or_refused(rpc_harness: RpcHarness) -> None:
+    spans: list[RecordedSpan] = []
+    tracer = recording_tracer(SystemClock(), spans)
+    await rpc_harness.start(saying(piece("Hello", 1), end(1)), tracer=tracer)
+    trace_id, parent_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    metadata = (*KEY, ("traceparent", f"00-{trace_id}-{parent_id}-01"))
+    await rpc_harness.stub.Complete(pb.CompleteRequest(chat=CHAT), metadata=metadata)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await rpc_harness.stub.Complete(pb.CompleteRequest(), metadata=metadata)
+    answered, refused = (span for span in spans if span.parent_id == parent_id)
+    assert {answered.trace_id, refused.trace_id} == {trace_id}
+    assert (answered.attributes["rpc.method"], answered.attributes["legato.end"]) == ("Complete", "complete")
+    assert refused.attributes["error.type"] == Reason.REQUEST_INVALID
+    assert not any(name.startswith("http.") for name in (*answered.attributes, *refused.attributes))
 
 
 async def test_chats_that_a_shutdown_cancels_tell_their_callers(rpc_harness: RpcHarness) -> None:
