@@ -4,6 +4,8 @@ There are two tracks. `take` is the immediate one, for ordinary pieces: it runs 
 task. `deliver` is awaited by the chat's task, for the first piece and for those that the immediate track declines.
 """
 
+from typing import Final
+
 from edge.access.running_keys import RunningKey
 from edge.billing.hold import ChatHold
 from edge.billing.journal import Slot
@@ -15,6 +17,16 @@ from services.chassis.process import failpoints
 from services.chassis.timing.deadlines import Clock
 
 
+class NotCounted:
+    """Stands for the slot in the journal where the reply itself counts what it sends."""
+
+    def count(self, prompt_tokens: int, completion_tokens: int) -> None:
+        pass
+
+
+NOT_COUNTED: Final = NotCounted()
+
+
 class PieceDelivery:
     def __init__(self, hold: ChatHold, reply: Reply, running_key: RunningKey, clock: Clock, over_at_s: float) -> None:
         self._hold = hold
@@ -23,7 +35,7 @@ class PieceDelivery:
         self._clock = clock
         self._over_at_s = over_at_s
         # Set while the answer runs, since only then are pieces delivered where they arrive.
-        self._slot: Slot | None = None
+        self._slot: Slot | NotCounted | None = None
         # Tokens of what the client was sent, or will be in one piece, as the router counted them.
         self.prompt_tokens = 0
         self.output_tokens = 0
@@ -46,7 +58,7 @@ class PieceDelivery:
 
     def open(self) -> None:
         """Begins to deliver pieces where they arrive."""
-        self._slot = self._hold.slot
+        self._slot = NOT_COUNTED if self._reply.counts_pieces else self._hold.slot
 
     def close(self) -> None:
         """Ends the delivery to a client that is gone: what was not written to it was not delivered."""
@@ -122,7 +134,7 @@ class PieceDelivery:
     def _write(self, response: ChatResponse) -> None:
         self.prompt_tokens = response.prompt_tokens
         self.output_tokens = response.output_tokens
-        if not self._reply.is_streamed:
+        if not self._reply.is_streamed or self._reply.counts_pieces:
             self._reply.write(response)
             return
         is_first, slot = not self._reply.delivered, self._hold.slot

@@ -16,6 +16,8 @@ class Reply:
     is_streamed = False
     # True if the client does not keep up with what was written.
     is_behind = False
+    # It counts pieces in the journal itself, when it sends them. Otherwise they are counted as they come.
+    counts_pieces = False
 
     def __init__(self, ignored: Sequence[str]) -> None:
         """`ignored` are the fields that no model is called with."""

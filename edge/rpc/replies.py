@@ -99,9 +99,10 @@ class WholeReply(RpcReply):
 
 class StreamedReply(RpcReply):
     """A stream of messages. gRPC takes one at a time, and is done with it when the caller's window has room: what
-    arrives meanwhile, or soon after, is gathered for the next."""
+    arrives meanwhile, or soon after, is gathered for the next, and counted in the journal when that is sent."""
 
     is_streamed = True
+    counts_pieces = True
 
     def __init__(
         self,
@@ -184,6 +185,8 @@ class StreamedReply(RpcReply):
         if writing.cancelled() or writing.exception() is not None:
             # The caller is gone, which the call's task is told.
             return
+        if not self._hold.is_resolved and not self._hold.slot.marked:
+            self._hold.slot.mark()
         if self._pieces:
             self._schedule()
 
@@ -192,6 +195,8 @@ class StreamedReply(RpcReply):
         pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
         if pieces:
             self._written_tokens = _tokens_of(pieces[-1])
+            if not self._hold.is_resolved:
+                self._hold.slot.count(*self._written_tokens)
         self.is_behind = False
         if self._caught_up is not None and not self._caught_up.done():
             self._caught_up.set_result(None)

@@ -1,7 +1,7 @@
 """What waits is gathered into one message, and a caller that does not read holds its chat back."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -74,10 +74,18 @@ async def test_what_still_waits_when_its_caller_is_gone_was_not_delivered(rpc_ha
     call = rpc_harness.stub.Stream(pb.StreamRequest(chat=CHAT), metadata=KEY)
     await call.read()
     [slot] = rpc_harness.chats.metering.journal.taken.values()
+    arrived = asyncio.Event()
+
+    def write(reply: StreamedReply, response: ChatResponse, write: Callable[..., None] = StreamedReply.write) -> None:
+        write(reply, response)
+        arrived.set()
+
     # Two messages within the time that is gathered, of which the second waits.
-    with gathering(3_600):
+    with gathering(3_600), patch.object(StreamedReply, "write", write):
         more.set()
-        await until(lambda: slot.completion_tokens == 2)
+        await arrived.wait()
+        # An edge that is killed now has it neither sent nor counted.
+        assert (slot.completion_tokens, slot.marked) == (1, True)
         call.cancel()
         await until(lambda: not rpc_harness.chats.metering.journal.taken)
     assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 1)
