@@ -27,10 +27,24 @@ _CUTS: Final = {name.removeprefix("CUT_BY_").lower(): number for name, number in
 
 
 class RpcReply(Reply):
-    def __init__(self, ignored: Sequence[str], hold: ChatHold, created_s: int) -> None:
+    def __init__(
+        self,
+        ignored: Sequence[str],
+        hold: ChatHold,
+        created_s: int,
+        write: Callable[[Any], Coroutine[Any, Any, None]],
+        leave: Callable[[], None],
+        stalled_reader_s: float,
+    ) -> None:
+        """Takes `write`, which sends a message, and `leave`, which is called for a caller that reads nothing."""
         super().__init__(ignored)
         self._hold = hold
         self._created_s = created_s
+        self._write = write
+        self._leave = leave
+        self._stalled_reader_s = stalled_reader_s
+        self._writing: asyncio.Future[None] | None = None
+        self._is_dropped = False
         self._citations: list[pb.Citation] = []
         # What ended an answer that had begun.
         self.error: LegatoError | None = None
@@ -45,8 +59,24 @@ class RpcReply(Reply):
             for each in citations
         ]
 
+    def drop(self) -> None:
+        """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
+        self._is_dropped = True
+
     async def idle(self) -> None:
-        """Waits until an error can be sent."""
+        """Waits until gRPC has taken what was written: it takes nothing else before, not even an error."""
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def _hand_over(self, message: pb.StreamResponse | pb.CompleteResponse) -> None:
+        if not self._is_dropped:
+            self._writing = asyncio.ensure_future(self._write(message))
+            self._writing.add_done_callback(self._written)
+
+    def _written(self, writing: "asyncio.Future[None]") -> bool:
+        """Returns whether the message was taken; otherwise the caller is gone, which the call's task is told."""
+        self._writing = None
+        return not writing.cancelled() and writing.exception() is None
 
     def _head(self) -> dict[str, Any]:
         """Returns the fields that both kinds of answers have."""
@@ -74,11 +104,9 @@ class RpcReply(Reply):
 
 
 class WholeReply(RpcReply):
-    def __init__(self, ignored: Sequence[str], hold: ChatHold, created_s: int) -> None:
-        super().__init__(ignored, hold, created_s)
+    def __init__(self, *answer: Any) -> None:
+        super().__init__(*answer)
         self._folded = Folded()
-        # Set at the end.
-        self.response: pb.CompleteResponse | None = None
 
     def write(self, response: router.ChatResponse) -> None:
         self._folded.add(response)
@@ -92,9 +120,14 @@ class WholeReply(RpcReply):
             text=folded.text, refusal=folded.refusal, tool_calls=calls, citations=self._citations
         )
         self.delivered = self.is_open = True
-        self.response = pb.CompleteResponse(
-            message=message, **self._head(), **self._ending(finish_reason, usage, cut_by)
+        self._hand_over(
+            pb.CompleteResponse(message=message, **self._head(), **self._ending(finish_reason, usage, cut_by))
         )
+        try:
+            async with asyncio.timeout(self._stalled_reader_s):
+                await self.idle()
+        except TimeoutError:
+            self._leave()
 
 
 class StreamedReply(RpcReply):
@@ -104,20 +137,8 @@ class StreamedReply(RpcReply):
     is_streamed = True
     counts_pieces = True
 
-    def __init__(
-        self,
-        ignored: Sequence[str],
-        hold: ChatHold,
-        created_s: int,
-        write: Callable[[pb.StreamResponse], Coroutine[Any, Any, None]],
-        leave: Callable[[], None],
-        stalled_reader_s: float,
-    ) -> None:
-        """Takes `write`, which sends a message, and `leave`, which is called for a caller that reads nothing."""
-        super().__init__(ignored, hold, created_s)
-        self._write = write
-        self._stalled_reader_s = stalled_reader_s
-        self._leave = leave
+    def __init__(self, *answer: Any) -> None:
+        super().__init__(*answer)
         self._loop = asyncio.get_running_loop()
         # Packed pieces, and others.
         self._pieces: list[bytes | router.ChatResponse] = []
@@ -125,10 +146,8 @@ class StreamedReply(RpcReply):
         # Of prompt and output, up to the last piece that gRPC was given.
         self._written_tokens = (0, 0)
         self._is_begun = False
-        self._is_dropped = False
         self._end: pb.Finished | None = None
         self._due: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
         self._written_at_s = -GATHER_S
         self._caught_up: asyncio.Future[None] | None = None
 
@@ -174,21 +193,18 @@ class StreamedReply(RpcReply):
 
     def _send(self) -> None:
         self._stop_timer()
-        if self._is_dropped:
-            return
-        self._writing = asyncio.ensure_future(self._write(self._gathered()))
-        self._writing.add_done_callback(self._written)
+        if not self._is_dropped:
+            self._hand_over(self._gathered())
 
-    def _written(self, writing: "asyncio.Future[None]") -> None:
-        self._writing = None
+    def _written(self, writing: "asyncio.Future[None]") -> bool:
+        if not super()._written(writing):
+            return False
         self._written_at_s = self._loop.time()
-        if writing.cancelled() or writing.exception() is not None:
-            # The caller is gone, which the call's task is told.
-            return
         if not self._hold.is_resolved and not self._hold.slot.marked:
             self._hold.slot.mark()
         if self._pieces:
             self._schedule()
+        return True
 
     def _gathered(self) -> pb.StreamResponse:
         """Returns all that waits as one message."""
@@ -229,11 +245,6 @@ class StreamedReply(RpcReply):
         except TimeoutError:
             self._leave()
 
-    async def idle(self) -> None:
-        """Waits until gRPC has taken what was written: it takes nothing else before, not even an error."""
-        if self._writing is not None:
-            await asyncio.wait((self._writing,))
-
     def drop_unwritten(self) -> tuple[int, int] | None:
         if not self._pieces:
             return None
@@ -241,8 +252,7 @@ class StreamedReply(RpcReply):
         return self._written_tokens
 
     def drop(self) -> None:
-        """Writes nothing any more: gRPC does not check whether a call that is over still exists."""
-        self._is_dropped = True
+        super().drop()
         self._stop_timer()
 
     def _stop_timer(self) -> None:

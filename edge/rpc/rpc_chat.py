@@ -78,18 +78,16 @@ class RpcChat(IncomingChat):
     def leave(self) -> None:
         """Handles a caller that has cancelled, whose deadline has passed, or that is gone."""
         self.is_gone = True
-        if isinstance(self.reply, StreamedReply):
+        if self.reply is not None:
             self.reply.drop()
         if self._tell_gone is not None:
             self._tell_gone()
             self._tell_gone = None
 
     def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
-        answer = body.ignored, hold, int(self._edge.clock.now().timestamp())
-        if self._is_streamed:
-            self.reply = StreamedReply(*answer, self._context.write, self.leave, self._stalled_reader_s)
-        else:
-            self.reply = WholeReply(*answer)
+        created_s = int(self._edge.clock.now().timestamp())
+        kind = StreamedReply if self._is_streamed else WholeReply
+        self.reply = kind(body.ignored, hold, created_s, self._context.write, self.leave, self._stalled_reader_s)
         return self.reply
 
     def note_rates(self, rates: Headers) -> None:

@@ -12,7 +12,6 @@ from edge.chat.endpoint import ChatEndpoint
 from edge.reports.receipt import get_request
 from edge.reports.usage import get_usage
 from edge.rpc.callers import identify, scope_of
-from edge.rpc.replies import WholeReply
 from edge.rpc.rpc_chat import RpcChat
 from edge.wire.responses import error_headers
 from legato_protos.chat.v1 import chat_pb2 as pb
@@ -42,24 +41,16 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         self._running: set[asyncio.Task[None]] = set()
 
     def own_handlers(self) -> dict[str, "grpc.RpcMethodHandler[Any, Any]"]:
-        """Returns the handlers of chats. On the wire a single request is a stream of one; as a stream it is read when
-        there is room for it, and gRPC does not keep it while the answer runs."""
+        """Returns the handlers of chats. On the wire a single message is a stream of one. As a stream, a request is
+        read when there is room for it, and not kept by gRPC while the answer runs; and the answer is sealed after it
+        was sent."""
         return {
-            "Complete": grpc.stream_unary_rpc_method_handler(
-                self.Complete, response_serializer=pb.CompleteResponse.SerializeToString
-            ),
-            "Stream": grpc.stream_stream_rpc_method_handler(
-                self.Stream, response_serializer=pb.StreamResponse.SerializeToString
-            ),
+            method.__name__: grpc.stream_stream_rpc_method_handler(method, response_serializer=kind.SerializeToString)
+            for method, kind in ((self.Complete, pb.CompleteResponse), (self.Stream, pb.StreamResponse))
         }
 
-    async def Complete(self, request_iterator: Any, context: Context) -> pb.CompleteResponse:
-        chat = RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=False)
-        await self._run(chat, context)
-        reply = chat.reply
-        if not isinstance(reply, WholeReply) or reply.response is None:
-            raise internal_error()
-        return reply.response
+    async def Complete(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
+        await self._run(RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=False), context)
 
     async def Stream(self, request_iterator: Any, context: Context) -> None:  # type: ignore[override]
         await self._run(RpcChat(self._edge, context, self._stalled_reader_s, is_streamed=True), context)

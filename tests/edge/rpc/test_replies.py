@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
-from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply
+from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply, WholeReply
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from services.chassis.packed_pieces import pack_piece
-from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, piece, saying
+from tests.edge.chat_harness import PROMPT_TOKENS, ChatHarness, Conversing, charged, end, piece, saying
 from tests.edge.metering_harness import cost
 from tests.edge.rpc.rpc_harness import CHAT, KEY, RpcHarness
 from tests.support.waiting import until
@@ -89,6 +90,21 @@ async def test_what_still_waits_when_its_caller_is_gone_was_not_delivered(rpc_ha
         call.cancel()
         await until(lambda: not rpc_harness.chats.metering.journal.taken)
     assert await charged(rpc_harness.chats) == cost(PROMPT_TOKENS, 1)
+
+
+async def test_whole_answer_is_sealed_after_it_was_sent(rpc_harness: RpcHarness) -> None:
+    """An edge that is killed in between has not charged what it did not send."""
+    was_sealed = []
+
+    def hand_over(reply: WholeReply, message: Any, hand_over: Callable[..., None] = WholeReply._hand_over) -> None:
+        was_sealed.append(reply._hold.is_resolved)
+        hand_over(reply, message)
+
+    await rpc_harness.start(saying(piece("Hello", 1), end(1)))
+    with patch.object(WholeReply, "_hand_over", hand_over):
+        answer = await rpc_harness.stub.Complete(pb.CompleteRequest(chat=CHAT), metadata=KEY)
+    assert (answer.message.text, was_sealed) == ("Hello", [False])
+    assert await charged(rpc_harness.chats) == answer.usage.cost_nanos
 
 
 async def test_chat_waits_for_a_caller_that_is_behind(chat_harness: ChatHarness) -> None:
