@@ -180,7 +180,7 @@ def test_usage_and_receipts_are_the_same_also_of_a_program(both: Both, account: 
 
 
 def test_refusals_are_the_same(both: Both, account: str) -> None:
-    """But for the names of fields."""
+    """Compares refusals over both transports, but for the names of fields."""
     stub, day = both.stub, Timestamp(seconds=86400)
     for path, method, request in (
         (f"/v1/usage/requests/{NOTHING}", stub.GetRequest, pb.GetRequestRequest(request_id=NOTHING)),

@@ -20,7 +20,7 @@ NAME = "billing-bot"
 
 @pytest.fixture
 async def harness(socket_folder: Path, tmp_path: Path, log: Log) -> AsyncIterator[AuthHarness]:
-    """In real time: a lease must run out for a change to hold in time on a slow machine."""
+    """Runs in real time: a lease must run out for a change to hold in time on a slow machine."""
     async with AuthHarness(socket_folder, tmp_path, SystemClock(), log).opened() as harness:
         yield harness
 
