@@ -1,7 +1,7 @@
 """Serves one chat: class, character, model, relay."""
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
@@ -23,8 +23,10 @@ from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import Target
-from services.router.routing.targets import Attempts, NotAccepted, Targets
+from services.router.routing.opening import Attempts
+from services.router.routing.refusals import NotAccepted
+from services.router.routing.target import Target
+from services.router.routing.targets import Targets
 from services.router.routing.upstream import Upstream
 from services.rules.model_classes import AUTO, CLASSES, DEFAULT_CLASS, auto_class
 
@@ -229,8 +231,8 @@ class Completions:
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
 
-    def _models_of(self, class_id: str) -> list[Target]:
-        return [model_state.target for model_state in self._model_states.by_class[class_id]]
+    def _models_of(self, class_id: str) -> Sequence[Target]:
+        return self._model_states.by_class[class_id].route.targets
 
     def _time_left_s(self, upstream: Upstream) -> float:
         return upstream.model_state.target.timeouts.total_s - (self._clock.elapsed_s() - upstream.attempt.began_s)

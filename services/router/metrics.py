@@ -74,6 +74,6 @@ def _violations(violation: Violation, model: ModelState) -> int:
 def _read(model_states: ModelStates, readings: _Readings) -> dict[tuple[str, ...], Any]:
     """Returns the values of each model; if the routes have it with different limits, the first one counts."""
     found: dict[tuple[str, str], ModelState] = {}
-    for model in (model for of_class in model_states.by_class.values() for model in of_class):
+    for model in (model for models in model_states.by_class.values() for model in models.all):
         found.setdefault((model.target.provider, model.target.model_name), model)
     return {(*labels, *more): read(model) for labels, model in found.items() for more, read in readings.items()}

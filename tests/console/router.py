@@ -11,7 +11,8 @@ from services.router.providers import open_provider
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.routing.model_states import ModelStates
 from services.router.routing.reload import Reload
-from services.router.routing.routes import DEFAULT_TIMEOUTS, load_routes
+from services.router.routing.routes import load_routes
+from services.router.routing.target import DEFAULT_TIMEOUTS
 from services.router.routing.targets import Targets
 from services.router.servicers.grounding import GroundingAdminServicer
 from services.router.servicers.route_admin import RouteAdminServicer
@@ -106,7 +107,7 @@ class Router:
         states = ModelStates(self._routes, open_one, FakeClock(), log)
         self._opened.append(states)
         if self._is_busy:
-            for state in (each for class_id in CLASSES for each in states.by_class[class_id]):
+            for state in (each for class_id in CLASSES for each in states.by_class[class_id].all):
                 for number in range(RUNNING.get(state.target.model_name, 0)):
                     state.saturation.gate.acquire(f"key_{number}")
                 if state.target.model_name == FAILING:

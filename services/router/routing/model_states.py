@@ -11,9 +11,11 @@ from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
+from services.router.routing.class_route import ClassRoute
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
-from services.router.routing.routes import Routes, Target
+from services.router.routing.routes import Routes
 from services.router.routing.saturation import ModelSaturation
+from services.router.routing.target import Target
 
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
 
@@ -27,6 +29,24 @@ class ModelState:
     saturation: ModelSaturation
     breaker: CircuitBreaker
     calibration: Calibration = field(default_factory=Calibration)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedModel:
+    """A member of a tier."""
+
+    model_state: ModelState
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassModels:
+    """The models of a class, in the tiers of its route."""
+
+    route: ClassRoute
+    tiers: tuple[tuple[WeightedModel, ...], ...]
+    # All of them, in order of preference.
+    all: tuple[ModelState, ...]
 
 
 class ModelStates:
@@ -50,7 +70,7 @@ class ModelStates:
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.by_class: Mapping[str, tuple[ModelState, ...]] = {}
+        self.by_class: Mapping[str, ClassModels] = {}
         self.replace(routes)
 
     def replace(self, routes: Routes) -> None:
@@ -58,16 +78,13 @@ class ModelStates:
         end with the chats that use them, or soon by themselves."""
         self.routes = routes
         wanted = {
-            (routes.providers[target.provider], target) for targets in routes.classes.values() for target in targets
+            (routes.providers[target.provider], target) for route in routes.classes.values() for target in route.targets
         }
         keys = {(route, target.timeouts) for route, target in wanted}
         self._providers = {key: self._providers.get(key) or self._open_and_warm(*key) for key in keys}
         before = self._model_states
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
-        self.by_class = {
-            class_id: tuple(self._model_states[routes.providers[target.provider], target] for target in targets)
-            for class_id, targets in routes.classes.items()
-        }
+        self.by_class = {class_id: self._models_of(route) for class_id, route in routes.classes.items()}
         for key, model_state in before.items():
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
                 self._start(model_state.saturation.queue_watch.aclose())
@@ -81,6 +98,16 @@ class ModelStates:
                 await model_state.saturation.queue_watch.aclose()
         for provider in self._providers.values():
             await provider.aclose()
+
+    def _models_of(self, route: ClassRoute) -> ClassModels:
+        tiers = tuple(
+            tuple(WeightedModel(self._state_of(member.target), member.weight) for member in tier)
+            for tier in route.tiers
+        )
+        return ClassModels(route, tiers, tuple(member.model_state for tier in tiers for member in tier))
+
+    def _state_of(self, target: Target) -> ModelState:
+        return self._model_states[self.routes.providers[target.provider], target]
 
     def _open_and_warm(self, route: ProviderRoute, timeouts: Timeouts) -> Provider:
         provider = self._open_provider(route, timeouts)

@@ -61,9 +61,9 @@ def find_changes(current: Routes, wanted: Routes) -> list[str]:
 
 def _lines(routes: Routes) -> list[str]:
     lines = []
-    for class_id, targets in sorted(routes.classes.items()):
+    for class_id, route in sorted(routes.classes.items()):
         lines.append(f"{class_id}: character {routes.characters[class_id].version}")
-        for place, target in enumerate(targets, start=1):
+        for place, target in enumerate(route.targets, start=1):
             terms = _terms(target, without={"provider", "model_name"})
             lines.append(f"{class_id}: {place}. {target.model_name} of {target.provider}{terms}")
     for name, provider in sorted(routes.providers.items()):

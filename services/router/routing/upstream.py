@@ -21,8 +21,8 @@ from services.router.providers.base import (
 )
 from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
-from services.router.routing.routes import Target
 from services.router.routing.saturation import ModelUse
+from services.router.routing.target import Target
 
 OPERATION: Final = "chat"
 

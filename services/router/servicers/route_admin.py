@@ -35,7 +35,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
 
     def _targets(self) -> list[pb.Target]:
         by_class = self._model_states.by_class
-        return [_to_target(class_id, model_state) for class_id in CLASSES for model_state in by_class[class_id]]
+        return [_to_target(class_id, model_state) for class_id in CLASSES for model_state in by_class[class_id].all]
 
 
 def _to_target(class_id: str, model_state: ModelState) -> pb.Target:

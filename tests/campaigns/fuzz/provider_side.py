@@ -25,6 +25,7 @@ from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.providers.anthropic.provider import VERSION_2026
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing.class_route import in_order
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
 from services.router.routing.targets import Targets
@@ -250,7 +251,7 @@ async def _router_in_front_of(servers: HostileServers) -> AsyncIterator[Router]:
             )
             for vendor, port in servers.ports.items()
         },
-        {class_id: (target(vendor),) for class_id, vendor in _VENDORS.items()},
+        {class_id: in_order(target(vendor)) for class_id, vendor in _VENDORS.items()},
     )
     with _socket_folder() as folder:
         clock = SystemClock()

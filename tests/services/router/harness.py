@@ -35,8 +35,10 @@ from services.router.completion import Completions
 from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing.class_route import in_order
 from services.router.routing.model_states import ModelStates
-from services.router.routing.routes import Routes, Target
+from services.router.routing.routes import Routes
+from services.router.routing.target import Target
 from services.router.routing.targets import Targets
 from services.router.servicers.router import RouterServicer
 from services.router.settings import MOST_ATTEMPTS
@@ -134,7 +136,9 @@ async def running_router(
 ) -> AsyncIterator[Router]:
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
-        dict.fromkeys(CLASSES, tuple(replace(target, timeouts=timeouts or target.timeouts) for target in targets)),
+        dict.fromkeys(
+            CLASSES, in_order(*(replace(target, timeouts=timeouts or target.timeouts) for target in targets))
+        ),
     )
     clock = SystemClock()
     model_states = ModelStates(routes, partial(open_provider, local_model_socket=folder / "model.sock"), clock, log)

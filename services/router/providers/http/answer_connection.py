@@ -15,11 +15,6 @@ from services.router.providers.http.read_rounds import ReadRounds, RoundReader
 class BodyReader(Protocol):
     """Reads the body of a response in the callback of each read, while its task waits."""
 
-    # Takes reads unparsed, if there is one.
-    read_sink: PieceSink | None
-    # Whether the next read may be taken so, if it begins where an HTTP chunk does.
-    is_between_events: bool
-
     def take_body(self, received: bytes) -> bool:
         """Takes what has arrived of the body; returns False if the task has to go on."""
         ...
@@ -50,6 +45,11 @@ class AnswerConnection(HttpConnection):
         self._reader: BodyReader | None = None
         # Whether the last chunk is complete and nothing of the next has arrived.
         self._is_between_chunks = False
+        # Takes reads unparsed; set while the next read begins with an event, if it begins where an HTTP chunk does.
+        self.read_sink: PieceSink | None = None
+        # What it has taken, until the response is told. A read touches few objects: with many streams they are not in
+        # the processor's cache.
+        self._taken_bytes = self._taken_body_bytes = 0
 
     def _new_response(self) -> ResponseReader:
         return ChunkedResponse()
@@ -83,24 +83,27 @@ class AnswerConnection(HttpConnection):
             self._round_reader = RoundReader(self._rounds, cast(asyncio.Transport, transport))
 
     def data_received(self, data: bytes) -> None:
-        reader = self._reader
-        if self._is_between_chunks and reader is not None and reader.is_between_events and reader.read_sink is not None:
-            waiter = self._waiter
+        sink, waiter = self.read_sink, self._waiter
+        if sink is not None and self._is_between_chunks and waiter is not None and self._reader is not None:
             try:
-                taken_bytes = 0 if waiter is None or waiter.done() else reader.read_sink.take_read(data)
+                taken_bytes = 0 if waiter.done() else sink.take_read(data)
             except Exception:
                 # It is parsed instead, and what fails then is raised in the reader's task.
                 taken_bytes = 0
             if taken_bytes:
                 # The parser, which is between two chunks, need not see whole ones.
-                response = self.response
-                response.read_bytes += len(data)
-                response.body_bytes += taken_bytes
-                response.bytes_without_body = 0
+                self._taken_bytes += len(data)
+                self._taken_body_bytes += taken_bytes
                 if self._answer_by_s is None:
                     # It is set already, and only moves on, for which no timer has to be touched.
                     self._deadline.at_s = self._loop.time() + self._silence_s
                 return
+        if self._taken_bytes:
+            response = self.response
+            response.read_bytes += self._taken_bytes
+            response.body_bytes += self._taken_body_bytes
+            response.bytes_without_body = 0
+            self._taken_bytes = self._taken_body_bytes = 0
         super().data_received(data)
         # The last chunk may also be followed by the incomplete size of the next.
         self._is_between_chunks = self.response.position.is_between and data.endswith(b"\r\n")

@@ -96,7 +96,7 @@ class ReadRounds:
 class RoundReader:
     """Reads one connection's socket instead of its transport, while it takes part in the rounds."""
 
-    __slots__ = ("_file_no", "_protocol", "_rounds", "_transport")
+    __slots__ = ("_file_no", "_has_buffer", "_protocol", "_rounds", "_transport")
 
     def __init__(self, rounds: ReadRounds, transport: asyncio.Transport) -> None:
         """`transport` is that of the socket: with TLS, the one below the TLS."""
@@ -104,12 +104,15 @@ class RoundReader:
         self._transport = transport
         self._file_no: int | None = None
         self._protocol: Any = None
+        # TLS hands out its own buffer.
+        self._has_buffer = False
 
     def join(self) -> None:
         if self._file_no is None and not self._transport.is_closing():
             self._transport.pause_reading()
             self._file_no = self._transport.get_extra_info("socket").fileno()
             self._protocol = self._transport.get_protocol()
+            self._has_buffer = hasattr(self._protocol, "get_buffer")
             self._rounds.add(self._file_no, self._read)
 
     def leave(self) -> None:
@@ -123,8 +126,7 @@ class RoundReader:
                 self._transport.resume_reading()
 
     def _read(self) -> None:
-        # TLS hands out its own buffer.
-        protocol, has_buffer = self._protocol, hasattr(self._protocol, "get_buffer")
+        protocol, has_buffer = self._protocol, self._has_buffer
         try:
             received: Any = (
                 os.readv(cast(int, self._file_no), [protocol.get_buffer(READ_BYTES)])

@@ -47,9 +47,8 @@ class Stream:
         self._sink = sink
         self._has_begun = False
         # The sink, if it may take reads unparsed.
-        self.read_sink: PieceSink | None = None
-        # Whether the next read begins with an event, and may be one of texts.
-        self.is_between_events = False
+        self._read_sink: PieceSink | None = None
+        self._may_take_reads = False
         self._failed: Exception | None = None
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
@@ -61,7 +60,8 @@ class Stream:
         while piece.is_empty and not piece.last:
             piece = await self.next_piece()
         self._has_begun = self._sink is not None
-        self.read_sink = self._sink if self._answer.has_plain_reads else None
+        self._read_sink = self._sink if self._answer.has_plain_reads else None
+        self._connection.read_sink = self._read_sink if self._may_take_reads else None
         return piece
 
     async def next_piece(self) -> Piece:
@@ -118,7 +118,10 @@ class Stream:
             self._failed = error if isinstance(error, ProviderError) else ProviderError("sent an endless event")
             if pieces and pieces[-1].is_empty:
                 pieces.pop()
-        self.is_between_events = not (self._events.begun or self._events.data or self._half or self._answer.is_finished)
+        # Whether the next read begins with an event, and may be one of texts.
+        is_within = self._events.begun or self._events.data or self._half or self._answer.is_finished
+        self._may_take_reads = not is_within
+        self._connection.read_sink = None if is_within else self._read_sink
 
     def limit_silence(self) -> None:
         """Sets the idle timeout, which restarts with every byte."""

@@ -20,7 +20,7 @@ from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.settings import GroundingSettings
 from services.router.providers.base import Timeouts
-from services.router.routing.routes import Target
+from services.router.routing.target import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
 from tests.support.outside.searx import Searx
 from tests.support.servers.migrated import migrated_sqlite

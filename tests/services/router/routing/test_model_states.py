@@ -18,8 +18,10 @@ from services.router.providers.base import (
     ProviderRoute,
     Timeouts,
 )
+from services.router.routing.class_route import in_order
 from services.router.routing.model_states import ModelState, ModelStates, _gauge_key
-from services.router.routing.routes import Routes, Target
+from services.router.routing.routes import Routes
+from services.router.routing.target import Target
 from services.rules.model_classes import CLASSES
 from tests.services.router.harness import target
 from tests.support.fakes import FakeClock
@@ -36,9 +38,9 @@ async def open_model_states(tmp_path: Path, clock: FakeClock, log: Log) -> Async
     opened: list[ModelStates] = []
 
     def open_one(route: ProviderRoute, target: Target) -> ModelState:
-        routes = Routes({route.name: route}, dict.fromkeys(CLASSES, (target,)))
+        routes = Routes({route.name: route}, dict.fromkeys(CLASSES, in_order(target)))
         opened.append(ModelStates(routes, open_in_folder, clock, log, local_places=34))
-        return opened[-1].by_class["mezzo"][0]
+        return opened[-1].by_class["mezzo"].all[0]
 
     yield open_one
     for model_states in opened:
@@ -105,7 +107,7 @@ class Played:
         self.model_states.replace(self._routes(*targets))
 
     def of(self, number: int) -> PlayedProvider:
-        provider = self.model_states.by_class["mezzo"][number].provider
+        provider = self.model_states.by_class["mezzo"].all[number].provider
         assert isinstance(provider, PlayedProvider)
         return provider
 
@@ -116,7 +118,7 @@ class Played:
     @staticmethod
     def _routes(*targets: Target) -> Routes:
         named = {each.provider: ProviderRoute(each.provider, "openai", "https://a.example/v1") for each in targets}
-        return Routes(named, dict.fromkeys(CLASSES, targets))
+        return Routes(named, dict.fromkeys(CLASSES, in_order(*targets)))
 
 
 async def settled() -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from services.chassis.settings import SettingsError
 from services.router.providers.base import Timeouts
-from services.router.routing.routes import DEFAULT_PATH, ProviderCost, load_routes
+from services.router.routing.routes import DEFAULT_PATH, load_routes
+from services.router.routing.target import ProviderCost
 from services.rules.model_classes import CLASSES
 
 GOOD = """
@@ -56,8 +57,8 @@ def mistakes_of(path: Path, text: str) -> list[str]:
 def test_models_of_a_class_are_given_in_the_order_they_are_tried(routes_file: Path) -> None:
     routes_file.write_text(GOOD)
     routes = load_routes(routes_file, {"HOST_KEY": "secret"})
-    assert [target.model_name for target in routes.classes["fortissimo"]] == ["vendor/big", "small"]
-    assert routes.classes["fortissimo"][1].context_tokens == 500
+    assert [target.model_name for target in routes.classes["fortissimo"].targets] == ["vendor/big", "small"]
+    assert routes.classes["fortissimo"].targets[1].context_tokens == 500
 
 
 def test_provider_has_its_secret_from_the_environment_and_does_not_show_it(routes_file: Path) -> None:
@@ -77,7 +78,7 @@ def test_provider_has_its_secret_from_a_file_that_the_environment_names(routes_f
 
 def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
     routes_file.write_text(GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 2"))
-    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].targets
     assert (big.concurrency, small.concurrency) == (None, 2)
 
 
@@ -87,7 +88,7 @@ def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) 
     )
     routes_file.write_text(text)
     given = Timeouts(connect_s=1, first_byte_s=2, idle_s=3, whole_s=4, total_s=5)
-    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}, given).classes["fortissimo"]
+    big, small = load_routes(routes_file, {"HOST_KEY": "secret"}, given).classes["fortissimo"].targets
     assert big.timeouts == given
     assert small.timeouts == Timeouts(connect_s=1, first_byte_s=5, idle_s=0.5, whole_s=4, total_s=60)
 
@@ -240,25 +241,25 @@ def test_character_that_is_not_there_is_named_by_its_class(routes_file: Path) ->
 def test_model_has_tools_unless_it_is_the_bundled_one_or_the_file_says_so(routes_file: Path) -> None:
     for text, has_tools in ((GOOD, True), (GOOD.replace("[models.big]", "[models.big]\ntools = false"), False)):
         routes_file.write_text(text)
-        big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+        big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].targets
         assert (big.has_tools, small.has_tools) == (has_tools, False)
 
 
 def test_nothing_but_its_server_limits_a_model_unless_the_file_says_so(routes_file: Path) -> None:
     routes_file.write_text(GOOD)
-    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
     assert (big.concurrency, big.queue_metrics_url, big.queueing_s) == (None, "", None)
 
 
 def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_file: Path) -> None:
     more = '\nqueue_metrics_url = "http://host.test/metrics"\nqueue_most_waiting = 3\nqueueing_s = 0.7'
     routes_file.write_text(GOOD.replace("max_output_tokens = 100", f"max_output_tokens = 100{more}"))
-    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
     assert (big.queue_metrics_url, big.queue_most_waiting, big.queueing_s) == ("http://host.test/metrics", 3, 0.7)
 
 
 def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
     cost = 'max_output_tokens = 100\ncost = { input = "0.05", output = "0.100000001" }'
     routes_file.write_text(GOOD.replace("max_output_tokens = 100", cost))
-    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"][0]
+    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
     assert big.cost == ProviderCost(50_000_000, 50_000_000, 100_000_001)

@@ -16,7 +16,7 @@ from services.router.providers.openai.provider import OpenAIProvider
 from services.router.routing import circuit_breaker
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import read, refusal_of, running_router, target
-from tests.services.router.routing.test_failing_targets import BROKEN, attempt_of, delayed
+from tests.services.router.routing.test_candidates import BROKEN, attempt_of, delayed
 from tests.services.router.routing.test_targets import STALLED, TWO, open_running, router_with_room_for_two
 from tests.support.upstreams.openai import Reply, Upstream
 

@@ -14,7 +14,6 @@ import pytest
 
 from services.chassis.http_client.failures import Interrupted
 from services.chassis.http_client.origin import Origin, RequestHead
-from services.router.providers.base import PieceSink
 from services.router.providers.http.answer_connection import AnswerConnection, AnswerConnections
 from services.router.providers.http.read_rounds import LONGEST_ROUND_S, ROUND_S, ReadRounds
 from tests.services.router.providers.certificates import make_certificate, server_context
@@ -169,9 +168,6 @@ def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Serving:
 
 class Reader:
     """Takes whatever arrives."""
-
-    read_sink: PieceSink | None = None
-    is_between_events = False
 
     def __init__(self) -> None:
         self.taken: list[bytes] = []

@@ -15,7 +15,7 @@ from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.router.prompts.prompt import load_character
 from services.router.prompts.tokens import count
-from services.router.routing.routes import Target
+from services.router.routing.target import Target
 from tests.services.router.harness import Router, as_json, read, refusal_of, running_router, target
 from tests.support.upstreams import anthropic
 from tests.support.upstreams.anthropic import AnthropicUpstream

@@ -1,0 +1,209 @@
+"""One chat's search for a model: fits the request to each model, calls it, and notes why it refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from legato_protos.router.v1.router_pb2 import ChatOpen
+from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.process import failpoints
+from services.chassis.telemetry.log import Log
+from services.router.answers.grants import TokenAllowance
+from services.router.prompts.calibration import CountedPrompt
+from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
+from services.router.prompts.prompt import Prompt
+from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
+from services.router.routing.model_states import ClassModels, ModelState
+from services.router.routing.refusals import NotAccepted, Refusals, dropped_after, too_long_for
+from services.router.routing.target import Target
+from services.router.routing.upstream import Upstream, begin, begin_span, end_span
+from services.router.schema.parameters import Parameters
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The models that one chat tried, for the log."""
+
+    count: int = 0
+    target: Target | None = None
+    http_status: int | None = None
+    # Those of them that do not count, such as one that repeated a model with a lower max_tokens.
+    refits: int = 0
+    first_asked_at_s: float | None = None
+
+
+class _PlannedCall(NamedTuple):
+    model_state: ModelState
+    max_tokens: int
+    # Parameters that the model has refused.
+    ignored: Sequence[str] = ()
+    # The model refused a longer answer.
+    is_refit: bool = False
+
+
+@dataclass(slots=True, repr=False)
+class Opening:
+    """One chat's search for a model."""
+
+    chat: ChatOpen
+    prompt: Prompt
+    allowance: TokenAllowance
+    attempts: Attempts
+    sink: PieceSink | None
+    # All candidate models.
+    models: ClassModels
+    log: Log
+    tells_traces: bool
+    key_id: str = field(init=False)
+    counted: CountedPrompt = field(init=False)
+    # Models to try last: others have a larger context window.
+    postponed: list[_PlannedCall] = field(default_factory=list)
+    refusals: Refusals = field(default_factory=Refusals)
+    # What the model that has just refused may take instead.
+    again: _PlannedCall | None = None
+
+    def __post_init__(self) -> None:
+        self.key_id = self.chat.key_id or self.chat.account_id
+        self.counted = CountedPrompt(self.prompt.tokens, bool(self.prompt.tools.json), self.chat.account_id)
+
+    async def try_model(self, model_state: ModelState) -> Upstream | None:
+        """Tries one model; returns None if another may do better."""
+        target, chat = model_state.target, self.chat
+        asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
+        ratios = model_state.calibration.ratios(self.counted)
+        try:
+            fit = fit_max_tokens(
+                asked_tokens, self.prompt.tokens, target.context_tokens, target.max_output_tokens, ratios
+            )
+        except LegatoError as error:
+            # The next model may have a larger window.
+            self.refusals.no_room = error
+            forget_origin(error)
+            return None
+        planned = _PlannedCall(model_state, fit.max_tokens)
+        if fit.is_doubtful and self._has_larger_window_elsewhere(target):
+            self.postponed.append(planned)
+            return None
+        return await self.make(planned, may_postpone=True)
+
+    async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
+        """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
+        self.attempts.refits += planned.is_refit or bool(planned.ignored)
+        upstream = await self._call(planned)
+        again, self.again = self.again, None
+        if again is None:
+            return upstream
+        if may_postpone and again.is_refit and self._has_larger_window_elsewhere(planned.model_state.target):
+            self.postponed.append(again)
+            return None
+        return await self.make(again, may_postpone=may_postpone)
+
+    def _has_larger_window_elsewhere(self, target: Target) -> bool:
+        return any(model_state.target.context_tokens > target.context_tokens for model_state in self.models.all)
+
+    async def _call(self, planned: _PlannedCall) -> Upstream | None:
+        model_state, ignored, chat, prompt = planned.model_state, planned.ignored, self.chat, self.prompt
+        target = model_state.target
+        parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
+        await self.allowance.cover_prompt(prompt.tokens)
+        max_tokens = self.allowance.fit(planned.max_tokens)
+        is_whole = not chat.stream and self.allowance.covers_whole(max_tokens)
+        try:
+            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=is_whole)
+        except LegatoError as error:
+            self.refusals.add_saturated(error)
+            forget_origin(error)
+            return None
+        self.attempts.target = target
+        self.attempts.count += 1
+        self._log_event("model.called", target)
+        failpoints.hit("router.asked")
+        attempt = model_state.breaker.start_attempt()
+        if self.attempts.first_asked_at_s is None:
+            self.attempts.first_asked_at_s = attempt.began_s
+        span = begin_span(target, self.attempts.count, max_tokens)
+        call = _make_call(prompt, parameters, target, max_tokens, is_whole)
+        call.ignored += ignored
+        call.sink = self.sink
+        if span is not None and self.tells_traces:
+            call.traceparent = span.traceparent
+        if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
+            call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
+        # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
+        may_move_on = attempt.is_trial and len(self.models.all) > 1 and not is_whole
+        timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
+        try:
+            first, pieces = await begin(model_state.provider, call, model_use, attempt, timeout_s)
+        except BaseException as error:
+            end_span(span, error)
+            if not isinstance(error, ProviderError):
+                raise
+            if not ignored and (dropped := dropped_after(error, parameters)):
+                self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+                self.again = planned._replace(ignored=dropped)
+            else:
+                self._note(error, model_state)
+                self.again = self._refit(error, planned, max_tokens)
+            forget_origin(error)
+            return None
+        counted = self.counted
+        return Upstream(
+            model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
+        )
+
+    def _note(self, error: ProviderError, model_state: ModelState) -> None:
+        target = model_state.target
+        if isinstance(error, CannotDo):
+            # No request was sent.
+            self.attempts.count -= 1
+            self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
+            return
+        self.attempts.http_status = error.http_status
+        self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+        if error.failure is Failure.REFUSED:
+            raise NotAccepted from None
+        if error.failure is Failure.PROVIDER:
+            self.refusals.is_for_now = True
+        if error.failure is Failure.CONTEXT:
+            self.refusals.no_room = too_long_for(target)
+        if error.failure is Failure.BUSY:
+            account_id = self.chat.account_id or self.key_id
+            refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
+            self.refusals.add_saturated(refusal)
+
+    def _refit(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
+        """Returns a call with a lower max_tokens that may fit, once, if the model refused for length."""
+        if error.figures is None:
+            return None
+        model_state, model_tokens = planned.model_state, model_prompt_tokens(max_tokens, error.figures)
+        if model_tokens is not None:
+            model_state.calibration.note(self.counted, model_tokens)
+        fitting_tokens = refit_max_tokens(max_tokens, model_state.target.context_tokens, error.figures)
+        if fitting_tokens is None or planned.is_refit:
+            return None
+        return planned._replace(max_tokens=fitting_tokens, is_refit=True)
+
+    def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
+        self.log.debug(
+            event,
+            request_id=self.chat.request_id,
+            provider=target.provider,
+            model_name=target.model_name,
+            attempt=self.attempts.count,
+            **fields,
+        )
+
+
+def _make_call(prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+    tools = prompt.tools
+    if prompt.offered_tools is not None and target.has_tools and not tools.json:
+        tools = prompt.offered_tools
+    return ProviderCall(
+        model_name=target.model_name,
+        messages=prompt.messages,
+        tools=tools,
+        parameters=parameters,
+        max_tokens=max_tokens,
+        stream=not is_whole,
+    )

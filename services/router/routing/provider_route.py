@@ -1,0 +1,71 @@
+"""Reads a provider of the routes file."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, replace
+from typing import Any, Final
+
+import msgspec
+
+from services.chassis.http_client.origin import has_host
+from services.chassis.settings import SettingsError, read_variable
+from services.router.providers import KINDS
+from services.router.providers.base import ProviderRoute
+from services.router.routing import route_file as kinds
+from services.router.routing.route_file import Table
+
+_OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
+_FLAGS: Final = ("no_store", "short_call_ids", "string_content")
+
+
+def read_provider(name: str, table: Table, environ: Mapping[str, str]) -> ProviderRoute:
+    kind = table.choose("kind", tuple(KINDS))
+    route = ProviderRoute(name, kind)
+    if kind in KINDS and KINDS[kind].needs_address:
+        route = _read_remote(name, kind, table, environ)
+    if kind in KINDS:
+        # The keys of an unknown kind of provider cannot be checked.
+        table.finish()
+    return route
+
+
+def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str]) -> ProviderRoute:
+    lack = "must be true" if table.has("zero_retention") else "is missing"
+    if table.read("zero_retention", Any, None) is not True:
+        table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
+    versions = KINDS[kind].versions
+    route = ProviderRoute(
+        name,
+        kind,
+        base_url=read_address(table),
+        api_key=_read_secret(table, environ, is_needed=bool(versions)),
+        extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
+    )
+    if versions:
+        return replace(route, version=table.choose("version", versions))
+    flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in _FLAGS}
+    return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, "max_tokens"), **flags)
+
+
+def read_address(table: Table, key: str = "base_url") -> str:
+    url: str = table.read(key, kinds.TEXT)
+    if url and not url.startswith(("http://", "https://")):
+        table.mistake(key, "must start with http:// or https://")
+    elif url and not has_host(url):
+        table.mistake(key, "must have a host, and a valid port if it has one")
+    return url
+
+
+def _read_secret(table: Table, environ: Mapping[str, str], *, is_needed: bool) -> str:
+    if table.read("api_key", Any, None) is not None:
+        table.mistake("api_key", "do not put secrets in this file: name a variable in api_key_env")
+    variable = table.read("api_key_env", kinds.TEXT, MISSING if is_needed else "")
+    if not variable:
+        return ""
+    try:
+        secret = read_variable(variable, environ)
+    except SettingsError as error:
+        table.mistake("api_key_env", str(error))
+        return ""
+    if not secret:
+        table.mistake("api_key_env", f"the variable {variable} is not set")
+    return secret or ""

@@ -1,0 +1,80 @@
+"""A model that may serve a class, as the routes file describes it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from services.router.providers.base import ProviderRoute, Timeouts
+from services.router.routing import route_file as kinds
+from services.router.routing.provider_route import read_address
+from services.router.routing.queue_watch import MOST_WAITING
+from services.router.routing.route_file import Table
+
+DEFAULT_TIMEOUTS: Final = Timeouts()
+
+# Timeouts that a model may override; the connect timeout belongs to the provider.
+_TIMEOUTS: Final = ("first_byte_s", "idle_s", "whole_s", "total_s")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCost:
+    """The prices of a provider for a million tokens, in nano-dollars."""
+
+    input_nanos: int
+    cached_input_nanos: int
+    output_nanos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model that may serve a class."""
+
+    provider: str
+    model_name: str
+    context_tokens: int
+    max_output_tokens: int
+    # Concurrency limit; None: as many chats as its server accepts.
+    concurrency: int | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    # Whether it supports tool calls while streaming, so that our search function can be offered.
+    has_tools: bool = True
+    # Where its server publishes its queue length, and the longest queue allowed.
+    queue_metrics_url: str = ""
+    queue_most_waiting: int = MOST_WAITING
+    # Delay of the first token, beyond the usual, that counts as queueing. 0 disables the measurement; None uses the
+    # default.
+    queueing_s: float | None = None
+    # What the provider charges us; None: not stated.
+    cost: ProviderCost | None = None
+
+
+def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: Timeouts) -> Target:
+    """Reads a model; `timeouts` are the defaults if it has none of its own."""
+    provider = table.read("provider", kinds.TEXT)
+    if provider and provider not in providers:
+        table.mistake("provider", f'no provider named "{provider}"')
+    target = Target(
+        provider,
+        table.read("name", kinds.TEXT),
+        table.read("context_tokens", kinds.POSITIVE),
+        table.read("max_output_tokens", kinds.POSITIVE),
+        table.read("concurrency", kinds.POSITIVE, None),
+        replace(timeouts, **{key: table.read(key, kinds.SECONDS) for key in _TIMEOUTS if table.has(key)}),
+        # The bundled model does not stream with tools, which is worth it only for the client's own tools.
+        table.read("tools", kinds.FLAG, provider not in providers or providers[provider].kind != "local"),
+        read_address(table, "queue_metrics_url") if table.has("queue_metrics_url") else "",
+        table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
+        table.read("queueing_s", kinds.SECONDS_OR_ZERO, None),
+        _read_cost(table) if table.has("cost") else None,
+    )
+    table.finish()
+    return target
+
+
+def _read_cost(table: Table) -> ProviderCost:
+    cost = table.inner("cost")
+    input_nanos = cost.read("input", kinds.DOLLARS)
+    cached_nanos = cost.read("cached_input", kinds.DOLLARS, input_nanos)
+    output_nanos = cost.read("output", kinds.DOLLARS)
+    cost.finish()
+    return ProviderCost(input_nanos, cached_nanos, output_nanos)
