@@ -22,8 +22,8 @@ from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
+from services.router.routing.model_search import Attempts
 from services.router.routing.model_states import ModelStates
-from services.router.routing.opening import Attempts
 from services.router.routing.refusals import NotAccepted
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets

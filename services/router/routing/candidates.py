@@ -1,4 +1,4 @@
-"""Which models of a class a chat may be sent to, in the order in which they are tried."""
+"""Lists the models of a class that a chat may be sent to, in the order in which they are tried."""
 
 from collections.abc import Iterator
 

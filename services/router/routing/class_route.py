@@ -10,7 +10,7 @@ from services.rules.model_classes import CLASSES
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TierMember:
     """A model of a tier; chats are shared among the members of a tier by weight."""
 
     target: Target
@@ -20,7 +20,7 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class ClassRoute:
     # In order of preference: a later tier is asked if no model of an earlier one answers.
-    tiers: tuple[tuple[Member, ...], ...] = ()
+    tiers: tuple[tuple[TierMember, ...], ...] = ()
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -30,7 +30,7 @@ class ClassRoute:
 
 def in_order(*targets: Target) -> ClassRoute:
     """Returns a class whose models are tried one after another."""
-    return ClassRoute(tuple((Member(target),) for target in targets))
+    return ClassRoute(tuple((TierMember(target),) for target in targets))
 
 
 def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> ClassRoute:

@@ -10,8 +10,8 @@ from services.router.prompts.prompt import Prompt
 from services.router.providers.base import PieceSink
 from services.router.routing.candidates import in_turn
 from services.router.routing.circuit_breaker import BreakerState
+from services.router.routing.model_search import Attempts, ModelSearch
 from services.router.routing.model_states import ModelStates
-from services.router.routing.opening import Attempts, Opening
 from services.router.routing.upstream import Upstream
 from services.rules.model_classes import CLASSES
 
@@ -54,32 +54,32 @@ class Targets:
         """`sink` is offered what is read of the answer once it has begun."""
         budget = self._budgets[class_id]
         models = self._model_states.by_class[class_id]
-        opening = Opening(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
+        search = ModelSearch(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
         budget.waiting += 1
         try:
-            for model_state in in_turn(models, opening.key_id):
+            for model_state in in_turn(models, search.key_id):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
-                if opening.refusals.saturated is not None and not model_state.breaker.may_be_asked():
+                if search.refusals.saturated is not None and not model_state.breaker.may_be_asked():
                     # Trying it would most likely only delay the client, who may as well retry later.
                     break
                 # A healthy model can take a fallback, or its gate refuses it. But trying failing models one after
                 # another would multiply the load.
                 is_retry = attempts.count > 0 and model_state.breaker.state is not BreakerState.CLOSED
                 if is_retry and budget.is_spent:
-                    opening.refusals.is_for_now = True
+                    search.refusals.is_for_now = True
                     continue
                 budget.retries += is_retry
                 try:
-                    upstream = await opening.try_model(model_state)
+                    upstream = await search.try_model(model_state)
                 finally:
                     budget.retries -= is_retry
                 if upstream is not None:
                     return upstream
-            for postponed in opening.postponed:
-                upstream = await opening.make(postponed)
+            for postponed in search.postponed:
+                upstream = await search.make(postponed)
                 if upstream is not None:
                     return upstream
         finally:
             budget.waiting -= 1
-        raise opening.refusals.to_raise()
+        raise search.refusals.to_raise()

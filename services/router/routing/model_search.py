@@ -43,7 +43,7 @@ class _PlannedCall(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class Opening:
+class ModelSearch:
     """One chat's search for a model."""
 
     chat: ChatOpen
