@@ -93,7 +93,7 @@ class AuthService:
         """Takes metering's notices over from `outbox`."""
 
         async def read_changes(since_epoch: int) -> Changes:
-            return await database.read(changes_since, since_epoch)
+            return await database.read_in_place(changes_since, since_epoch)
 
         self._database = database
         self._peppers = peppers

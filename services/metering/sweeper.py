@@ -54,7 +54,7 @@ class Sweeper:
         swept = 0
         last: Overdue | None = None
         while True:
-            overdue = await self._database.read(find_overdue, SWEEP_MOST, last)
+            overdue = await self._database.read_in_place(find_overdue, SWEEP_MOST, last)
             swept += await self._sweep(overdue)
             if len(overdue) < SWEEP_MOST:
                 return swept

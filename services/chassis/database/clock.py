@@ -49,7 +49,7 @@ class DatabaseClock:
     async def set(self) -> None:
         """Reads the time."""
         asked_at_s = self._clock.elapsed_s()
-        now_us = await self._database.read(read_now_us)
+        now_us = await self._database.read_in_place(read_now_us)
         # The read happened between request and response; the midpoint is assumed.
         self._ahead_s = now_us / 1e6 - (asked_at_s + self._clock.elapsed_s()) / 2
 

@@ -21,6 +21,23 @@ async def test_what_was_written_is_read(database: Database) -> None:
     assert await database.read(note_ids) == [1, 2, 3]
 
 
+async def test_what_was_written_is_read_in_place(database: Database) -> None:
+    assert await database.read_in_place(note_ids) == [1]
+    await database.write(add(2, 3))
+    assert await database.read_in_place(note_ids) == [1, 2, 3]
+
+
+async def test_a_read_in_place_that_is_refused_leaves_no_transaction_open(database: Database) -> None:
+    def refuse(connection: sa.Connection) -> None:
+        note_ids(connection)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await database.read_in_place(refuse)
+    await database.write(add(2))
+    assert await database.read_in_place(note_ids) == [1, 2]
+
+
 async def test_a_read_that_is_refused_leaves_no_transaction_open(database: Database) -> None:
     def refuse(connection: sa.Connection) -> None:
         note_ids(connection)
