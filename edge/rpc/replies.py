@@ -1,7 +1,8 @@
 """The two ways in which an answer reaches a caller over gRPC: piece by piece, or whole."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from edge.billing.hold import ChatHold
@@ -26,23 +27,26 @@ _FINISH_REASONS: Final = {
 _CUTS: Final = {name.removeprefix("CUT_BY_").lower(): number for name, number in pb.CutBy.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class AnsweredCall:
+    """What a reply needs of the call that it answers."""
+
+    # Parameters of the request that are not used.
+    ignored: Sequence[str]
+    hold: ChatHold
+    created_s: int
+    # Sends a message.
+    write: Callable[[Any], Coroutine[Any, Any, None]]
+    # Is called for a caller that reads nothing for so long.
+    leave: Callable[[], None]
+    stalled_reader_s: float
+
+
 class RpcReply(Reply):
-    def __init__(
-        self,
-        ignored: Sequence[str],
-        hold: ChatHold,
-        created_s: int,
-        write: Callable[[Any], Coroutine[Any, Any, None]],
-        leave: Callable[[], None],
-        stalled_reader_s: float,
-    ) -> None:
-        """Takes `write`, which sends a message, and `leave`, which is called for a caller that reads nothing."""
-        super().__init__(ignored)
-        self._hold = hold
-        self._created_s = created_s
-        self._write = write
-        self._leave = leave
-        self._stalled_reader_s = stalled_reader_s
+    def __init__(self, call: AnsweredCall) -> None:
+        super().__init__(call.ignored)
+        self._call = call
+        self._hold = call.hold
         self._writing: asyncio.Future[None] | None = None
         self._is_dropped = False
         self._citations: list[pb.Citation] = []
@@ -68,9 +72,17 @@ class RpcReply(Reply):
         if self._writing is not None:
             await asyncio.wait((self._writing,))
 
+    async def _unless_stalled(self, waiting: Awaitable[object]) -> None:
+        """Waits, unless the caller reads nothing meanwhile."""
+        try:
+            async with asyncio.timeout(self._call.stalled_reader_s):
+                await waiting
+        except TimeoutError:
+            self._call.leave()
+
     def _hand_over(self, message: pb.StreamResponse | pb.CompleteResponse) -> None:
         if not self._is_dropped:
-            self._writing = asyncio.ensure_future(self._write(message))
+            self._writing = asyncio.ensure_future(self._call.write(message))
             self._writing.add_done_callback(self._written)
 
     def _written(self, writing: "asyncio.Future[None]") -> bool:
@@ -84,7 +96,7 @@ class RpcReply(Reply):
         return {
             "request_id": self._hold.request_id,
             "model": self._hold.class_id,
-            "create_time": {"seconds": self._created_s},
+            "create_time": {"seconds": self._call.created_s},
             "max_tokens": started.max_tokens,
             "attempt": started.attempt,
             "ignored": (*self._ignored, *self._ignored_by_model),
@@ -104,8 +116,8 @@ class RpcReply(Reply):
 
 
 class WholeReply(RpcReply):
-    def __init__(self, *answer: Any) -> None:
-        super().__init__(*answer)
+    def __init__(self, call: AnsweredCall) -> None:
+        super().__init__(call)
         self._folded = Folded()
 
     def write(self, response: router.ChatResponse) -> None:
@@ -123,11 +135,7 @@ class WholeReply(RpcReply):
         self._hand_over(
             pb.CompleteResponse(message=message, **self._head(), **self._ending(finish_reason, usage, cut_by))
         )
-        try:
-            async with asyncio.timeout(self._stalled_reader_s):
-                await self.idle()
-        except TimeoutError:
-            self._leave()
+        await self._unless_stalled(self.idle())
 
 
 class StreamedReply(RpcReply):
@@ -137,8 +145,8 @@ class StreamedReply(RpcReply):
     is_streamed = True
     counts_pieces = True
 
-    def __init__(self, *answer: Any) -> None:
-        super().__init__(*answer)
+    def __init__(self, call: AnsweredCall) -> None:
+        super().__init__(call)
         self._loop = asyncio.get_running_loop()
         # Packed pieces, and others.
         self._pieces: list[bytes | router.ChatResponse] = []
@@ -158,13 +166,9 @@ class StreamedReply(RpcReply):
     async def prepare(self) -> None:
         while self.is_behind:
             self._caught_up = self._loop.create_future()
-            try:
-                async with asyncio.timeout(self._stalled_reader_s):
-                    await self._caught_up
-            except TimeoutError:
-                self._leave()
-                # The chat's task is cancelled here.
-                await asyncio.sleep(0)
+            await self._unless_stalled(self._caught_up)
+            # The task of a chat that was left is cancelled here.
+            await asyncio.sleep(0)
 
     def write(self, response: router.ChatResponse) -> None:
         self.delivered = self.is_open = True
@@ -228,22 +232,17 @@ class StreamedReply(RpcReply):
     async def finish(self, finish_reason: str, usage: Usage, cut_by: str = "") -> None:
         self.delivered = self.is_open = True
         self._end = pb.Finished(citations=self._citations, **self._ending(finish_reason, usage, cut_by))
-        await self._flush()
+        await self._unless_stalled(self._flush())
 
     async def fail(self, error: LegatoError) -> None:
         self.error = error
-        await self._flush()
+        await self._unless_stalled(self._flush())
 
     async def _flush(self) -> None:
-        """Writes all that waits, unless the caller reads nothing."""
-        try:
-            async with asyncio.timeout(self._stalled_reader_s):
-                await self.idle()
-                if self._pieces or self._end is not None:
-                    self._send()
-                    await self.idle()
-        except TimeoutError:
-            self._leave()
+        await self.idle()
+        if self._pieces or self._end is not None:
+            self._send()
+            await self.idle()
 
     def drop_unwritten(self) -> tuple[int, int] | None:
         if not self._pieces:

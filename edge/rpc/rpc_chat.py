@@ -11,7 +11,7 @@ from edge.billing.hold import ChatHold
 from edge.chat.edge_state import EdgeState
 from edge.chat.incoming import INFERENCE, SMALL_BODY_BYTES, IncomingChat
 from edge.rpc.callers import identify, scope_of
-from edge.rpc.replies import RpcReply, StreamedReply, WholeReply
+from edge.rpc.replies import AnsweredCall, RpcReply, StreamedReply, WholeReply
 from edge.rpc.request_json import render_chat
 from edge.wire.body_reader import ClientGone, check_size
 from edge.wire.chat_request import ChatBody
@@ -87,7 +87,8 @@ class RpcChat(IncomingChat):
     def open_reply(self, body: ChatBody, hold: ChatHold) -> RpcReply:
         created_s = int(self._edge.clock.now().timestamp())
         kind = StreamedReply if self._is_streamed else WholeReply
-        self.reply = kind(body.ignored, hold, created_s, self._context.write, self.leave, self._stalled_reader_s)
+        call = AnsweredCall(body.ignored, hold, created_s, self._context.write, self.leave, self._stalled_reader_s)
+        self.reply = kind(call)
         return self.reply
 
     def note_rates(self, rates: Headers) -> None:

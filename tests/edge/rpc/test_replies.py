@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, StreamedReply, WholeReply
+from edge.rpc.replies import GATHER_S, MOST_WAITING_BYTES, AnsweredCall, StreamedReply, WholeReply
 from legato_protos.chat.v1 import chat_pb2 as pb
 from legato_protos.router.v1.router_pb2 import ChatResponse, ToolCallDelta
 from services.chassis.packed_pieces import pack_piece
@@ -40,7 +40,9 @@ class Caller:
 
 
 def reply_to(caller: Caller, chat_harness: ChatHarness, stalled_reader_s: float = 60) -> StreamedReply:
-    return StreamedReply((), chat_harness.metering.hold(), 1, caller.write, caller.leave, stalled_reader_s)
+    return StreamedReply(
+        AnsweredCall((), chat_harness.metering.hold(), 1, caller.write, caller.leave, stalled_reader_s)
+    )
 
 
 async def test_pieces_that_come_while_a_message_is_written_share_the_next(chat_harness: ChatHarness) -> None:
