@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
 from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
@@ -20,6 +21,7 @@ from services.router.grounding.grounding import Grounded, Grounding
 from services.router.grounding.rounds import Rounds
 from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
+from services.router.prompts.conversation import digest_conversation
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_search import Attempts
@@ -160,6 +162,9 @@ class Completions:
         character = self._model_states.routes.characters[record.class_id]
         record.character_version = character.version
         prompt, cite = await opened.compose(character), None
+        if self._model_states.by_class[record.class_id].tells_conversations:
+            # Before grounding adds to the client's messages, which follow the character.
+            prompt.conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
         if self._grounding is not None and not prompt.tools.json:
             grounded = await self._grounding.ground(chat, prompt, self._models_of(record.class_id))
             prompt, cite = grounded.prompt, grounded.cite

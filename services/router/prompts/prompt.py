@@ -58,6 +58,8 @@ class Prompt:
     parameters: Parameters = NO_PARAMETERS
     # Our own functions, offered if the client has none and the model supports tools.
     offered_tools: Tools | None = None
+    # The digest of the conversation, where the class uses it.
+    conversation: bytes = b""
 
 
 async def compose_prompt(

@@ -1,6 +1,6 @@
 """The models of a class as the routes file lists them: in tiers, each with weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.router.routing import route_file as kinds
@@ -37,11 +37,34 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     if name not in CLASSES:
         table.mistake("", f"is not a class; the classes are {', '.join(CLASSES)}")
         return ClassRoute()
-    named = table.read("models", kinds.NAMES)
-    for model in named:
-        if model not in models:
-            table.mistake("models", f'no model named "{model}"')
-    if len(set(named)) < len(named):
-        table.mistake("models", "names a model twice")
+    tiers = _read_tiers(table, models)
     table.finish()
-    return in_order(*(models[model] for model in named if model in models))
+    return ClassRoute(tiers)
+
+
+def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:
+    """Reads `tiers`, or `models`, each of which is a tier of its own."""
+    if not table.has("tiers"):
+        if not table.has("models"):
+            table.mistake("models", "is missing; a class has models or tiers")
+        names = table.read("models", kinds.NAMES, [])
+        _check_names(table, "models", names, models)
+        return in_order(*(models[name] for name in names if name in models)).tiers
+    if table.has("models"):
+        table.mistake("tiers", "cannot stand beside models")
+        table.read("models", kinds.NAMES, [])
+    weights = [{name: tier.read(name, kinds.POSITIVE) for name in tier.keys} for tier in table.listed("tiers")]
+    if not all(weights):
+        table.mistake("tiers", "has a tier without a model")
+    _check_names(table, "tiers", [name for tier in weights for name in tier], models)
+    return tuple(
+        tuple(TierMember(models[name], weight) for name, weight in tier.items() if name in models) for tier in weights
+    )
+
+
+def _check_names(table: Table, key: str, names: Sequence[str], models: Mapping[str, Target]) -> None:
+    for name in names:
+        if name not in models:
+            table.mistake(key, f'no model named "{name}"')
+    if len(set(names)) < len(names):
+        table.mistake(key, "names a model twice")

@@ -47,6 +47,8 @@ class ClassModels:
     tiers: tuple[tuple[WeightedModel, ...], ...]
     # All of them, in order of preference.
     all: tuple[ModelState, ...]
+    # Whether it matters which conversation a chat is a turn of.
+    tells_conversations: bool = False
 
 
 class ModelStates:
@@ -104,7 +106,8 @@ class ModelStates:
             tuple(WeightedModel(self._state_of(member.target), member.weight) for member in tier)
             for tier in route.tiers
         )
-        return ClassModels(route, tiers, tuple(member.model_state for tier in tiers for member in tier))
+        all_states = tuple(member.model_state for tier in tiers for member in tier)
+        return ClassModels(route, tiers, all_states, tells_conversations=any(len(tier) > 1 for tier in tiers))
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]

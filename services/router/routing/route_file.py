@@ -29,6 +29,7 @@ DOLLARS: Final = Annotated[
     Nanos, Meta(description='must be dollars in a string, like "0.10", with at most nine decimals')
 ]
 TABLE: Final = Annotated[dict[str, Any], Meta(description="must be a table")]
+TABLES: Final = Annotated[list[dict[str, Any]], Meta(min_length=1, description="must be a non-empty list of tables")]
 
 
 class Table:
@@ -44,6 +45,11 @@ class Table:
 
     def _path_of(self, key: str) -> str:
         return ".".join(part for part in (self._path, key) if part)
+
+    @property
+    def keys(self) -> list[str]:
+        """Returns the keys that were not read yet."""
+        return list(self._fields)
 
     def has(self, key: str) -> bool:
         return key in self._fields
@@ -74,7 +80,14 @@ class Table:
     def tables(self, key: str) -> dict[str, "Table"]:
         """Returns the tables within a table, by name."""
         outer = self.inner(key)
-        return {name: outer.inner(name) for name in list(outer._fields)}
+        return {name: outer.inner(name) for name in outer.keys}
+
+    def listed(self, key: str) -> list["Table"]:
+        """Returns the tables of a list, whose paths end with their numbers."""
+        return [
+            Table(self._mistakes, f"{self._path_of(key)}.{number}", fields)
+            for number, fields in enumerate(self.read(key, TABLES), start=1)
+        ]
 
     def finish(self) -> None:
         for key in self._fields:

@@ -1,0 +1,54 @@
+"""The models of a class in the routes file: a list, or tiers of weighted members."""
+
+from pathlib import Path
+
+import pytest
+
+from services.router.routing.routes import load_routes
+from tests.services.router.routing.test_routes import GOOD, mistakes_of
+
+FORTISSIMO = 'models = ["big", "small"]'
+
+
+@pytest.fixture
+def routes_file(tmp_path: Path) -> Path:
+    return tmp_path / "routes.toml"
+
+
+def tiers_of(path: Path, models: str) -> list[dict[str, int]]:
+    path.write_text(GOOD.replace(FORTISSIMO, models))
+    route = load_routes(path, {"HOST_KEY": "secret"}).classes["fortissimo"]
+    return [{member.target.model_name: member.weight for member in tier} for tier in route.tiers]
+
+
+def test_tiers_give_their_members_weights(routes_file: Path) -> None:
+    assert tiers_of(routes_file, "tiers = [{ big = 70, small = 30 }]") == [{"vendor/big": 70, "small": 30}]
+    assert tiers_of(routes_file, "tiers = [{ big = 7 }, { small = 1 }]") == [{"vendor/big": 7}, {"small": 1}]
+
+
+def test_listed_models_are_tiers_of_one(routes_file: Path) -> None:
+    assert tiers_of(routes_file, FORTISSIMO) == [{"vendor/big": 1}, {"small": 1}]
+
+
+@pytest.mark.parametrize(
+    ("models", "mistakes"),
+    [
+        ("", ["models: is missing; a class has models or tiers"]),
+        (f"{FORTISSIMO}\ntiers = [{{ big = 1 }}]", ["tiers: cannot stand beside models"]),
+        ("tiers = []", ["tiers: must be a non-empty list of tables"]),
+        ('tiers = ["big"]', ["tiers: must be a non-empty list of tables"]),
+        ("tiers = [{ big = 1 }, {}]", ["tiers: has a tier without a model"]),
+        ("tiers = [{ big = 1 }, { huge = 1 }]", ['tiers: no model named "huge"']),
+        ("tiers = [{ big = 1 }, { big = 1 }]", ["tiers: names a model twice"]),
+        (
+            'tiers = [{ big = 0 }, { small = "2" }]',
+            [
+                "tiers.1.big: must be a whole number above zero",
+                "tiers.2.small: must be a whole number above zero",
+            ],
+        ),
+    ],
+)
+def test_mistakes_in_tiers_are_named(models: str, mistakes: list[str], routes_file: Path) -> None:
+    found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, models))
+    assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
