@@ -29,7 +29,7 @@ _CUTS: Final = {name.removeprefix("CUT_BY_").lower(): number for name, number in
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCall:
-    """What a reply needs of the call that it answers."""
+    """The parts of a call that its reply needs."""
 
     # Parameters of the request that are not used.
     ignored: Sequence[str]
