@@ -100,6 +100,7 @@ _ERRORS: Final = errors(
     Reason.SATURATED,
     Reason.UPSTREAM_FAILED,
     Reason.UPSTREAM_REFUSED,
+    Reason.CONTENT_POLICY,
     Reason.MAINTENANCE,
     headers=RATE_HEADERS,
 )

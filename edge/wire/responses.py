@@ -62,7 +62,6 @@ _NOT_WORTH_A_RETRY = frozenset(
         Reason.REQUEST_RESOLVED,
         Reason.REQUEST_REPEATED,
         Reason.IDEMPOTENCY_KEY_REUSED,
-        Reason.UPSTREAM_REFUSED,
     }
 )
 

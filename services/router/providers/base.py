@@ -123,8 +123,10 @@ class Failure(Enum):
     PROVIDER = "provider"
     # Overloaded: another provider may have capacity, and this one later.
     BUSY = "busy"
-    # The provider understood the request and refused it; another would do the same.
+    # The provider understood the request and refused it, for example for a field that it does not know.
     REFUSED = "refused"
+    # The provider's policy does not allow the content: no other is asked to write it.
+    POLICY = "policy"
     # By the provider's count, the prompt and the longest answer exceed its context window.
     CONTEXT = "context"
 
@@ -140,6 +142,7 @@ class ProviderError(Exception):
         retry_after_s: float | None = None,
         figures: Figures | None = None,
         mentions: frozenset[str] = frozenset(),
+        param: str = "",
     ) -> None:
         super().__init__(what)
         self.what = what
@@ -151,6 +154,8 @@ class ProviderError(Exception):
         self.figures = figures
         # With Failure.REFUSED: the parameters that the provider's message mentions.
         self.mentions = mentions
+        # With Failure.REFUSED: the field that the provider names as the cause.
+        self.param = param
 
 
 class ServerRefused(ProviderError):

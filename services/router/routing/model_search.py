@@ -15,7 +15,7 @@ from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens,
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
 from services.router.routing.model_states import ClassModels, ModelState
-from services.router.routing.refusals import NotAccepted, Refusals, dropped_after, too_long_for
+from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
 from services.router.routing.target import Target
 from services.router.routing.upstream import Upstream, begin, begin_span, end_span
 from services.router.schema.parameters import Parameters
@@ -161,8 +161,10 @@ class ModelSearch:
             return
         self.attempts.http_status = error.http_status
         self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+        if error.failure is Failure.POLICY:
+            raise against_policy() from None
         if error.failure is Failure.REFUSED:
-            raise NotAccepted from None
+            self.refusals.refused = not_accepted(error, self.prompt.parameters)
         if error.failure is Failure.PROVIDER:
             self.refusals.is_for_now = True
         if error.failure is Failure.CONTEXT:
@@ -171,6 +173,13 @@ class ModelSearch:
             account_id = self.chat.account_id or self.key_id
             refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)
             self.refusals.add_saturated(refusal)
+
+    def to_raise(self) -> LegatoError:
+        """Returns the error for the client after all models were tried."""
+        if self.prompt.offered_tools is not None and self.refusals.refused is not None:
+            # The tools may be the cause, and those are ours: the chat can be served without them.
+            return self.refusals.refused
+        return self.refusals.to_raise()
 
     def _refit(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
         """Returns a call with a lower max_tokens that may fit, once, if the model refused for length."""

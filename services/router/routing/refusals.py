@@ -1,18 +1,23 @@
 """The refusals of the models that one chat tried or passed over, and the error that its client gets."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.providers.base import CannotDo, Failure, ProviderError
 from services.router.routing.target import Target
-from services.router.schema.parameters import RARELY_TAKEN, Parameters
+from services.router.schema.parameters import RARELY_TAKEN, STEERING, Parameters
+
+# Fields of every request, beside its parameters.
+_FIELDS: Final = frozenset({"messages", "tools", "tool_choice"})
 
 
 class NotAccepted(LegatoError):
-    """The provider understood the request and refused it."""
+    """The models understood the request and refused it, for the field `param` if they told."""
 
-    def __init__(self) -> None:
-        super().__init__(Reason.UPSTREAM_REFUSED, "The model does not accept this request as it is.")
+    def __init__(self, param: str | None = None) -> None:
+        what = "this request as it is" if param is None else f"the field `{param}` as it was sent"
+        super().__init__(Reason.UPSTREAM_REFUSED, f"No model of this class accepts {what}.", param=param)
 
 
 @dataclass(slots=True)
@@ -21,6 +26,7 @@ class Refusals:
 
     no_room: LegatoError | None = None
     cannot: LegatoError | None = None
+    refused: NotAccepted | None = None
     saturated: LegatoError | None = None
     # Set if a suitable model failed, or was skipped because the retry budget is spent.
     is_for_now: bool = False
@@ -33,7 +39,7 @@ class Refusals:
     def to_raise(self) -> LegatoError:
         """Returns the error for the client: a retryable one if any model was saturated or failed."""
         failed = LegatoError(Reason.UPSTREAM_FAILED, "The model is not available right now. Please retry.")
-        return self.saturated or (failed if self.is_for_now else self.no_room or self.cannot or failed)
+        return self.saturated or (failed if self.is_for_now else self.no_room or self.refused or self.cannot or failed)
 
 
 def too_long_for(target: Target) -> LegatoError:
@@ -45,9 +51,23 @@ def too_long_for(target: Target) -> LegatoError:
     )
 
 
+def not_accepted(error: ProviderError, parameters: Parameters) -> NotAccepted:
+    """Returns the error for a client whose request no model accepts. It names a field of the request at most: what the
+    provider said may quote the conversation."""
+    named = ({error.param} | error.mentions) & (_FIELDS | parameters.fields.keys())
+    return NotAccepted(error.param if error.param in named else min(named, default=None))
+
+
+def against_policy() -> LegatoError:
+    message = "The content policy of the model's provider does not allow this request."
+    return LegatoError(Reason.CONTENT_POLICY, message)
+
+
 def dropped_after(error: ProviderError, parameters: Parameters) -> list[str]:
-    """Returns the parameters to leave out after a refusal: those that its message mentions, or else those that few
-    models take. A client does not know the model of a class, nor what it takes."""
+    """Returns the parameters to leave out after a refusal: those that its message mentions, or else, if it names no
+    other field, those that few models take. A client does not know the model of a class, nor what it takes."""
     if error.failure is not Failure.REFUSED or isinstance(error, CannotDo):
+        return []
+    if error.param and error.param not in STEERING:
         return []
     return sorted(error.mentions & parameters.fields.keys() or RARELY_TAKEN & parameters.fields.keys())

@@ -82,4 +82,4 @@ class Targets:
                     return upstream
         finally:
             budget.waiting -= 1
-        raise search.refusals.to_raise()
+        raise search.to_raise()

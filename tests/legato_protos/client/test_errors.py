@@ -47,9 +47,9 @@ def test_every_reason_arrives(reason: errors.Reason) -> None:
 
 def test_running_out_of_credit_differs_from_other_preconditions() -> None:
     spent = errors.LegatoError(errors.Reason.SPEND_LIMIT_SPENT, "All of it.")
-    refused = errors.LegatoError(errors.Reason.UPSTREAM_REFUSED, "Not this.")
+    stepped = errors.LegatoError(errors.Reason.STEP_UP_REQUIRED, "Sign in again.")
     assert isinstance(error_from(failure(spent)), OutOfCreditError)
-    assert type(error_from(failure(refused))) is LegatoError
+    assert type(error_from(failure(stepped))) is LegatoError
 
 
 def test_a_reason_of_a_newer_service_keeps_its_class() -> None:

@@ -48,14 +48,6 @@ async def test_all_models_failing_is_one_error_in_our_words(socket_folder: Path,
     assert "canary" not in refusal.message
 
 
-async def test_request_that_was_refused_is_not_tried_elsewhere(socket_folder: Path, log: Log) -> None:
-    async with Upstream(Reply(status=400, body="canary")) as first, Upstream() as second:
-        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
-            refusal = await refusal_of(router)
-        assert refusal.reason is Reason.UPSTREAM_REFUSED
-        assert not second.requests
-
-
 @WAYS
 @pytest.mark.parametrize(
     "reply",

@@ -43,11 +43,13 @@ def _seconds_until(value: str) -> float | None:
 
 
 _REFUSED_STATUSES = (400, 422)
+# OpenRouter's status of a prompt that its moderation flags; elsewhere our key is not permitted.
+_FORBIDDEN = 403
 _TOO_LARGE = 413
 # Too many requests and overloaded; the last two are specific to single providers.
 _BUSY_STATUSES = (429, 503, 498, 529)
 # Statuses whose meaning depends on the body.
-TELLING_STATUSES = (*_REFUSED_STATUSES, _TOO_LARGE, *_BUSY_STATUSES)
+TELLING_STATUSES = (*_REFUSED_STATUSES, _FORBIDDEN, _TOO_LARGE, *_BUSY_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,22 @@ class ErrorPattern:
         return not self.codes.isdisjoint(error_body.codes) or self.message.search(error_body.message) is not None
 
 
+# The codes of OpenAI, Azure, OpenRouter and Alibaba for content that their policy does not allow.
+_POLICY_CODES = ("content_policy_violation", "content_filter", "responsibleaipolicyviolation", "invalid_prompt")
+# OpenAI's sentence where only that is forwarded, DeepSeek's, and Anthropic's.
+_POLICY_MESSAGE = r"^(invalid prompt: your prompt was flagged|content exists risk$|output blocked by content filtering)"
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorPatterns:
     # The prompt is too long.
     context: ErrorPattern
     # Our account is out of credit, or our key is wrong: neither waiting nor a shorter prompt helps.
     account: ErrorPattern
+    # The content is not allowed by the provider's policy.
+    policy: ErrorPattern = ErrorPattern(
+        frozenset((*_POLICY_CODES, "data_inspection_failed")), re.compile(_POLICY_MESSAGE)
+    )
 
 
 def read_failure(
@@ -78,11 +90,14 @@ def read_failure(
     error_body, is_in_answer = read_error_body(said), headers is None
     if is_in_answer and error_patterns.context.is_in(error_body):
         status = _TOO_LARGE
+    elif is_in_answer and error_patterns.policy.is_in(error_body):
+        status = _FORBIDDEN
     failure, retry_after_s = _meaning(status, headers or {}, error_body, error_patterns)
     figures = _figures(failure, error_body, error_patterns, said)
     what = "reported an error in place of an answer" if is_in_answer else f"answered with status {status}"
     http_status = None if is_in_answer else status
-    return ProviderError(what, failure, http_status, retry_after_s, figures, _mentions(failure, said))
+    param = error_body.param if failure is Failure.REFUSED else ""
+    return ProviderError(what, failure, http_status, retry_after_s, figures, _mentions(failure, said), param)
 
 
 def _mentions(failure: Failure, said: bytes) -> frozenset[str]:
@@ -109,7 +124,9 @@ def _meaning(
         # Google mentions plan and billing also for a rate limit per minute, but then it sends a retry delay.
         header_s = read_retry_after(headers)
         return Failure.BUSY, error_body.retry_after_s if header_s is None else header_s
-    if error_patterns.account.is_in(error_body):
+    if status not in _BUSY_STATUSES and error_patterns.policy.is_in(error_body):
+        return Failure.POLICY, None
+    if status == _FORBIDDEN or error_patterns.account.is_in(error_body):
         return Failure.PROVIDER, None
     if status in _BUSY_STATUSES:
         return Failure.BUSY, read_retry_after(headers)

@@ -22,6 +22,8 @@ _CODES_INSIDE = {
     "metadata": ("error_type", "provider_code"),
     "innererror": ("code",),
 }
+# The field that is refused, at the beginning of its path.
+_FIELD = re.compile(r"[a-z_]+")
 # Google's retry delay, in the details.
 _RETRY_DELAY = re.compile(r"([0-9]{1,6}(?:\.[0-9]+)?)s")
 
@@ -33,6 +35,8 @@ class ErrorBody:
     codes: frozenset[str] = frozenset()
     message: str = ""
     retry_after_s: float | None = None
+    # The field of the request that is refused, if the error has a place for it.
+    param: str = ""
 
 
 def read_error_body(said: bytes) -> ErrorBody:
@@ -51,6 +55,7 @@ def read_error_body(said: bytes) -> ErrorBody:
         frozenset(code.lower() for code in _codes(error) if isinstance(code, str)),
         message.lower() if isinstance(message, str) else "",
         _retry_after_s(error),
+        _param(error),
     )
 
 
@@ -66,6 +71,16 @@ def _codes(error: dict[str, Any]) -> Iterator[Any]:
     for place, names in _CODES_INSIDE.items():
         for table in _tables(error.get(place)):
             yield from (table.get(name) for name in names)
+
+
+def _param(error: dict[str, Any]) -> str:
+    """Returns the field that is refused: OpenAI's `param`, or the second part of FastAPI's `loc`, after the body."""
+    param = error.get("param")
+    for detail in _tables(error.get("detail")):
+        place = detail.get("loc")
+        param = place[1] if isinstance(place, list) and len(place) > 1 else param
+    found = _FIELD.match(param) if isinstance(param, str) else None
+    return found[0] if found else ""
 
 
 def _retry_after_s(error: dict[str, Any]) -> float | None:

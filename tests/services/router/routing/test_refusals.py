@@ -1,4 +1,5 @@
-"""Parameters that a model does not take: it is called without them, and the caller is told."""
+"""Requests that a model does not take as they are: parameters that are left out, the next model, and what the caller
+is told."""
 
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import pytest
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from tests.services.router.harness import WAYS, read, refusal_of, running_router, target
+from tests.support.upstreams import anthropic
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.openai import Recorded, Reply, Upstream
 
 SEED = b'{"seed":7,"temperature":0.5}'
+EXTRA_FIELD = '{"detail":[{"type":"extra_forbidden","loc":["body","user_id"],"msg":"canary"}]}'
+IN_PLACE = Reply(writes=['data: {"error":{"code":400,"message":"canary"}}\n\n'])
 
 
 class Picky(Upstream):
@@ -115,3 +119,93 @@ async def test_refusal_over_a_parameter_takes_no_attempt_from_the_models_behind(
             answer = await read(router.open(parameters_json=SEED))
         assert answer.text == "Hello, world!"
         assert (len(first.requests), second.requests[0].json["seed"]) == (2, 7)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(status=400, body="canary"), Reply(status=422, body=EXTRA_FIELD), IN_PLACE],
+    ids=["400", "422", "in place of an answer"],
+)
+async def test_request_that_one_model_refuses_is_answered_by_the_next(
+    reply: Reply, stream: bool, socket_folder: Path, log: Log
+) -> None:
+    async with Upstream(reply) as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            assert (await router.ask(stream=stream)).text == "Hello, world!"
+        assert (len(first.requests), len(second.requests)) == (1, 1)
+
+
+async def test_request_that_every_model_refuses_is_the_mistake_of_the_client_in_our_words(
+    socket_folder: Path, log: Log
+) -> None:
+    named = '{"error":{"message":"canary","param":"tools[0].function.canary","code":"invalid_value"}}'
+    async with (
+        Upstream(IN_PLACE) as first,
+        Upstream(Reply(status=400, body=named)) as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        refusal = await refusal_of(router)
+    assert (refusal.wire.http_status, refusal.wire.code, refusal.param) == (400, "request_not_supported", "tools")
+    assert refusal.message == "No model of this class accepts the field `tools` as it was sent."
+
+
+async def test_request_that_one_model_refuses_while_the_other_fails_may_be_repeated(
+    socket_folder: Path, log: Log
+) -> None:
+    async with (
+        Upstream(Reply(status=400)) as first,
+        Upstream(Reply(status=500)) as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+
+
+async def test_parameters_are_not_left_out_in_vain_if_another_field_is_refused(socket_folder: Path, log: Log) -> None:
+    body = '{"error":{"message":"No.","param":"messages","code":"invalid_value"}}'
+    async with Upstream(Reply(status=400, body=body)) as upstream:
+        async with running_router(socket_folder, log, {target("main"): upstream}) as router:
+            refusal = await refusal_of(router, parameters_json=b'{"reasoning_effort":"low"}')
+        assert (refusal.param, len(upstream.requests)) == ("messages", 1)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "reply"),
+    [
+        (Upstream(), Reply(status=400, body='{"error":{"message":"canary","code":"content_policy_violation"}}')),
+        (
+            Upstream(),
+            Reply(
+                status=400,
+                body='{"error":{"code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}',
+            ),
+        ),
+        (Upstream(), Reply(status=400, body='{"error":{"message":"canary","code":"invalid_prompt"}}')),
+        (Upstream(), Reply(status=400, body='{"error":{"message":"Content Exists Risk","code":"invalid_request"}}')),
+        (Upstream(), Reply(status=403, body='{"error":{"metadata":{"error_type":"content_policy_violation"}}}')),
+        (Upstream(), Reply(events=['{"error":{"message":"canary","code":"content_filter"}}'])),
+        (
+            AnthropicUpstream(),
+            anthropic.error(400, "invalid_request_error", "Output blocked by content filtering policy"),
+        ),
+    ],
+    ids=["openai", "azure", "openai's reasoning", "deepseek", "openrouter", "in place of an answer", "anthropic"],
+)
+async def test_content_that_a_policy_does_not_allow_is_not_tried_elsewhere(
+    upstream: Upstream, reply: Reply, socket_folder: Path, log: Log
+) -> None:
+    upstream.default_reply = reply
+    async with upstream, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): upstream, target("second"): second}) as router:
+            refusal = await refusal_of(router)
+        assert (refusal.wire.http_status, refusal.wire.code) == (400, "content_policy_violation")
+        assert not second.requests
+
+
+async def test_key_that_is_not_permitted_is_no_question_of_policy(socket_folder: Path, log: Log) -> None:
+    async with (
+        Upstream(Reply(status=403, body='{"error":{"code":"forbidden"}}')) as first,
+        Upstream() as second,
+        running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router,
+    ):
+        assert (await router.ask()).text == "Hello, world!"
