@@ -184,7 +184,14 @@ class Completions:
             started, is_covered = _started(record, upstream), upstream.is_whole
             covering = TokenAllowance(conversation, None) if is_covered else allowance
             prompt_tokens, judge = upstream.prompt.tokens, upstream.usage_check
-            relay.begin(started, prompt_tokens, covering, judge, is_covered_whole=is_covered)
+            relay.begin(
+                started,
+                prompt_tokens,
+                covering,
+                judge,
+                is_covered_whole=is_covered,
+                call_check=upstream.call_check,
+            )
             try:
                 if await relay.pass_on(upstream.first):
                     # The relay takes ordinary pieces as they are read; only the others get here.

@@ -16,6 +16,7 @@ from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
+from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.usage_check import UsageCheck, longest_output_tokens
 from services.router.compiled import pack_read
@@ -68,13 +69,15 @@ class Relay:
         judge: UsageCheck | None = None,
         *,
         is_covered_whole: bool = False,
+        call_check: ToolCallCheck | None = None,
     ) -> None:
         """Is called before the first piece. `is_covered_whole` if the longest answer is already covered; `judge` is
-        None if the usage was already checked by the caller."""
+        None if the usage was already checked by the caller; `call_check` gets the tool calls that are sent."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
+        self._call_check = call_check
         self._limit(prompt_tokens, started.max_tokens, longest_output_tokens(started.max_tokens))
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -217,6 +220,8 @@ class Relay:
         response = ChatResponse(contents=contents, prompt_tokens=self._prompt_tokens, output_tokens=self.output_tokens)
         if deltas:
             response.tool_calls.extend(deltas)
+            if self._call_check is not None:
+                self._call_check.add(deltas)
         if refuses:
             response.refusal = True
             # It has no citations: their positions would refer to text that is not an answer.

@@ -7,9 +7,7 @@ shown; text is streamed to the client. Usage is the sum over the rounds.
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from legato_protos.router.v1.router_pb2 import ChatOpen, Finished
 from legato_protos.type.v1.usage_pb2 import Usage
@@ -17,12 +15,13 @@ from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import LENGTH_REASONS, Relay, canonical_reason
+from services.router.answers.tool_call_check import is_object
 from services.router.answers.toolcalls import ToolCalls
 from services.router.answers.usage_check import UsageCheck
 from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS, SearchCall, SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
-from services.router.providers.base import UNREADABLE, Piece, ProviderUsage, as_count
+from services.router.providers.base import Piece, ProviderUsage, as_count
 from services.router.routing.upstream import Upstream
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
@@ -229,14 +228,6 @@ def _continued(prompt: Prompt, said: str, calls: list[SearchCall], answers: list
 
 
 def _past_call(call: SearchCall) -> PastToolCall:
-    function = PastFunction(call.name, encode_string(_as_object(call.arguments)))
+    # Providers accept nothing but objects as arguments.
+    function = PastFunction(call.name, encode_string(call.arguments if is_object(call.arguments) else "{}"))
     return PastToolCall(call.call_id, encode_string("function"), function)
-
-
-def _as_object(arguments: str) -> str:
-    """Returns the arguments, or an empty object if they are not one: providers accept nothing else."""
-    try:
-        msgspec.json.decode(arguments, type=dict[str, Any])
-    except UNREADABLE:
-        return "{}"
-    return arguments

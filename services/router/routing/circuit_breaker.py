@@ -162,17 +162,19 @@ class CircuitBreaker:
 class Attempt:
     """One call to a model by one chat. It is answered, declined, fails, or is abandoned."""
 
-    __slots__ = ("_breaker", "began_s", "is_trial")
+    __slots__ = ("_breaker", "began_s", "first_token_s", "is_trial")
 
     def __init__(self, breaker: CircuitBreaker, *, is_trial: bool) -> None:
         self._breaker = breaker
         self.began_s = breaker.clock.elapsed_s()
         # The single trial call of a half-open breaker.
         self.is_trial = is_trial
+        # None until the answer begins.
+        self.first_token_s: float | None = None
 
     def begun(self) -> None:
         """Records the first piece of the answer."""
-        latency_s = self.age_s()
+        latency_s = self.first_token_s = self.age_s()
         self._breaker.last_latencies_s.append(latency_s)
         self._breaker.latencies_s.observe(latency_s)
         self._breaker.answers += 1

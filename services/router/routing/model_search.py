@@ -15,6 +15,7 @@ from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens,
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
 from services.router.routing.model_states import ClassModels, ModelState
+from services.router.routing.outcomes import CallOutcome, NoteOutcome, Role
 from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
 from services.router.routing.target import Target
 from services.router.routing.upstream import Upstream, begin, begin_span, end_span
@@ -133,6 +134,7 @@ class ModelSearch:
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.models.all) > 1 and not is_whole
         timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
+        note_outcome = self._outcome_noter(target)
         try:
             first, pieces = await begin(model_state.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:
@@ -143,14 +145,22 @@ class ModelSearch:
                 self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
                 self.again = planned._replace(ignored=dropped)
             else:
-                self._note(error, model_state)
                 self.again = self._refit(error, planned, max_tokens)
+                if note_outcome is not None and self.again is None and not isinstance(error, CannotDo):
+                    note_outcome(CallOutcome(error.failure.value))
+                self._note(error, model_state)
             forget_origin(error)
             return None
         counted = self.counted
-        return Upstream(
+        upstream = Upstream(
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
+        upstream.note_outcome = note_outcome
+        return upstream
+
+    def _outcome_noter(self, target: Target) -> NoteOutcome | None:
+        outcomes = self.models.outcomes
+        return None if outcomes is None else partial(outcomes.note, Role.BASELINE, target)
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target

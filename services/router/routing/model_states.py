@@ -12,6 +12,7 @@ from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
+from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
 from services.router.routing.routes import Routes
 from services.router.routing.saturation import ModelSaturation
@@ -49,6 +50,8 @@ class ClassModels:
     all: tuple[ModelState, ...]
     # Whether it matters which conversation a chat is a turn of.
     tells_conversations: bool = False
+    # None in a class of one model, which is compared with no other.
+    outcomes: ClassOutcomes | None = None
 
 
 class ModelStates:
@@ -72,6 +75,7 @@ class ModelStates:
         self._providers: dict[tuple[ProviderRoute, Timeouts], Provider] = {}
         self._model_states: dict[tuple[ProviderRoute, Target], ModelState] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._outcomes: dict[str, ClassOutcomes] = {}
         self.by_class: Mapping[str, ClassModels] = {}
         self.replace(routes)
 
@@ -86,7 +90,7 @@ class ModelStates:
         self._providers = {key: self._providers.get(key) or self._open_and_warm(*key) for key in keys}
         before = self._model_states
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
-        self.by_class = {class_id: self._models_of(route) for class_id, route in routes.classes.items()}
+        self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
         for key, model_state in before.items():
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
                 self._start(model_state.saturation.queue_watch.aclose())
@@ -101,13 +105,18 @@ class ModelStates:
         for provider in self._providers.values():
             await provider.aclose()
 
-    def _models_of(self, route: ClassRoute) -> ClassModels:
+    def _models_of(self, class_id: str, route: ClassRoute) -> ClassModels:
         tiers = tuple(
             tuple(WeightedModel(self._state_of(member.target), member.weight) for member in tier)
             for tier in route.tiers
         )
         all_states = tuple(member.model_state for tier in tiers for member in tier)
-        return ClassModels(route, tiers, all_states, tells_conversations=any(len(tier) > 1 for tier in tiers))
+        outcomes = None
+        if len(route.targets) > 1:
+            outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
+            outcomes.keep(route.targets)
+        tells_conversations = any(len(tier) > 1 for tier in tiers)
+        return ClassModels(route, tiers, all_states, tells_conversations, outcomes)
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]

@@ -8,6 +8,7 @@ from typing import Final
 
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, current_span
+from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import UsageCheck, Violation
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import (
@@ -21,6 +22,7 @@ from services.router.providers.base import (
 )
 from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
+from services.router.routing.outcomes import CUT, EMPTY, CallOutcome, NoteOutcome
 from services.router.routing.saturation import ModelUse
 from services.router.routing.target import Target
 
@@ -46,6 +48,10 @@ class Upstream:
     finished: Finished | None = None
     # Set if the answer was cut because the model exceeded `max_tokens`.
     went_beyond_limit: bool = False
+    # Is told how the call ended, in a class whose outcomes are counted.
+    note_outcome: NoteOutcome | None = None
+    # Where tool calls are counted, too.
+    call_check: ToolCallCheck | None = None
 
     @property
     def usage_check(self) -> UsageCheck:
@@ -68,7 +74,27 @@ class Upstream:
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_span(self.span, error, self.finished)
+        if self.note_outcome is not None and (self.finished is not None or isinstance(error, ProviderError)):
+            self.note_outcome(self._outcome(error))
         self.model_use.release()
+
+    def _outcome(self, error: BaseException | None) -> CallOutcome:
+        outcome = CallOutcome(first_token_s=self.attempt.first_token_s)
+        if self.finished is None or isinstance(error, ProviderError):
+            outcome.error = CUT
+            return outcome
+        first, finished = self.first, self.finished
+        if first.last and not (first.contents or first.tool_calls or first.hidden):
+            outcome.error = EMPTY
+        outcome.duration_s, outcome.finish_reason = self.attempt.age_s(), finished.finish_reason
+        outcome.prompt_tokens, outcome.completion_tokens = (
+            finished.usage.prompt_tokens,
+            finished.usage.completion_tokens,
+        )
+        if self.call_check is not None:
+            is_cut = finished.finish_reason == "length"
+            outcome.tool_calls, outcome.valid_tool_calls = self.call_check.count(is_cut=is_cut)
+        return outcome
 
 
 async def begin(
