@@ -103,7 +103,7 @@ class Gate:
 
     def acquire(self, key_id: str) -> "Permit":
         """Admits a request, or raises SATURATED."""
-        if not self._has_room_for(key_id):
+        if not self.has_room_for(key_id):
             self._used_up = True
             raise self.refuse()
         self.running += 1
@@ -111,9 +111,25 @@ class Gate:
         self._peak = max(self._peak, self.running)
         return Permit(self, key_id, self._clock.elapsed_s())
 
+    def has_room_for(self, key_id: str) -> bool:
+        """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
+        share."""
+        limit, own = self.limit, self.running_by_key.get(key_id, 0)
+        if self._limited_key_id == key_id and own >= limit:
+            return False
+        if self._limited_key_id is not None:
+            limit = min(self._most, self.told_limit)
+        if self.running < min(limit, self._most / OVERCOMMITMENT):
+            return True
+        self._used_up = True
+        if self.running >= min(limit * OVERCOMMITMENT, self._most):
+            return False
+        keys = len(self.running_by_key) + (own == 0)
+        return own < max(1.0, limit / keys)
+
     def refusal(self, key_id: str) -> LegatoError | None:
         """Returns and counts the refusal for a request that arrives now; None if there is capacity."""
-        if self._has_room_for(key_id):
+        if self.has_room_for(key_id):
             return None
         self._used_up = True
         return self.refuse()
@@ -196,22 +212,6 @@ class Gate:
     def _base(self) -> float:
         """Returns the concurrency that the samples reflect."""
         return min(self._measured, self._peak)
-
-    def _has_room_for(self, key_id: str) -> bool:
-        """Returns whether the key may run another; a constant limit keeps some places for keys under their fair
-        share."""
-        limit, own = self.limit, self.running_by_key.get(key_id, 0)
-        if self._limited_key_id == key_id and own >= limit:
-            return False
-        if self._limited_key_id is not None:
-            limit = min(self._most, self.told_limit)
-        if self.running < min(limit, self._most / OVERCOMMITMENT):
-            return True
-        self._used_up = True
-        if self.running >= min(limit * OVERCOMMITMENT, self._most):
-            return False
-        keys = len(self.running_by_key) + (own == 0)
-        return own < max(1.0, limit / keys)
 
     def _cut(self, surplus: float, *, has_queue: bool) -> None:
         """Cuts the limit below what was running. Samples count again once the new limit is in force."""

@@ -1,20 +1,68 @@
-"""Lists the models of a class that a chat may be sent to, in the order in which they are tried."""
+"""Lists the models of a class that a chat may be sent to, in the order in which they are tried.
 
-from collections.abc import Iterator
+Within a tier of several members, the turns of a conversation prefer the same one, whose prompt cache knows it. A
+weighted rendezvous hash chooses it: each member is preferred by its share of the conversations, and one that comes or
+goes moves only its own share. A chat whose preferred member is full, failing or slow to begin goes to the least loaded.
+"""
 
-from services.router.routing.model_states import ClassModels, ModelState
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from services.router.routing.model_states import ClassModels, ModelState, WeightedModel
+
+_HASH_BYTES: Final = 8
+_HASHES: Final = float(1 << 8 * _HASH_BYTES)
 
 
-def in_turn(models: ClassModels, key_id: str) -> Iterator[ModelState]:
-    """Yields the models in order, but those in backoff later and those with an open circuit breaker last. These are
+def in_turn(models: ClassModels, key_id: str, conversation: bytes = b"") -> Iterator[ModelState]:
+    """Yields the models tier by tier, but those in backoff later and those with an open circuit breaker last. These are
     tried only if no other model answered: a recent refusal is no reason to refuse a chat that no other model takes."""
     left_alone, failing = [], []
-    for model_state in models.all:
-        if not model_state.breaker.may_be_asked():
-            failing.append(model_state)
-        elif model_state.saturation.backoff.left_s(key_id):
-            left_alone.append(model_state)
-        else:
-            yield model_state
+    for tier in models.tiers:
+        for model_state in _members_in_turn(tier, key_id, conversation) if len(tier) > 1 else (tier[0].model_state,):
+            if not model_state.breaker.may_be_asked():
+                failing.append(model_state)
+            elif model_state.saturation.backoff.left_s(key_id):
+                left_alone.append(model_state)
+            else:
+                yield model_state
     yield from left_alone
     yield from failing
+
+
+def _members_in_turn(tier: Sequence[WeightedModel], key_id: str, conversation: bytes) -> Iterator[ModelState]:
+    """Yields the members of a tier as the conversation prefers them; from the first that takes no chats now, the least
+    loaded before the others."""
+    left = sorted(tier, key=lambda member: _distance(member, conversation))
+    if not _hesitation(left[0].model_state, key_id):
+        yield left.pop(0).model_state
+    while left:
+        # Of equal ones the first, which the conversation prefers.
+        chosen = min(left, key=lambda member: (_hesitation(member.model_state, key_id), _load(member)))
+        left.remove(chosen)
+        yield chosen.model_state
+
+
+def _distance(member: WeightedModel, conversation: bytes) -> float:
+    """Returns an exponentially distributed number, the same on every router. That a member's is the lowest of its tier
+    has the probability of its share of the weights."""
+    target = member.model_state.target
+    name = f"{target.provider}\n{target.model_name}".encode()
+    hashed = hashlib.blake2b(name, key=conversation, digest_size=_HASH_BYTES).digest()
+    return -math.log((int.from_bytes(hashed) + 1) / _HASHES) / member.weight
+
+
+def _load(member: WeightedModel) -> float:
+    return member.model_state.saturation.gate.running / member.weight
+
+
+def _hesitation(model_state: ModelState, key_id: str) -> int:
+    """Returns 0 for a model that should answer soon, and more the less that is so."""
+    saturation, breaker = model_state.saturation, model_state.breaker
+    if not breaker.may_be_asked() or saturation.backoff.left_s(key_id):
+        return 3
+    if not saturation.gate.has_room_for(key_id):
+        return 2
+    return 1 if breaker.is_slow_to_begin else 0

@@ -42,6 +42,10 @@ LEAST_TRIAL_TIMEOUT_S: Final = 10.0
 
 LATENCIES_KEPT: Final = 128
 
+# A model is slow to begin if a chat waits longer than this, and than this multiple of the median latency.
+SLOW_LEAST_S: Final = 2.0
+SLOW_LATENCIES: Final = 4.0
+
 
 class BreakerState(Enum):
     CLOSED = 0
@@ -81,6 +85,8 @@ class CircuitBreaker:
         self._pause_s = FIRST_PAUSE_S
         self._pause_ends_at_s = -math.inf
         self._trial: Attempt | None = None
+        # Calls without a first piece, oldest first, except those that a later call has overtaken.
+        self._waiting: dict[Attempt, None] = {}
 
     @property
     def state(self) -> BreakerState:
@@ -99,6 +105,16 @@ class CircuitBreaker:
         latency_s = self.median_latency_s
         return None if latency_s is None else max(LEAST_TRIAL_TIMEOUT_S, TRIAL_TIMEOUT_LATENCIES * latency_s)
 
+    @property
+    def is_slow_to_begin(self) -> bool:
+        """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken
+        it: those that are overtaken have more to read or to think about."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is None or oldest.age_s() < SLOW_LEAST_S:
+            return False
+        latency_s = self.median_latency_s
+        return latency_s is not None and oldest.age_s() >= SLOW_LATENCIES * latency_s
+
     def may_be_asked(self) -> bool:
         return not self._is_open or (self._trial is None and self._is_pause_over())
 
@@ -108,7 +124,13 @@ class CircuitBreaker:
         if attempt.is_trial:
             self._trial = attempt
         self.attempts += 1
+        self._waiting[attempt] = None
         return attempt
+
+    def forget_overtaken(self, attempt: "Attempt") -> None:
+        """Drops the calls before one that has begun to be answered: they wait for reasons of their own."""
+        while self._waiting and (oldest := next(iter(self._waiting))).began_s <= attempt.began_s:
+            del self._waiting[oldest]
 
     def succeeded(self, attempt: "Attempt") -> None:
         self.over(attempt)
@@ -139,7 +161,8 @@ class CircuitBreaker:
             self._change(is_open=True)
 
     def over(self, attempt: "Attempt") -> None:
-        """Ends a trial, whatever its outcome, so that another chat may try."""
+        """Ends a call's wait, and if it is a trial, lets another chat try, whatever its outcome."""
+        self._waiting.pop(attempt, None)
         if self._trial is attempt:
             self._trial = None
 
@@ -178,6 +201,7 @@ class Attempt:
         self._breaker.last_latencies_s.append(latency_s)
         self._breaker.latencies_s.observe(latency_s)
         self._breaker.answers += 1
+        self._breaker.forget_overtaken(self)
         self._breaker.succeeded(self)
 
     def finished(self, prompt_tokens: int, completion_tokens: int) -> None:

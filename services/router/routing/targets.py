@@ -57,7 +57,7 @@ class Targets:
         search = ModelSearch(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
         budget.waiting += 1
         try:
-            for model_state in in_turn(models, search.key_id):
+            for model_state in in_turn(models, search.key_id, prompt.conversation):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
                 if search.refusals.saturated is not None and not model_state.breaker.may_be_asked():

@@ -35,7 +35,7 @@ from services.router.completion import Completions
 from services.router.metrics import show_chats, show_model_states
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderRoute, Timeouts
-from services.router.routing.class_route import in_order
+from services.router.routing.class_route import ClassRoute, TierMember, in_order
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
 from services.router.routing.target import Target
@@ -119,6 +119,11 @@ def target(provider: str, context_tokens: int = 100_000, max_output_tokens: int 
     return Target(provider, f"{provider}-model", context_tokens, max_output_tokens)
 
 
+def in_tiers(*tiers: dict[Target, int]) -> ClassRoute:
+    """A class whose models have weights."""
+    return ClassRoute(tuple(tuple(TierMember(target, weight) for target, weight in tier.items()) for tier in tiers))
+
+
 @asynccontextmanager
 async def running_router(
     folder: Path,
@@ -133,11 +138,13 @@ async def running_router(
     most_attempts: int = MOST_ATTEMPTS,
     also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
+    route: ClassRoute | None = None,
 ) -> AsyncIterator[Router]:
+    """`route` is of all classes, in place of the targets in their order."""
     routes = Routes(
         {target.provider: _route(target.provider, upstream) for target, upstream in targets.items()},
         dict.fromkeys(
-            CLASSES, in_order(*(replace(target, timeouts=timeouts or target.timeouts) for target in targets))
+            CLASSES, route or in_order(*(replace(target, timeouts=timeouts or target.timeouts) for target in targets))
         ),
     )
     clock = SystemClock()
