@@ -201,7 +201,7 @@ class Completions:
                         if not await relay.pass_on(piece):
                             break
             finally:
-                upstream.finished = relay.finished
+                upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
                 upstream.went_beyond_limit = relay.went_beyond_limit
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()

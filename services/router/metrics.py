@@ -8,6 +8,7 @@ from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
 from services.router.routing.model_states import ModelState, ModelStates
+from services.router.routing.spending import KINDS
 from services.router.routing.upstream import OPERATION
 
 # OpenTelemetry's names: the router is the client and the model the server.
@@ -58,6 +59,14 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
         }
     )
     registry.histogram("gen_ai_client_token_usage", usage, tokens, *OPERATION_LABELS, "gen_ai_token_type")
+    charged = (
+        "Tokens of a model by what its provider charges for them: the cached share is cached_input of all but output."
+    )
+    kinds = of_models({(kind,): partial(_tokens, kind) for kind in KINDS})
+    registry.counter("legato_upstream_tokens", charged, kinds, *MODEL_LABELS, "kind")
+    cost = "What a provider charges for the tokens of a model, by the cost that the routes state."
+    costs = of_models({(kind,): partial(_cost_nanos, kind) for kind in KINDS})
+    registry.counter("legato_upstream_cost_nanodollars", cost, costs, *MODEL_LABELS, "kind")
 
 
 def show_chats(completions: Completions, registry: Registry) -> None:
@@ -69,6 +78,14 @@ def show_chats(completions: Completions, registry: Registry) -> None:
 
 def _violations(violation: Violation, model: ModelState) -> int:
     return model.breaker.violations[violation]
+
+
+def _tokens(kind: str, model: ModelState) -> int:
+    return model.spending.tokens[kind]
+
+
+def _cost_nanos(kind: str, model: ModelState) -> float:
+    return model.spending.cost_nanos(kind)
 
 
 def _read(model_states: ModelStates, readings: _Readings) -> dict[tuple[str, ...], Any]:

@@ -13,8 +13,10 @@ from legato_protos.router.v1.router_pb2 import ListTargetsRequest, Target
 from services.chassis.money import format_usd
 
 COLUMNS = ["version", "state", "since", "class", "input_usd", "cached_input_usd", "output_usd"]
-MARGIN_COLUMNS = ["class", "provider", "model", "input", "cached_input", "output", "below_cost"]
+MARGIN_COLUMNS = ["class", "provider", "model", "input", "cached_input", "cache_write", "output", "below_cost"]
 KINDS = ("input", "cached_input", "output")
+# What providers charge for, and the price that it is sold at.
+PRICES = {"input": "input", "cached_input": "cached_input", "cache_write": "input", "output": "output"}
 
 
 @command()
@@ -61,14 +63,14 @@ def describe_margins(version: PriceVersion, targets: Iterable[Target]) -> Iterat
         row: dict[str, Any] = {"class": target.class_id, "provider": target.provider, "model": target.model_name}
         if price is None or not target.HasField("cost"):
             # The routes do not state what it costs.
-            yield {**row, **dict.fromkeys(KINDS), "below_cost": None}
+            yield {**row, **dict.fromkeys(PRICES), "below_cost": None}
             continue
-        earned: dict[str, int] = {kind: getattr(price, f"{kind}_nanos_per_million") for kind in KINDS}
-        paid: dict[str, int] = {kind: getattr(cost, f"{kind}_nanos") for kind in KINDS}
+        earned: dict[str, int] = {kind: getattr(price, f"{sold}_nanos_per_million") for kind, sold in PRICES.items()}
+        paid: dict[str, int] = {kind: getattr(cost, f"{kind}_nanos") for kind in PRICES}
         yield {
             **row,
-            **{kind: _margin(earned[kind], paid[kind]) for kind in KINDS},
-            "below_cost": any(earned[kind] < paid[kind] for kind in KINDS),
+            **{kind: _margin(earned[kind], paid[kind]) for kind in PRICES},
+            "below_cost": any(earned[kind] < paid[kind] for kind in PRICES),
         }
 
 

@@ -163,6 +163,7 @@ class ChatOpen(_message.Message):
     TELLS_ACCEPTANCE_FIELD_NUMBER: _builtins.int
     TAKES_PACKED_FIELD_NUMBER: _builtins.int
     ALLOWED_CLASSES_FIELD_NUMBER: _builtins.int
+    PROMPT_CACHE_KEY_DIGEST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     model: _builtins.str
@@ -189,6 +190,8 @@ class ChatOpen(_message.Message):
     """Whether the caller is told, by `accepted`, when a provider has the prompt."""
     takes_packed: _builtins.bool
     """Whether the caller takes ordinary pieces in their packed form. Only on an exchange."""
+    prompt_cache_key_digest: _builtins.bytes
+    """SHA-256 of the client's `prompt_cache_key`. Empty: it sent none."""
     @_builtins.property
     def grant(self) -> Global___Grant:
         """What the edge has held credit for. A chat without it is refused."""
@@ -218,10 +221,11 @@ class ChatOpen(_message.Message):
         tells_acceptance: _builtins.bool = ...,
         takes_packed: _builtins.bool = ...,
         allowed_classes: _class_allowance_pb2.ClassAllowance | None = ...,
+        prompt_cache_key_digest: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "allowed_classes", b"allowed_classes", "grant", b"grant", "max_tokens", b"max_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "request_id", b"request_id", "search", b"search", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens", "account_id", b"account_id", "allowed_classes", b"allowed_classes", "attachments", b"attachments", "grant", b"grant", "key_id", b"key_id", "max_tokens", b"max_tokens", "memory", b"memory", "messages_json", b"messages_json", "model", b"model", "parameters_json", b"parameters_json", "preferred_class", b"preferred_class", "prompt_cache_key_digest", b"prompt_cache_key_digest", "request_id", b"request_id", "search", b"search", "stream", b"stream", "takes_packed", b"takes_packed", "tells_acceptance", b"tells_acceptance", "tool_choice_json", b"tool_choice_json", "tools_json", b"tools_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
@@ -707,19 +711,27 @@ class ProviderCost(_message.Message):
     INPUT_NANOS_FIELD_NUMBER: _builtins.int
     CACHED_INPUT_NANOS_FIELD_NUMBER: _builtins.int
     OUTPUT_NANOS_FIELD_NUMBER: _builtins.int
+    CACHE_WRITE_NANOS_FIELD_NUMBER: _builtins.int
+    CACHE_WRITE_1H_NANOS_FIELD_NUMBER: _builtins.int
     input_nanos: _builtins.int
     cached_input_nanos: _builtins.int
     output_nanos: _builtins.int
+    cache_write_nanos: _builtins.int
+    """For a token of a prompt that is written to the provider's cache."""
+    cache_write_1h_nanos: _builtins.int
+    """The same, to be kept for an hour."""
     def __init__(
         self,
         *,
         input_nanos: _builtins.int = ...,
         cached_input_nanos: _builtins.int = ...,
         output_nanos: _builtins.int = ...,
+        cache_write_nanos: _builtins.int = ...,
+        cache_write_1h_nanos: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_input_nanos", b"cached_input_nanos", "input_nanos", b"input_nanos", "output_nanos", b"output_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_write_1h_nanos", b"cache_write_1h_nanos", "cache_write_nanos", b"cache_write_nanos", "cached_input_nanos", b"cached_input_nanos", "input_nanos", b"input_nanos", "output_nanos", b"output_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,6 +60,8 @@ class Relay:
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
+        # What the provider reported, as far as it is plausible.
+        self.told_usage: ProviderUsage | None = None
 
     def begin(
         self,
@@ -278,6 +280,7 @@ class Relay:
             raise ProviderError("called a function without naming it")
         if usage is not None and self._judge is not None:
             usage = self._judge.believed(usage, self._count.tokens)
+        self.told_usage = usage
         counted = self._counted_usage(usage)
         is_told = usage is not None and (counted.prompt_tokens, counted.completion_tokens) == (
             usage.prompt_tokens,

@@ -6,7 +6,7 @@ many tokens as the model was allowed.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -52,11 +52,12 @@ class UsageCheck:
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
         """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
-        believed = ProviderUsage(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
+        believed = replace(usage)
         most_prompt_tokens = min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)
         if (usage.prompt_tokens or 0) > most_prompt_tokens:
             self.on_violation(Violation.PROMPT_TOKENS)
             believed.prompt_tokens = believed.cached_tokens = None
+            believed.cache_write_tokens = believed.cache_write_1h_tokens = None
         if not self.believes_output(usage.completion_tokens or 0, output_tokens):
             self.on_violation(Violation.COMPLETION_TOKENS)
             believed.completion_tokens = None

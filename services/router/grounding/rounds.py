@@ -62,10 +62,12 @@ class _Round:
 
     def finished(self, prompt_tokens: int, output_tokens: int) -> Finished:
         """Returns how this round ended, for the model's health; with our own counts if the provider sent none."""
+        cached_tokens = 0
         if self.usage is not None:
             prompt_tokens = self.usage.prompt_tokens or prompt_tokens
             output_tokens = self.usage.completion_tokens or output_tokens
-        usage = Usage(prompt_tokens=prompt_tokens, completion_tokens=output_tokens)
+            cached_tokens = min(self.usage.cached_tokens or 0, prompt_tokens)
+        usage = Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=output_tokens)
         return Finished(finish_reason=canonical_reason(self._finish_reason, has_calls=bool(self._calls)), usage=usage)
 
     def record(self, piece: Piece) -> Piece:
@@ -122,6 +124,7 @@ class Rounds:
         upstream.went_beyond_limit = self.relay.went_beyond_limit
         output_tokens = self.relay.output_tokens - self._output_tokens_before
         upstream.finished = self._round.finished(self.prompt.tokens, output_tokens)
+        upstream.told_usage = self._round.usage
 
     def take(self, piece: Piece) -> bool:
         """Relays a piece of a text that has begun, if nothing has to be awaited for it."""

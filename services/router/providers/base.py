@@ -46,6 +46,10 @@ class ProviderRoute:
     short_call_ids: bool = False
     # Whether it accepts only strings as content.
     string_content: bool = False
+    # Whether it takes OpenAI's `prompt_cache_key`.
+    prompt_cache_key: bool = False
+    # Whether requests mark what the provider may cache, where it caches nothing else.
+    prompt_caching: bool = True
 
 
 @dataclass(slots=True, repr=False)
@@ -80,6 +84,9 @@ class ProviderUsage:
     prompt_tokens: int | None
     completion_tokens: int | None
     cached_tokens: int | None
+    # Of the prompt's tokens, those written to the provider's cache, and of these those to be kept for an hour.
+    cache_write_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
 
 @dataclass(slots=True, repr=False)

@@ -16,6 +16,7 @@ from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
 from services.router.routing.routes import Routes
 from services.router.routing.saturation import ModelSaturation
+from services.router.routing.spending import Spending
 from services.router.routing.target import Target
 
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
@@ -29,6 +30,7 @@ class ModelState:
     provider: Provider
     saturation: ModelSaturation
     breaker: CircuitBreaker
+    spending: Spending = field(default_factory=Spending)
     calibration: Calibration = field(default_factory=Calibration)
 
 
@@ -151,6 +153,7 @@ class ModelStates:
             self._providers[route, target.timeouts],
             saturation,
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
+            Spending(target.cost),
         )
 
     def _log_state(self, target: Target, state: BreakerState) -> None:

@@ -10,11 +10,11 @@ from services.chassis.http_client.origin import has_host
 from services.chassis.settings import SettingsError, read_variable
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute
+from services.router.providers.openai.provider import takes_cache_key
 from services.router.routing import route_file as kinds
 from services.router.routing.route_file import Table
 
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
-_FLAGS: Final = ("no_store", "short_call_ids", "string_content")
 
 
 def read_provider(name: str, table: Table, environ: Mapping[str, str]) -> ProviderRoute:
@@ -40,9 +40,10 @@ def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str])
         api_key=_read_secret(table, environ, is_needed=bool(versions)),
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
+    route = replace(route, prompt_cache_key=takes_cache_key(route.base_url))
+    flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
     if versions:
-        return replace(route, version=table.choose("version", versions))
-    flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in _FLAGS}
+        return replace(route, version=table.choose("version", versions), **flags)
     return replace(route, output_field=table.choose("output_field", _OUTPUT_FIELDS, "max_tokens"), **flags)
 
 

@@ -23,6 +23,8 @@ class ProviderCost:
     input_nanos: int
     cached_input_nanos: int
     output_nanos: int
+    cache_write_nanos: int
+    cache_write_1h_nanos: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +78,7 @@ def _read_cost(table: Table) -> ProviderCost:
     input_nanos = cost.read("input", kinds.DOLLARS)
     cached_nanos = cost.read("cached_input", kinds.DOLLARS, input_nanos)
     output_nanos = cost.read("output", kinds.DOLLARS)
+    write_nanos = cost.read("cache_write", kinds.DOLLARS, input_nanos)
+    write_1h_nanos = cost.read("cache_write_1h", kinds.DOLLARS, write_nanos)
     cost.finish()
-    return ProviderCost(input_nanos, cached_nanos, output_nanos)
+    return ProviderCost(input_nanos, cached_nanos, output_nanos, write_nanos, write_1h_nanos)

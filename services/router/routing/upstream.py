@@ -18,6 +18,7 @@ from services.router.providers.base import (
     Provider,
     ProviderCall,
     ProviderError,
+    ProviderUsage,
     ServerRefused,
 )
 from services.router.routing.circuit_breaker import Attempt
@@ -44,8 +45,9 @@ class Upstream:
     # Parameters that the model was called without.
     ignored: Sequence[str] = ()
     span: Span | None = None
-    # How the answer finished, once known.
+    # How the answer finished, once known, and what the provider reported of it.
     finished: Finished | None = None
+    told_usage: ProviderUsage | None = None
     # Set if the answer was cut because the model exceeded `max_tokens`.
     went_beyond_limit: bool = False
     # Is told how the call ended, in a class whose outcomes are counted.
@@ -71,6 +73,7 @@ class Upstream:
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
                 self.model_state.calibration.note(self.prompt, usage.prompt_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
+            self.model_state.spending.add(usage, self.told_usage)
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_span(self.span, error, self.finished)

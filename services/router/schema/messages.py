@@ -9,7 +9,7 @@ model without being charged. Servers also differ in which of two fields of the s
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar, cast
 
 import msgspec
@@ -48,7 +48,7 @@ class Part(Struct, gc=False, omit_defaults=True):
     type: Raw = ABSENT
     # A JSON string.
     text: Raw = ABSENT
-    # For Anthropic's models behind OpenAI-compatible servers.
+    # The client's mark that Anthropic's models may cache the prompt up to here.
     cache_control: Raw = ABSENT
 
 
@@ -126,6 +126,10 @@ class Messages:
     object_bytes: int = 0
     # The JSON of all, in pieces, if the client's own is part of it; empty: it is written from `parsed`.
     _given: tuple[bytes | memoryview, ...] = ()
+    # How many of them the next turn of the conversation will begin with; None: all. Others were added for this turn.
+    lasting: int | None = None
+    # A text for this turn alone, as a JSON string, which is sent at the end of the last lasting message.
+    context: Raw | None = None
 
     @property
     def json(self) -> bytes:
@@ -134,7 +138,11 @@ class Messages:
     @property
     def json_pieces(self) -> Sequence[bytes | memoryview]:
         """The JSON of all, to be joined with what is around it."""
-        return self._given or (msgspec.json.encode(self.parsed),)
+        if self.context is None or self.lasting is None:
+            return self._given or (msgspec.json.encode(self.parsed),)
+        parsed, at = self.parsed.copy(), self.lasting - 1
+        parsed[at] = _with_context(parsed[at], self.context)
+        return (msgspec.json.encode(parsed),)
 
     def insert(self, index: int, message: Message) -> "Messages":
         """Returns a copy with another message. Those after a first one keep their bytes and spaces."""
@@ -143,7 +151,8 @@ class Messages:
         if given and not index:
             begin = bytes(given[0]).index(b"[") + 1
             given = (b"[" + msgspec.json.encode(message) + b",", memoryview(given[0])[begin:], *given[1:])
-        return Messages(parsed, self.size_bytes, self.object_bytes, () if index else given)
+        lasting = None if self.lasting is None else self.lasting + (index < self.lasting)
+        return Messages(parsed, self.size_bytes, self.object_bytes, () if index else given, lasting, self.context)
 
     def insert_guidance(self, text: str) -> "Messages":
         """Returns a copy with a system message after the leading ones, so that caches find the same beginning."""
@@ -151,16 +160,26 @@ class Messages:
         at = next((index for index, role in enumerate(roles) if role != "system"), len(self.parsed))
         return self.insert(at, Message(role="system", content=encode_string(text)))
 
+    def add_context(self, text: str) -> "Messages":
+        """Returns a copy with a text at the end of the last user message. The next turn has that message without it, so
+        all before the text stays a prefix of the conversation, which caches find again."""
+        users = (index for index in range(len(self.parsed) - 1, -1, -1) if self.parsed[index].role == "user")
+        at = next(users, None)
+        if at is None:
+            return self.insert_guidance(text)
+        return replace(self, lasting=at + 1, context=encode_string(f"\n\n{text}"))
+
     def replace(self, changed: Mapping[int, Message]) -> "Messages":
         """Returns a copy with other messages at these indices; the same object if there are none."""
         if not changed:
             return self
         parsed = [changed.get(index, message) for index, message in enumerate(self.parsed)]
-        return Messages(parsed, self.size_bytes)
+        return Messages(parsed, self.size_bytes, lasting=self.lasting, context=self.context)
 
     def append(self, messages: list[Message]) -> "Messages":
-        """Returns a copy with more messages at its end."""
-        return Messages(self.parsed + messages, self.size_bytes)
+        """Returns a copy with more messages at its end, which belong to this turn alone."""
+        lasting = len(self.parsed) if self.lasting is None else self.lasting
+        return Messages(self.parsed + messages, self.size_bytes, lasting=lasting, context=self.context)
 
 
 def decode_string(string_json: Raw) -> str:
@@ -169,6 +188,15 @@ def decode_string(string_json: Raw) -> str:
 
 def encode_string(text: str) -> Raw:
     return Raw(msgspec.json.encode(text))
+
+
+def _with_context(message: Message, context: Raw) -> Message:
+    """Returns a copy of a message with a text at its end. A string stays one: some servers accept nothing else."""
+    content = message.content
+    if isinstance(content, list):
+        return msgspec.structs.replace(message, content=[*content, Part(type=encode_string("text"), text=context)])
+    [text] = message.texts or [encode_string("")]
+    return msgspec.structs.replace(message, content=Raw(bytes(text)[:-1] + bytes(context)[1:]))
 
 
 def join_strings(strings_json: list[Raw]) -> Raw:

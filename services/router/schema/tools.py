@@ -21,6 +21,8 @@ class Function(Struct):
     # A JSON schema, or null.
     parameters: Raw = Raw()
     strict: bool | None = None
+    # The client's mark that Anthropic's models may cache the prompt up to here.
+    cache_control: Raw = Raw()
 
     @property
     def has_parameters(self) -> bool:
@@ -29,6 +31,14 @@ class Function(Struct):
 
 class Tool(Struct):
     function: Function
+    cache_control: Raw = Raw()
+
+    def read_function(self) -> Function:
+        """Returns the function, with the mark of the tool if that has one."""
+        function = self.function
+        marks = (mark for mark in (self.cache_control, function.cache_control) if mark not in _NO_SCHEMA)
+        function.cache_control = next(marks, Raw())
+        return function
 
 
 class _AllowedTool(Struct):
@@ -99,7 +109,7 @@ NO_TOOLS: Final = Tools()
 
 
 def _read(tools_json: bytes, tool_choice_json: bytes) -> CallableFunctions:
-    functions = [tool.function for tool in decoded(_tools, tools_json, "tools", "tools")]
+    functions = [tool.read_function() for tool in decoded(_tools, tools_json, "tools", "tools")]
     choice = decoded(_tool_choice, tool_choice_json or b'"auto"', "tool_choice", "tool_choice")
     if isinstance(choice, str):
         return CallableFunctions(functions, Mode(choice))

@@ -1,6 +1,7 @@
 """Parses Anthropic's answers: a message, whole or as events."""
 
 import re
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw
@@ -70,7 +71,13 @@ class _Usage(msgspec.Struct, gc=False):
     input_tokens: Raw = Raw()
     cache_read_input_tokens: Raw = Raw()
     cache_creation_input_tokens: Raw = Raw()
+    # An object, with the same by the time that it is kept.
+    cache_creation: Raw = Raw()
     output_tokens: Raw = Raw()
+
+
+class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: Raw = Raw()
 
 
 _events = msgspec.json.Decoder(_Event)
@@ -79,6 +86,7 @@ _deltas = msgspec.json.Decoder(_Delta)
 _wholes = msgspec.json.Decoder(_Whole)
 _errors = msgspec.json.Decoder(_Error)
 _usages = msgspec.json.Decoder(_Usage)
+_cache_creations = msgspec.json.Decoder(_CacheCreation)
 
 
 class MessageAnswer(ProviderAnswer):
@@ -157,11 +165,15 @@ class MessageAnswer(ProviderAnswer):
 
     def _add_usage(self, usage: Raw) -> None:
         get = self._count(usage, _usages).get
-        cached_tokens = get("cache_read_input_tokens")
+        with suppress(*UNREADABLE):
+            self._count(_usages.decode(usage).cache_creation, _cache_creations)
+        cached_tokens, written_tokens = get("cache_read_input_tokens"), get("cache_creation_input_tokens")
         self.usage = ProviderUsage(
-            total(get("input_tokens"), cached_tokens, get("cache_creation_input_tokens")),
+            total(get("input_tokens"), cached_tokens, written_tokens),
             get("output_tokens"),
             cached_tokens,
+            written_tokens,
+            get("ephemeral_1h_input_tokens"),
         )
 
     def _status_of(self, error: Raw | bytes) -> int:

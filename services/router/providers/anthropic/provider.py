@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from services.router.providers.anthropic.answer import MessageAnswer
+from services.router.providers.anthropic.cache_marks import mark_prefix
 from services.router.providers.base import (
     CannotDo,
     Piece,
@@ -24,6 +25,7 @@ from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
     ResultsTurn,
+    Text,
     Turn,
     UserTurn,
     read_conversation,
@@ -40,7 +42,7 @@ LONGEST_WHOLE_ANSWER_TOKENS = 21_333
 HIGHEST_TEMPERATURE = 1.0
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
-_OPENING = Raw(b'"."')
+_OPENING = Text(Raw(b'"."'))
 
 _NO_THINKING = {"type": "disabled"}
 _SAMPLING = {"temperature", "top_p"}
@@ -53,9 +55,11 @@ _TOOL_MODES = {Mode.AUTO: "auto", Mode.NONE: "none", Mode.REQUIRED: "any"}
 class AnthropicProvider(HttpProvider):
     answer_type = MessageAnswer
     versions = (VERSION_2026, VERSION_2023)
+    flags = ("prompt_caching",)
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
+        self._marks_prefix = route.prompt_caching
         is_old = route.version == VERSION_2023
         key = {"x-api-key": route.api_key} if is_old else {"Authorization": f"Bearer {route.api_key}"}
         super().__init__(route, timeouts, {"anthropic-version": route.version, **key})
@@ -69,6 +73,8 @@ class AnthropicProvider(HttpProvider):
 
     def _write_body(self, call: ProviderCall) -> bytes:
         conversation = read_conversation(call.messages)
+        functions = call.tools.parsed.functions if call.tools.parsed is not None else ()
+        mark_prefix(conversation, functions, is_automatic=self._marks_prefix)
         request = merged(_request(call, conversation, self._version), self._extra)
         if "thinking" in request:
             if not _may_think(request, conversation):
@@ -131,7 +137,8 @@ def _role(turn: Turn) -> str:
 def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
     if isinstance(turn, ResultsTurn):
         for result in turn.results:
-            yield {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
+            block = {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text}
+            yield block | _mark(result.cache_control)
         return
     yield from map(_text_block, turn.texts)
     if isinstance(turn, ModelTurn):
@@ -139,8 +146,12 @@ def _blocks(turn: Turn) -> Iterator[dict[str, Any]]:
             yield {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments}
 
 
-def _text_block(text: Raw) -> dict[str, Any]:
-    return {"type": "text", "text": text}
+def _text_block(text: Text) -> dict[str, Any]:
+    return {"type": "text", "text": text.json} | _mark(text.cache_control)
+
+
+def _mark(cache_control: Raw | None) -> dict[str, Any]:
+    return {} if cache_control is None else {"cache_control": cache_control}
 
 
 def _tool_fields(call: ProviderCall, conversation: Conversation, parameters: KnownParameters) -> dict[str, Any]:
@@ -168,7 +179,7 @@ def _definition(function: Function) -> dict[str, Any]:
         definition["description"] = function.description
     if function.strict:
         definition["strict"] = True
-    return definition
+    return definition | _mark(function.cache_control or None)
 
 
 def _sampling(parameters: KnownParameters) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from services.router.providers.base import CannotDo, ProviderCall, ProviderRoute
 from services.router.providers.gemini.answer import ContentAnswer
 from services.router.providers.http.http_provider import HttpProvider
 from services.router.providers.translation.conversion import joined, merged, write_list
-from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Turn, read_conversation
+from services.router.providers.translation.turns import ModelTurn, PastCall, ResultsTurn, Text, Turn, read_conversation
 from services.router.schema.parameters import KnownParameters, Parameters
 from services.router.schema.tools import Function, Mode
 
@@ -101,8 +101,8 @@ def _parts(turn: Turn, *, needs_signatures: bool) -> Iterator[dict[str, Any]]:
             yield _call_part(call, needs_signature=needs_signatures)
 
 
-def _text_part(text: Raw) -> dict[str, Any]:
-    return {"text": text}
+def _text_part(text: Text) -> dict[str, Any]:
+    return {"text": text.json}
 
 
 def _call_part(call: PastCall, *, needs_signature: bool) -> dict[str, Any]:

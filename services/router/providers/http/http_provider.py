@@ -46,6 +46,8 @@ class HttpProvider(ABC):
     needs_address: ClassVar[bool] = True
     # API versions, if there are several: the routes file must then name one, and a key.
     versions: ClassVar[tuple[str, ...]] = ()
+    # Keys of the routes file that are true or false.
+    flags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,

@@ -88,6 +88,7 @@ class _Usage(msgspec.Struct, gc=False):
 
 class _PromptTokens(msgspec.Struct, gc=False):
     cached_tokens: Raw = ABSENT
+    cache_write_tokens: Raw = ABSENT
 
 
 _completions = msgspec.json.Decoder(_Completion)
@@ -202,7 +203,9 @@ class CompletionAnswer(ProviderAnswer):
             self._count(_usages.decode(usage).prompt_tokens_details, _prompt_tokens)
         cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
         if self._counted:
-            self.usage = ProviderUsage(get("prompt_tokens"), get("completion_tokens"), cached_tokens)
+            self.usage = ProviderUsage(
+                get("prompt_tokens"), get("completion_tokens"), cached_tokens, get("cache_write_tokens")
+            )
 
 
 def _read_call(call: _ToolCall) -> ToolCallFragment:

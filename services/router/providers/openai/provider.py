@@ -30,6 +30,15 @@ _WAYS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+# Hosts that take `prompt_cache_key`; others reject it.
+_CACHE_KEY_HOSTS: Final = ("api.openai.com", "api.mistral.ai", "openrouter.ai")
+
+
+def takes_cache_key(base_url: str) -> bool:
+    host = urlsplit(base_url).hostname or ""
+    return host in _CACHE_KEY_HOSTS or host.endswith(".api.openai.com")
+
+
 def no_store_fields(base_url: str) -> dict[str, Any]:
     """Returns the fields to add to every request."""
     return _WAYS.get(urlsplit(base_url).hostname or "", _STORE_FALSE)
@@ -37,6 +46,7 @@ def no_store_fields(base_url: str) -> dict[str, Any]:
 
 class OpenAIProvider(HttpProvider):
     answer_type = CompletionAnswer
+    flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key")
 
     def __init__(
         self,

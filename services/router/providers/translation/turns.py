@@ -7,6 +7,7 @@ them, and no result without a call. Texts stay raw JSON.
 import hashlib
 import re
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -28,6 +29,14 @@ _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _LONGEST_BLANK_BYTES = 64
 
 
+@dataclass(slots=True, repr=False)
+class Text:
+    # A JSON string.
+    json: Raw
+    # A mark that the prompt may be cached up to here.
+    cache_control: Raw | None = None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PastCall:
     call_id: str
@@ -38,22 +47,24 @@ class PastCall:
     extra: Raw
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class ToolResult:
     call_id: str
     name: str
     # A JSON string, possibly empty.
     text: Raw
+    # A mark that the prompt may be cached up to here.
+    cache_control: Raw | None = None
 
 
 @dataclass(slots=True, repr=False)
 class UserTurn:
-    texts: list[Raw] = field(default_factory=list)
+    texts: list[Text] = field(default_factory=list)
 
 
 @dataclass(slots=True, repr=False)
 class ModelTurn:
-    texts: list[Raw] = field(default_factory=list)
+    texts: list[Text] = field(default_factory=list)
     calls: list[PastCall] = field(default_factory=list)
 
 
@@ -65,13 +76,16 @@ class ResultsTurn:
 
 
 Turn = UserTurn | ModelTurn | ResultsTurn
+_Turn = TypeVar("_Turn", UserTurn, ModelTurn)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Conversation:
     # System messages from any position: providers have one place for them.
-    system: list[Raw]
+    system: list[Text]
     turns: list[Turn]
+    # The end of what the next turn of the conversation will begin with; None: it is not known.
+    prefix_end: Text | ToolResult | None
 
     @property
     def called_names(self) -> list[str]:
@@ -84,42 +98,54 @@ _arguments = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_conversation(messages: Messages) -> Conversation:
-    reader = _Reader()
-    for message in messages.parsed:
+    reader, lasting = _Reader(), messages.lasting
+    for message in messages.parsed[:lasting]:
+        reader.add(message)
+    if lasting is None:
+        reader.expect_results()
+    prefix_end = reader.last_block
+    if messages.context is not None:
+        reader.turn_of(UserTurn).texts.append(Text(messages.context))
+    for message in messages.parsed[lasting:] if lasting is not None else ():
         reader.add(message)
     reader.expect_results()
     if not reader.turns:
         raise _refusal("The model needs at least one user message.")
-    return Conversation(reader.system, reader.turns)
+    return Conversation(reader.system, reader.turns, prefix_end)
 
 
 class _Reader:
     def __init__(self) -> None:
-        self.system: list[Raw] = []
+        self.system: list[Text] = []
         self.turns: list[Turn] = []
         # Calls of the last turn, and their results so far.
         self._asked: dict[str, PastCall] = {}
-        self._given: dict[str, Raw] = {}
+        self._given: dict[str, ToolResult] = {}
+
+    @property
+    def last_block(self) -> Text | ToolResult | None:
+        """The last text or result; None if there is none, or calls wait for their results."""
+        turn = self.turns[-1] if self.turns and not self._asked else None
+        if turn is None:
+            return None
+        return turn.results[-1] if isinstance(turn, ResultsTurn) else turn.texts[-1]
 
     def add(self, message: Message) -> None:
         if message.role == "tool":
             self._add_result(message)
             return
         if message.role in ("system", "developer"):
-            self.system += filter(_says_something, message.texts)
+            self.system += _texts_of(message)
             return
         self.expect_results()
-        said = message.texts if message.refusal is ABSENT else [*message.texts, message.refusal]
-        texts = list(filter(_says_something, said))
+        texts = _texts_of(message)
+        if message.refusal is not ABSENT and _says_something(message.refusal):
+            texts.append(Text(message.refusal))
         calls = list(map(_read_call, message.calls))
         if not texts and not calls:
             # Providers refuse empty turns.
             return
-        kind = UserTurn if message.role == "user" else ModelTurn
-        turn = self.turns[-1] if self.turns else None
-        if not isinstance(turn, kind):
-            turn = kind()
-            self.turns.append(turn)
+        turn = self.turn_of(UserTurn) if message.role == "user" else self.turn_of(ModelTurn)
         turn.texts += texts
         if isinstance(turn, ModelTurn):
             turn.calls += calls
@@ -127,21 +153,31 @@ class _Reader:
             if len(self._asked) < len(calls):
                 raise _refusal("Two tool calls of one message have the same id.")
 
+    def turn_of(self, kind: type[_Turn]) -> _Turn:
+        """Returns the last turn if it is of this kind, or else begins one."""
+        turn = self.turns[-1] if self.turns else None
+        if not isinstance(turn, kind):
+            turn = kind()
+            self.turns.append(turn)
+        return turn
+
     def expect_results(self) -> None:
         """Adds the turn of results, and refuses the request if a call has none."""
         if not self._asked:
             return
         if len(self._given) < len(self._asked):
             raise _refusal("Every tool call must be followed by a message with its result, before anything else.")
-        asked, given = self._asked, self._given
-        self.turns.append(ResultsTurn([ToolResult(name, call.name, given[name]) for name, call in asked.items()]))
+        self.turns.append(ResultsTurn([self._given[call_id] for call_id in self._asked]))
         self._asked, self._given = {}, {}
 
     def _add_result(self, message: Message) -> None:
         call_id = plain_id(message.tool_call_id or "")
         if call_id not in self._asked or call_id in self._given:
             raise _refusal("The result of a tool call must follow the message with the call, and only once.")
-        self._given[call_id] = join_strings(list(filter(_says_something, message.texts)))
+        texts = _texts_of(message)
+        marks = [text.cache_control for text in texts if text.cache_control is not None]
+        text = join_strings([text.json for text in texts])
+        self._given[call_id] = ToolResult(call_id, self._asked[call_id].name, text, marks[-1] if marks else None)
 
 
 def plain_id(call_id: str) -> str:
@@ -159,6 +195,16 @@ def _read_call(call: PastToolCall) -> PastCall:
     except (msgspec.DecodeError, RecursionError):
         raise _refusal("The arguments of a tool call in the messages are not a JSON object.") from None
     return PastCall(plain_id(call.id or ""), function.name or "", Raw(arguments.encode()), call.extra_content)
+
+
+def _texts_of(message: Message) -> list[Text]:
+    """Returns the texts of a message that are not blank, with the client's marks."""
+    content = message.content
+    if isinstance(content, list):
+        texts = [Text(part.text, part.cache_control or None) for part in content if part.text is not ABSENT]
+    else:
+        texts = list(map(Text, message.texts))
+    return [text for text in texts if _says_something(text.json)]
 
 
 def _says_something(text: Raw) -> bool:

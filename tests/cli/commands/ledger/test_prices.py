@@ -42,7 +42,10 @@ def test_a_class_that_earns_less_than_its_provider_charges_is_shown() -> None:
     dear, unknown = (
         router_pb2.Target(class_id="mezzo", provider=name, model_name="m", cost=cost)
         for name, cost in (
-            ("dear", router_pb2.ProviderCost(input_nanos=50, cached_input_nanos=10, output_nanos=210)),
+            (
+                "dear",
+                router_pb2.ProviderCost(input_nanos=50, cached_input_nanos=10, output_nanos=190, cache_write_nanos=105),
+            ),
             ("unknown", None),
         )
     )
@@ -55,10 +58,12 @@ def test_a_class_that_earns_less_than_its_provider_charges_is_shown() -> None:
         ("router", "RouteAdminService.ListTargets", router_pb2.ListTargetsResponse(targets=[dear, unknown])),
     )
     rows = json.loads(far_end.run("prices", "--margins", "--json").stdout)
-    assert [rows[0][name] for name in ("input", "cached_input", "output", "below_cost")] == [
+    # What is written to a cache is sold as ordinary input.
+    assert [rows[0][name] for name in ("input", "cached_input", "cache_write", "output", "below_cost")] == [
         "50.0%",
         "50.0%",
         "-5.0%",
+        "5.0%",
         True,
     ]
     assert rows[1]["below_cost"] is None

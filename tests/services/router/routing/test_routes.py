@@ -259,7 +259,13 @@ def test_model_may_say_where_its_queue_is_told_and_that_latency_counts(routes_fi
 
 
 def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
-    cost = 'max_output_tokens = 100\ncost = { input = "0.05", output = "0.100000001" }'
-    routes_file.write_text(GOOD.replace("max_output_tokens = 100", cost))
-    big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
-    assert big.cost == ProviderCost(50_000_000, 50_000_000, 100_000_001)
+    base = "max_output_tokens = 100"
+    for cost, (cached, written, written_1h) in (
+        ("", (50_000_000, 50_000_000, 50_000_000)),
+        (', cached_input = "0.005", cache_write = "0.0625"', (5_000_000, 62_500_000, 62_500_000)),
+        (', cache_write = "0.0625", cache_write_1h = "0.1"', (50_000_000, 62_500_000, 100_000_000)),
+    ):
+        table = f'{base}\ncost = {{ input = "0.05", output = "0.100000001"{cost} }}'
+        routes_file.write_text(GOOD.replace(base, table))
+        big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
+        assert big.cost == ProviderCost(50_000_000, cached, 100_000_001, written, written_1h), cost

@@ -208,3 +208,28 @@ async def test_unknown_fields_are_skipped_however_many_there_are() -> None:
 async def test_large_message_of_known_fields_alone_stays_as_it_is() -> None:
     message = msgspec.json.encode([{"role": "user", "content": "a" * 100_000}])
     assert (await read_messages(message)).json is message
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ("What?", "What?\n\nA passage."),
+        ([PART], [PART, {"type": "text", "text": "\n\nA passage."}]),
+    ],
+)
+async def test_context_of_one_turn_is_at_the_end_of_the_last_question(said: Any, sent: Any) -> None:
+    """In the form that the client has chosen, since servers differ in what they accept."""
+    begun = [QUESTION, ANSWER, {"role": "user", "content": said}]
+    for after in ([], [ANSWER]):
+        messages = (await read_messages(msgspec.json.encode(begun + after))).add_context("A passage.")
+        assert msgspec.json.decode(messages.json) == [QUESTION, ANSWER, {"role": "user", "content": sent}, *after]
+        assert messages.lasting == len(begun)
+        more = messages.append([Message(role="user", content=encode_string("And?"))])
+        assert msgspec.json.decode(more.json)[2] == {"role": "user", "content": sent}
+        assert more.lasting == len(begun)
+
+
+async def test_context_without_a_question_is_guidance() -> None:
+    system = {"role": "system", "content": "Be brief."}
+    messages = (await read_messages(msgspec.json.encode([system, ANSWER]))).add_context("A passage.")
+    assert msgspec.json.decode(messages.json) == [system, {"role": "system", "content": "A passage."}, ANSWER]

@@ -27,7 +27,7 @@ async def test_answer_arrives_whole_with_its_usage(
     pieces = await pieces_of(provider, call)
     assert (text_of(pieces), finish_of(pieces)) == ("Hello, world!", "stop")
     # What was read from the cache and what was written to it is not in the vendor's own count of the input.
-    assert pieces[-1].usage == ProviderUsage(11 + 5 + 2, 7, 5)
+    assert pieces[-1].usage == ProviderUsage(11 + 5 + 2, 7, 5, 2)
 
 
 @both_ways

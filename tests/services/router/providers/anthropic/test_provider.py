@@ -32,6 +32,7 @@ async def asked(upstream: AnthropicUpstream, call: ProviderCall, version: str = 
         Timeouts(),
         api_key="secret",
         version=version,
+        prompt_caching=False,
         extra_json=msgspec.json.encode(extra or {}),
     )
     try:

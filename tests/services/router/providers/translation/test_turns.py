@@ -10,6 +10,7 @@ from services.router.providers.translation.turns import (
     Conversation,
     ModelTurn,
     ResultsTurn,
+    Text,
     UserTurn,
     plain_id,
     read_conversation,
@@ -22,8 +23,8 @@ def read(*messages: dict[str, Any]) -> Conversation:
     return read_conversation(parsed(msgspec.json.encode(messages)))
 
 
-def texts(*raws: msgspec.Raw) -> list[str]:
-    return [msgspec.json.decode(raw) for raw in raws]
+def texts(*said: Text) -> list[str]:
+    return [msgspec.json.decode(text.json) for text in said]
 
 
 def test_system_messages_are_taken_together_wherever_they_stand() -> None:
@@ -71,7 +72,7 @@ def test_blank_text_says_nothing(blank: str) -> None:
     assert isinstance(model, ModelTurn)
     assert (model.texts, len(model.calls)) == ([], 1)
     assert isinstance(results, ResultsTurn)
-    assert texts(results.results[0].text) == [""]
+    assert msgspec.json.decode(results.results[0].text) == ""
 
 
 def test_model_that_refused_has_said_so() -> None:
@@ -108,7 +109,7 @@ def test_results_stand_in_the_order_of_the_calls_and_know_their_names() -> None:
     # As they were, digit for digit.
     assert [bytes(call.arguments) for call in model.calls] == [b"{}", b'{"city": 1.50}']
     assert isinstance(results, ResultsTurn)
-    assert [(result.name, *texts(result.text)) for result in results.results] == [
+    assert [(result.name, msgspec.json.decode(result.text)) for result in results.results] == [
         ("get_time", ""),
         ("get_weather", "clear"),
     ]
