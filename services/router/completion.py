@@ -188,6 +188,7 @@ class Completions:
                 started,
                 prompt_tokens,
                 covering,
+                upstream.longest_tokens,
                 judge,
                 is_covered_whole=is_covered,
                 call_check=upstream.call_check,
@@ -203,6 +204,7 @@ class Completions:
             finally:
                 upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
                 upstream.went_beyond_limit = relay.went_beyond_limit
+                upstream.comparable_tokens = relay.comparable_tokens
                 # Closes the provider's connection, however the chat ends.
                 await upstream.rest.aclose()
         failpoints.hit("router.finished")
@@ -238,7 +240,7 @@ class Completions:
                 record.class_id, chat, rounds.prompt, allowance, record.attempts, rounds
             )
         started = _started(record, upstream)
-        relay.begin(started, upstream.prompt.tokens, allowance)
+        relay.begin(started, upstream.prompt.tokens, allowance, upstream.longest_tokens)
         with TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")

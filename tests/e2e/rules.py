@@ -48,8 +48,10 @@ def _code(cell: str) -> str | None:
     return cell.strip("`") if cell.startswith("`") else None
 
 
-def usage_to_charge(rule: Rule, told: Mapping[str, int], prompt_tokens: int, delivered: str) -> Charged | None:
-    """Applies the rule to the provider's count, to our count of the prompt, and to the text delivered."""
+def usage_to_charge(
+    rule: Rule, told: Mapping[str, int], prompt_tokens: int, delivered: str, max_tokens: int = 0
+) -> Charged | None:
+    """Applies the rule to the provider's count, to our count of the prompt, to the text delivered and to its limit."""
     match rule.charged:
         case "nothing" | "nothing, and the piece is our loss":
             return None
@@ -61,6 +63,9 @@ def usage_to_charge(rule: Rule, told: Mapping[str, int], prompt_tokens: int, del
             return Charged(told["prompt_tokens"], count(delivered))
         case "our count" | "what was delivered" | "what was delivered at the last checkpoint":
             return Charged(prompt_tokens, count(delivered))
+        case "`max_tokens`":
+            assert count(delivered) > max_tokens
+            return Charged(prompt_tokens, max_tokens)
     raise AssertionError(f"There is no such rule: {rule.charged}")
 
 

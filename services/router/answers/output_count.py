@@ -15,10 +15,11 @@ _LONGEST_UNCUT_CHARACTERS = 64
 class OutputCount:
     """Counts the texts that a model writes in parallel: content, reasoning and tool arguments."""
 
-    __slots__ = ("_arguments", "_hidden", "contents", "tokens")
+    __slots__ = ("_arguments", "_hidden", "contents", "has_hidden", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.has_hidden = False
         self.contents = RunningCount(tokens.counter())
         self._hidden = RunningCount(tokens.counter())
         self._arguments: dict[int, RunningCount] = {}
@@ -33,6 +34,7 @@ class OutputCount:
 
     def add_hidden(self, hidden: str) -> None:
         if hidden:
+            self.has_hidden = True
             self.tokens += self._hidden.add(hidden)
 
     def arguments_of(self, index: int) -> RunningCount:
@@ -59,6 +61,7 @@ class OutputCount:
     def copy(self) -> "OutputCount":
         other = OutputCount()
         other.tokens, other.contents, other._hidden = self.tokens, self.contents.copy(), self._hidden.copy()
+        other.has_hidden = self.has_hidden
         other._arguments = {index: count.copy() for index, count in self._arguments.items()}
         return other
 

@@ -18,7 +18,7 @@ from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.toolcalls import ToolCalls
-from services.router.answers.usage_check import UsageCheck, longest_output_tokens
+from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import Piece, ProviderError, ProviderUsage
@@ -57,6 +57,7 @@ class Relay:
         self._finish_reason: str | None = None
         self._count = OutputCount()
         self._tokens_at_cut: int | None = None
+        self._is_own_count = True
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
@@ -68,34 +69,40 @@ class Relay:
         started: Started,
         prompt_tokens: int,
         allowance: TokenAllowance,
+        longest_tokens: int,
         judge: UsageCheck | None = None,
         *,
         is_covered_whole: bool = False,
         call_check: ToolCallCheck | None = None,
     ) -> None:
-        """Is called before the first piece. `is_covered_whole` if the longest answer is already covered; `judge` is
-        None if the usage was already checked by the caller; `call_check` gets the tool calls that are sent."""
+        """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
+        limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
+        checked by the caller; `call_check` gets the tool calls that are sent."""
         self._started: Started | None = started
         self._is_covered_whole = is_covered_whole
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
-        self._limit(prompt_tokens, started.max_tokens, longest_output_tokens(started.max_tokens))
+        self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
         self._prompt_tokens = prompt_tokens
         self._max_tokens = max_tokens
-        # By our count; output beyond it violates the limit.
         self._longest_tokens = longest_tokens
         self._allowance.limit(max_tokens, longest_tokens)
 
     @property
     def output_tokens(self) -> int:
-        if self._tokens_at_cut is not None:
-            return self._tokens_at_cut
         # A model applies its limit with its own tokenizer. The client never pays for more than the limit, even where
         # our count replaces the model's.
-        return min(self._count.tokens, self._max_tokens)
+        counted_tokens = self._count.tokens if self._tokens_at_cut is None else self._tokens_at_cut
+        return min(counted_tokens, self._max_tokens)
+
+    @property
+    def comparable_tokens(self) -> int | None:
+        """Returns our count of an answer if it can be compared with the model's: it is our own, of all that the model
+        wrote, and without reasoning, which a model may count or not."""
+        return self._count.tokens if self._is_own_count and not self._count.has_hidden else None
 
     def take(self, piece: Piece) -> bool:
         """Relays a piece if nothing has to be awaited for it; otherwise returns False, and nothing has happened.
@@ -164,6 +171,7 @@ class Relay:
         told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
         if told_tokens is not None:
             self._count.tokens = told_tokens
+            self._is_own_count = False
         elif most_tokens <= self._allowance.covered_tokens:
             # The common case: nothing to request and nothing to cut.
             self._count.add(text, deltas, piece.hidden)
@@ -186,10 +194,9 @@ class Relay:
             await self._conversation.send(response)
         return not is_cut
 
-    def begin_round(self, prompt_tokens: int, max_tokens: int) -> None:
-        """Starts another round of the same answer; both counts are totals over all rounds."""
-        longest_tokens = self._count.tokens + longest_output_tokens(max_tokens - self.output_tokens)
-        self._limit(prompt_tokens, max_tokens, longest_tokens)
+    def begin_round(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
+        """Starts another round of the same answer. The prompt is that of all rounds; the limits are of this one."""
+        self._limit(prompt_tokens, self.output_tokens + max_tokens, self._count.tokens + longest_tokens)
 
     async def cut_short(self) -> None:
         """Ends the answer between two rounds, when the credit or the client's output limit is used up."""
@@ -201,12 +208,11 @@ class Relay:
         return self._calls.take_turns(deltas)
 
     async def _allowed_tokens(self) -> int:
-        """Returns how many of the counted tokens may be passed on. Output within the model's limit is covered up to
-        max_tokens; beyond it, every token passed on must be covered."""
+        """Returns how many of the counted tokens may be passed on: all that are covered, and from max_tokens on as many
+        as a model may have written that respects it by its own count."""
         self.went_beyond_limit = self._count.tokens > self._longest_tokens
         most_tokens = min(self._count.tokens, self._longest_tokens)
-        limit_tokens = self._longest_tokens if self.went_beyond_limit else self._max_tokens
-        return await self._allowance.cover_output(most_tokens, limit_tokens)
+        return await self._allowance.cover_output(most_tokens, self._max_tokens)
 
     def _counted_by_provider(self, piece: Piece, text: str) -> int | None:
         """Returns the provider's output count for a complete, covered answer if it is plausible."""

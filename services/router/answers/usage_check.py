@@ -5,11 +5,13 @@ differ from ours by the provider's tokenizer, by its prompt template, and by hid
 many tokens as the model was allowed.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+from services.router.prompts.calibration import UNKNOWN_ANSWER_RATIO
 from services.router.providers.base import ProviderUsage
 
 # A provider's tokens per token of ours, at most, and a fixed allowance on top for templates, the provider's own
@@ -18,7 +20,7 @@ MOST_TIMES_OURS: Final = 4
 FREE_TOKENS: Final = 16_384
 # Faster than any model generates, hidden reasoning included.
 MOST_TOKENS_A_SECOND: Final = 20_000
-# A model applies its limit with its own tokenizer, which may count fewer tokens than ours.
+# A model may go on a little beyond its limit, and its tokens may be longer than usual.
 LIMIT_MARGIN_PARTS: Final = 2
 LIMIT_MARGIN_TOKENS: Final = 64
 
@@ -32,9 +34,14 @@ class Violation(Enum):
     MAX_TOKENS = "max_tokens"
 
 
-def longest_output_tokens(max_tokens: int) -> int:
-    """Returns the most tokens, by our count, of an answer whose model respects this limit."""
-    return max_tokens + max_tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
+def longest_output_tokens(max_tokens: int, ratio: float = UNKNOWN_ANSWER_RATIO) -> int:
+    """Returns the most tokens, by our count, of an answer whose model respects this limit. `ratio` is the model's count
+    divided by ours."""
+    return _with_margin(math.ceil(max_tokens / ratio))
+
+
+def _with_margin(tokens: int) -> int:
+    return tokens + tokens // LIMIT_MARGIN_PARTS + LIMIT_MARGIN_TOKENS
 
 
 @dataclass(slots=True)
@@ -64,7 +71,7 @@ class UsageCheck:
         return believed
 
     def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
-        if told_tokens > min(self.context_tokens, longest_output_tokens(self.max_tokens)):
+        if told_tokens > min(self.context_tokens, _with_margin(self.max_tokens)):
             return False
         # The elapsed time is read last, since hardly any answer needs it.
         free_tokens = MOST_TIMES_OURS * output_tokens + FREE_TOKENS

@@ -179,9 +179,8 @@ class Rounds:
         if chat.max_tokens or not chat.HasField("max_tokens"):
             try:
                 upstream = await self.open_upstream(chat, self.prompt, self)
-                self.relay.begin_round(
-                    self._earlier_prompt_tokens + self.prompt.tokens, self.relay.output_tokens + upstream.max_tokens
-                )
+                prompt_tokens = self._earlier_prompt_tokens + self.prompt.tokens
+                self.relay.begin_round(prompt_tokens, upstream.max_tokens, upstream.longest_tokens)
                 return upstream
             except LegatoError as error:
                 if error.reason not in _NO_MORE_ROUNDS:

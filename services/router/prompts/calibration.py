@@ -1,7 +1,7 @@
-"""Learns the ratio of a model's token count of prompts to ours.
+"""Learns the ratio of a model's token counts to ours: of prompts, and of answers.
 
 We count with one tokenizer; a model has its own, and adds templates and tool definitions. Every answer reports the
-model's count of its prompt, so the ratio is known after a few answers.
+model's count of its prompt and of itself, so the ratios are known after a few answers.
 """
 
 import math
@@ -17,6 +17,14 @@ LARGEST_RATIO: Final = 5.0
 SAMPLES_PER_ACCOUNT: Final = 8
 MOST_ACCOUNTS: Final = 16
 UPPER_QUANTILE: Final = 0.95
+# The model's count of an answer divided by ours, as far as it can be that of one text: a larger one includes reasoning
+# that is not shown, and a smaller one is an error.
+SMALLEST_ANSWER_RATIO: Final = 0.25
+LARGEST_ANSWER_RATIO: Final = 2.0
+LEAST_ANSWER_TOKENS: Final = 128
+# Until then, tokens are believed to be up to twice as long as ours.
+LEAST_ANSWERS: Final = 8
+UNKNOWN_ANSWER_RATIO: Final = 0.5
 
 
 class CountedPrompt(NamedTuple):
@@ -42,6 +50,21 @@ class Calibration:
 
     def __init__(self) -> None:
         self._by_size: dict[tuple[bool, int], _Samples] = {}
+        self._answers = _Samples()
+
+    @property
+    def answer_ratio(self) -> float:
+        """Returns the least ratio that the model's count of an answer usually has to ours, at most 1: the texts that
+        were seen say nothing about those with longer tokens."""
+        if len(self._answers) < LEAST_ANSWERS:
+            return UNKNOWN_ANSWER_RATIO
+        return min(1.0, self._answers.lower_ratio())
+
+    def note_answer(self, account_id: str, tokens: int, model_tokens: int) -> None:
+        """Records the model's own count of an answer that has no reasoning; `tokens` is our count."""
+        ratio = model_tokens / max(1, tokens)
+        if tokens >= LEAST_ANSWER_TOKENS and SMALLEST_ANSWER_RATIO <= ratio <= LARGEST_ANSWER_RATIO:
+            self._answers.add(account_id, ratio)
 
     def note(self, prompt: CountedPrompt, model_tokens: int) -> None:
         """Records the model's own count of a prompt."""
@@ -66,21 +89,33 @@ class _Samples:
     def __init__(self) -> None:
         # Ordered by last use, most recent last.
         self._by_account: OrderedDict[str, deque[float]] = OrderedDict()
-        self._ratios: Ratios | None = None
+        self._sorted: list[float] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_account.values()))
 
     def add(self, account_id: str, ratio: float) -> None:
         self._by_account.setdefault(account_id, deque(maxlen=SAMPLES_PER_ACCOUNT)).append(ratio)
         self._by_account.move_to_end(account_id)
         if len(self._by_account) > MOST_ACCOUNTS:
             self._by_account.popitem(last=False)
-        self._ratios = None
+        self._sorted = None
 
     def ratios(self) -> Ratios:
-        if self._ratios is None:
-            samples = sorted(ratio for ratios in self._by_account.values() for ratio in ratios)
-            upper = samples[math.ceil(UPPER_QUANTILE * len(samples)) - 1]
-            self._ratios = Ratios(samples[len(samples) // 2], max(samples[len(samples) // 2], upper))
-        return self._ratios
+        samples = self._in_order()
+        middle, upper = samples[len(samples) // 2], samples[self._within_upper() - 1]
+        return Ratios(middle, max(middle, upper))
+
+    def lower_ratio(self) -> float:
+        return self._in_order()[-self._within_upper()]
+
+    def _within_upper(self) -> int:
+        return math.ceil(UPPER_QUANTILE * len(self._in_order()))
+
+    def _in_order(self) -> list[float]:
+        if self._sorted is None:
+            self._sorted = sorted(ratio for ratios in self._by_account.values() for ratio in ratios)
+        return self._sorted
 
 
 def _size(prompt: CountedPrompt) -> tuple[bool, int]:

@@ -9,7 +9,7 @@ from typing import Final
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, current_span
 from services.router.answers.tool_call_check import ToolCallCheck
-from services.router.answers.usage_check import UsageCheck, Violation
+from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
 from services.router.prompts.calibration import CountedPrompt
 from services.router.providers.base import (
     CannotDo,
@@ -54,6 +54,13 @@ class Upstream:
     note_outcome: NoteOutcome | None = None
     # Where tool calls are counted, too.
     call_check: ToolCallCheck | None = None
+    # Our own count of the answer, if it can be compared with the model's.
+    comparable_tokens: int | None = None
+
+    @property
+    def longest_tokens(self) -> int:
+        """Returns the most tokens, by our count, of an answer that respects `max_tokens`."""
+        return longest_output_tokens(self.max_tokens, self.model_state.calibration.answer_ratio)
 
     @property
     def usage_check(self) -> UsageCheck:
@@ -68,10 +75,12 @@ class Upstream:
         if isinstance(error, ProviderError):
             self.attempt.failed()
         if self.finished is not None:
-            usage = self.finished.usage
+            usage, calibration = self.finished.usage, self.model_state.calibration
             # A prompt count that differs from ours can only be the model's.
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
-                self.model_state.calibration.note(self.prompt, usage.prompt_tokens)
+                calibration.note(self.prompt, usage.prompt_tokens)
+            if self.finished.usage_source == USAGE_SOURCE_PROVIDER and self.comparable_tokens is not None:
+                calibration.note_answer(self.prompt.account_id, self.comparable_tokens, usage.completion_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
             self.model_state.spending.add(usage, self.told_usage)
         if self.went_beyond_limit:

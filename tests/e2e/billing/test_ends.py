@@ -114,7 +114,8 @@ def test_end(request: pytest.FixtureRequest, prompt_tokens: int, upstream: Upstr
     else:
         delivered = text_read(service, api_key, upstream, case)
         assert (rule.seen == NONE) == (delivered == "")
-    usage = usage_to_charge(rule, case.reply.usage or {}, prompt_tokens, delivered)
+    max_tokens = case.chat.get("max_tokens", 0)
+    usage = usage_to_charge(rule, case.reply.usage or {}, prompt_tokens, delivered, max_tokens)
     check_books(service, account, parse_usd(case.credits), rule, usage)
     assert service.audit() == []
 

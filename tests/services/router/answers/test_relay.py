@@ -18,11 +18,12 @@ from services.chassis.packed_pieces import unpack_piece
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.prompts import tokens
+from services.router.prompts.calibration import LEAST_ANSWERS
 from services.router.prompts.tokens import count
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS
 from services.router.providers.base import Piece, ProviderUsage
 from services.router.schema.tools import ToolCallFragment
-from tests.services.router.harness import Router, read
+from tests.services.router.harness import PLENTY, Router, read
 from tests.support.upstreams.openai import Reply, Upstream
 
 
@@ -114,16 +115,17 @@ ENDLESS_WORDS = [" rain"] * 6_000
 @pytest.mark.parametrize("told", [None, {"prompt_tokens": 20, "completion_tokens": 1}])
 @pytest.mark.parametrize("parts", [ENDLESS_WORDS, ["".join(ENDLESS_WORDS)]], ids=["in pieces", "at once"])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_answer_that_goes_on_beyond_max_tokens_is_cut_there_and_what_was_delivered_is_charged(
+async def test_answer_that_goes_on_beyond_max_tokens_is_cut_and_no_more_than_these_are_charged(
     stream: bool, parts: list[str], told: dict[str, Any] | None, router: Router, upstream: Upstream
 ) -> None:
     upstream.replies.append(Reply(contents=parts, usage=told, at_once=True))
     answer = await router.ask(stream=stream, max_tokens=10)
     assert answer.finished.finish_reason == "length"
     assert answer.text.startswith(" rain rain")
-    # Half as many again by our count, and 64.
-    assert count(answer.text) == 79
-    assert answer.finished.usage.completion_tokens == 79
+    # Tokens that are twice as long as ours, half as many again, and 64.
+    assert count(answer.text) == 94
+    assert answer.finished.usage.completion_tokens == 10
+    assert max(response.output_tokens for response in answer.responses) == 10
     assert answer.finished.usage_source == USAGE_SOURCE_COUNTED
 
 
@@ -148,28 +150,40 @@ async def test_call_that_goes_on_beyond_max_tokens_is_cut_in_its_arguments(
     [cut] = answer.tool_calls
     assert answer.finished.finish_reason == "length"
     assert arguments.startswith(cut["arguments"])
-    assert 60 < answer.finished.usage.completion_tokens <= 79
+    assert 60 < count(cut["arguments"]) <= 94
+    assert answer.finished.usage.completion_tokens == 10
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_answer_by_a_denser_vocabulary_than_ours_is_not_cut(
-    stream: bool, router: Router, upstream: Upstream
+@pytest.mark.parametrize("grant", [Grant(prompt_tokens=100, output_tokens=1_000), PLENTY], ids=["exact", "plenty"])
+async def test_answer_of_tokens_twice_as_long_as_ours_is_whole_from_the_first_chat_on(
+    stream: bool, grant: Grant, router: Router, upstream: Upstream
 ) -> None:
-    text = " rain" * 145
-    upstream.replies.append(Reply(contents=[text], usage={"prompt_tokens": 20, "completion_tokens": 100}))
-    answer = await router.ask(stream=stream, max_tokens=100)
-    assert (answer.text, answer.finished.finish_reason) == (text, "stop")
-    assert answer.finished.usage.completion_tokens == 100
+    said = Reply(contents=[" rain"] * 2_000, finish_reason="length", at_once=True)
+    said.usage = {"prompt_tokens": 20, "completion_tokens": 1_000}
+    upstream.replies.extend([said] * (LEAST_ANSWERS + 2))
+    for _ in range(LEAST_ANSWERS + 2):
+        answer = await router.ask(stream=stream, max_tokens=1_000, grant=grant)
+        assert (answer.text, answer.finished.finish_reason) == (" rain" * 2_000, "length")
+        # Neither more credit nor a higher charge.
+        assert not answer.needs
+        assert max(response.output_tokens for response in answer.responses) == 1_000
+        assert answer.finished.usage.completion_tokens == 1_000
 
 
-async def test_credit_is_asked_for_before_what_goes_on_beyond_max_tokens_is_charged(
-    router: Router, upstream: Upstream
-) -> None:
+async def test_limit_of_a_model_whose_tokens_are_known_is_by_their_length(router: Router, upstream: Upstream) -> None:
+    ordinary = Reply(contents=[" rain"] * 400, usage={"prompt_tokens": 20, "completion_tokens": 400}, at_once=True)
+    endless = Reply(contents=ENDLESS_WORDS, usage=None, at_once=True)
+    upstream.replies.extend([endless, *[ordinary] * LEAST_ANSWERS, endless])
+    longest = [count((await router.ask(max_tokens=500)).text) for _ in range(LEAST_ANSWERS + 2)]
+    assert longest == [3 * 500 + 64, *[400] * LEAST_ANSWERS, 500 + 250 + 64]
+
+
+async def test_no_credit_is_asked_for_beyond_max_tokens(router: Router, upstream: Upstream) -> None:
     upstream.replies.append(Reply(contents=ENDLESS_WORDS, usage=None, at_once=True))
-    call = router.open(max_tokens=10, grant=Grant(prompt_tokens=100, output_tokens=10))
-    answer = await read(call, Grant(prompt_tokens=100, output_tokens=40, last=True))
-    assert [need.output_tokens for need in answer.needs] == [79]
-    assert count(answer.text) == answer.finished.usage.completion_tokens == 40
+    answer = await read(router.open(max_tokens=10, grant=Grant(prompt_tokens=100, output_tokens=10)))
+    assert not answer.needs
+    assert answer.finished.usage.completion_tokens == 10
 
 
 async def test_start_of_an_answer_is_told_once(router: Router, upstream: Upstream) -> None:
@@ -270,7 +284,7 @@ class Caller:
 async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_them(packs: bool) -> None:
     caller = Caller()
     relay = Relay(caller, packs=packs)
-    relay.begin(Started(max_tokens=100), 5, TokenAllowance(caller, None), is_covered_whole=True)
+    relay.begin(Started(max_tokens=100), 5, TokenAllowance(caller, None), 200, is_covered_whole=True)
     await relay.pass_on(Piece(contents=["one"]))
     pieces = [
         Piece(contents=[" two", " three"]),
@@ -293,7 +307,7 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
     monkeypatch.setattr(tokens, "counter", lambda: counted.append)
     caller = Caller()
     relay = Relay(caller)
-    relay.begin(Started(max_tokens=256), 1, TokenAllowance(caller, None), is_covered_whole=True)
+    relay.begin(Started(max_tokens=256), 1, TokenAllowance(caller, None), 512, is_covered_whole=True)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=60, cached_tokens=0)
     await relay.pass_on(Piece(["a few words " * 20], finish_reason="stop", last=True, usage=usage))
     assert relay.finished is not None
@@ -304,7 +318,7 @@ async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(m
 async def test_whole_answer_that_may_go_beyond_its_limit_is_counted_and_cut() -> None:
     caller = Caller()
     relay = Relay(caller)
-    relay.begin(Started(max_tokens=10), 1, TokenAllowance(caller, None), is_covered_whole=True)
+    relay.begin(Started(max_tokens=10), 1, TokenAllowance(caller, None), 20, is_covered_whole=True)
     usage = ProviderUsage(prompt_tokens=1, completion_tokens=10, cached_tokens=0)
     await relay.pass_on(Piece(["ж, " * 200], finish_reason="stop", last=True, usage=usage))
     assert relay.went_beyond_limit

@@ -65,4 +65,8 @@ def test_more_than_the_model_was_allowed_is_not_believed_however_long_it_took() 
     patient = judge(told, took_s=3600, max_tokens=100)
     assert patient.believed(ProviderUsage(10_000, 214, 0), 3).completion_tokens == 214
     assert patient.believed(ProviderUsage(10_000, 215, 0), 3).completion_tokens is None
-    assert longest_output_tokens(100) == 214
+
+
+def test_longest_answer_by_our_count_is_that_of_the_models_own_tokens() -> None:
+    assert longest_output_tokens(100, ratio=1.0) == 214
+    assert longest_output_tokens(100, ratio=0.5) == longest_output_tokens(100) == 364

@@ -250,8 +250,8 @@ async def test_later_round_that_goes_on_beyond_the_limit_is_cut(harness: RouterG
     harness.upstream.replies.extend([searching("pump"), answering(*[" rain"] * 3000, at_once=True)])
     answer = await harness.ask("Which?", max_tokens=100)
     assert answer.finished.finish_reason == "length"
-    assert 100 < answer.text.count("rain") < 215
-    assert answer.finished.usage.completion_tokens > answer.text.count("rain")
+    assert 100 < answer.text.count("rain") < 365
+    assert 80 < answer.finished.usage.completion_tokens <= 100
 
 
 async def test_last_of_the_credit_is_for_all_rounds_together(harness: RouterGroundingHarness) -> None:

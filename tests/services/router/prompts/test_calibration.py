@@ -3,9 +3,12 @@
 import pytest
 
 from services.router.prompts.calibration import (
+    LEAST_ANSWER_TOKENS,
+    LEAST_ANSWERS,
     LEAST_PROMPT_TOKENS,
     MOST_ACCOUNTS,
     SAMPLES_PER_ACCOUNT,
+    UNKNOWN_ANSWER_RATIO,
     Calibration,
     CountedPrompt,
     Ratios,
@@ -76,3 +79,30 @@ def test_what_says_nothing_about_the_vocabulary_is_not_believed(tokens: int, mod
     calibration = Calibration()
     calibration.note(prompt(tokens), model_tokens)
     assert calibration.ratios(prompt()) is None
+
+
+@pytest.mark.parametrize(("model_tokens", "ratio"), [(400, 0.4), (1000, 1.0), (1900, 1.0)])
+def test_answers_tell_how_long_the_tokens_of_a_model_are(model_tokens: int, ratio: float) -> None:
+    """Shorter tokens than ours in some texts do not mean that there are no longer ones in others."""
+    calibration = Calibration()
+    for number in range(LEAST_ANSWERS):
+        assert calibration.answer_ratio == UNKNOWN_ANSWER_RATIO
+        calibration.note_answer(str(number % 2), 1000, model_tokens)
+    assert calibration.answer_ratio == ratio
+
+
+def test_limit_of_answers_follows_the_longest_tokens_that_are_usual() -> None:
+    calibration = Calibration()
+    for account in range(12):
+        for number in range(SAMPLES_PER_ACCOUNT):
+            calibration.note_answer(str(account), 1000, 300 if number == account == 0 else 700 + account)
+    assert calibration.answer_ratio == 0.7
+
+
+@pytest.mark.parametrize(("tokens", "model_tokens"), [(LEAST_ANSWER_TOKENS - 1, 60), (1000, 6000), (1000, 1), (0, 9)])
+def test_answers_that_say_nothing_about_the_vocabulary_are_not_believed(tokens: int, model_tokens: int) -> None:
+    """Short ones, those with reasoning that is not shown, and mistakes."""
+    calibration = Calibration()
+    for _ in range(LEAST_ANSWERS):
+        calibration.note_answer("a", tokens, model_tokens)
+    assert calibration.answer_ratio == UNKNOWN_ANSWER_RATIO

@@ -105,7 +105,7 @@ async def relayed(pieces: AsyncIterator[Piece]) -> list[ChatResponse]:
     conversation = caller.as_conversation()
     relay = Relay(conversation)
     covering = TokenAllowance(conversation, None)
-    relay.begin(Started(class_id="forte", max_tokens=100), PROMPT_TOKENS, covering, is_covered_whole=True)
+    relay.begin(Started(class_id="forte", max_tokens=100), PROMPT_TOKENS, covering, 200, is_covered_whole=True)
     async for piece in pieces:
         await relay.pass_on(piece)
     return caller.responses

@@ -80,7 +80,7 @@ class Chat:
         self.call = _ServerCall(1, ChatRequest, self.outbox)
         self.allowance = TokenAllowance(self.call, grant)
         self.relay = Relay(self.call, packs=packs)
-        self.relay.begin(Started(max_tokens=MAX_TOKENS), 1, self.allowance)
+        self.relay.begin(Started(max_tokens=MAX_TOKENS), 1, self.allowance, MAX_TOKENS)
         # Steps that the task took, after the first piece.
         self.woken = 0
 
