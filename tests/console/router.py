@@ -36,8 +36,9 @@ context_tokens = 128000
 max_output_tokens = 16384
 {limit}
 """
+# Of each class one tier, with weights.
 MODELS: Final = {
-    "mezzo": ("maple-small",), "forte": ("maple-large", "cedar-2"), "fortissimo": ("cedar-2-max",)
+    "mezzo": {"maple-small": 1}, "forte": {"maple-large": 70, "cedar-2": 30}, "fortissimo": {"cedar-2-max": 1}
 }  # fmt: skip
 LIMITS: Final = {"maple-small": 64, "maple-large": 48}
 RUNNING: Final = {"maple-small": 12, "maple-large": 41, "cedar-2-max": 3}
@@ -76,8 +77,10 @@ class Router:
             provider = "bundled" if model == "tiny" else model.partition("-")[0]
             limit = f"concurrency = {limits[model]}" if model in limits else ""
             parts.append(MODEL.format(model=model, provider=provider, limit=limit))
-        models_of = {name: ("tiny",) if name in bundled else MODELS[name] for name in CLASSES}
-        parts += [f"[classes.{name}]\nmodels = {list(models)}\n" for name, models in models_of.items()]
+        for name in CLASSES:
+            weights = {"tiny": 1} if name in bundled else MODELS[name]
+            tier = ", ".join(f"{model} = {weight}" for model, weight in weights.items())
+            parts.append(f"[classes.{name}]\ntiers = [{{ {tier} }}]\n")
         self._file.write_text("".join(parts))
 
     def write_mistakes(self) -> None:

@@ -13,7 +13,10 @@ from legato_protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesR
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 
-COLUMNS = ["class", "provider", "model", "breaker", "attempts", "failures", "latency_ms", "running", "limit"]
+COLUMNS = [
+    *("class", "tier", "weight", "provider", "model"),
+    *("breaker", "attempts", "failures", "latency_ms", "running", "limit"),
+]
 MISTAKEN = 2
 
 routes = command_group("routes")
@@ -52,7 +55,7 @@ def reload(invocation: Invocation) -> None:
 
 @routes.command()
 def show(invocation: Invocation) -> None:
-    """List the models of each class in the order of fallback, with their circuit breakers and figures."""
+    """List the models of each class by tier, with their weights, circuit breakers and figures."""
     routers = invocation.services.routers
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
@@ -77,7 +80,7 @@ def describe(router: str, target: Target) -> dict[str, Any]:
     latency_ms = round(1000 * target.median_latency_s, 1) if target.HasField("median_latency_s") else None
     return {
         "router": router,
-        **described(target, "class", "provider", "model"),
+        **described(target, "class", "tier", "weight", "provider", "model"),
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,

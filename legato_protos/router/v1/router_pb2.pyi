@@ -656,6 +656,8 @@ class Target(_message.Message):
     RUNNING_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
+    TIER_FIELD_NUMBER: _builtins.int
+    WEIGHT_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -669,6 +671,11 @@ class Target(_message.Message):
     running: _builtins.int
     """Chats at this moment, and how many there may be. Absent: as many as come."""
     limit: _builtins.int
+    tier: _builtins.int
+    """The tier of the class, from 1: a later one is asked if no model of an earlier one answers. The members of a tier share
+    chats by weight.
+    """
+    weight: _builtins.int
     @_builtins.property
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
@@ -686,10 +693,12 @@ class Target(_message.Message):
         running: _builtins.int = ...,
         limit: _builtins.int | None = ...,
         cost: Global___ProviderCost | None = ...,
+        tier: _builtins.int = ...,
+        weight: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015

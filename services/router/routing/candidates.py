@@ -65,4 +65,4 @@ def _hesitation(model_state: ModelState, key_id: str) -> int:
         return 3
     if not saturation.gate.has_room_for(key_id):
         return 2
-    return 1 if breaker.is_slow_to_begin else 0
+    return 1 if breaker.is_slow_to_begin() else 0

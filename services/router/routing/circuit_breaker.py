@@ -105,7 +105,6 @@ class CircuitBreaker:
         latency_s = self.median_latency_s
         return None if latency_s is None else max(LEAST_TRIAL_TIMEOUT_S, TRIAL_TIMEOUT_LATENCIES * latency_s)
 
-    @property
     def is_slow_to_begin(self) -> bool:
         """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken
         it: those that are overtaken have more to read or to think about."""

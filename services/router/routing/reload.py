@@ -63,9 +63,11 @@ def _lines(routes: Routes) -> list[str]:
     lines = []
     for class_id, route in sorted(routes.classes.items()):
         lines.append(f"{class_id}: character {routes.characters[class_id].version}")
-        for place, target in enumerate(route.targets, start=1):
-            terms = _terms(target, without={"provider", "model_name"})
-            lines.append(f"{class_id}: {place}. {target.model_name} of {target.provider}{terms}")
+        for number, tier in enumerate(route.tiers, start=1):
+            for member in tier:
+                target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
+                terms = _terms(target, without={"provider", "model_name"})
+                lines.append(f"{class_id}: {number}. {target.model_name} of {target.provider}{weight}{terms}")
     for name, provider in sorted(routes.providers.items()):
         lines.append(f"provider {name}: {provider.kind}{_terms(provider, without={'name', 'kind', *_HIDDEN})}")
     return lines

@@ -7,7 +7,7 @@ from services.chassis.load.admission import NO_LIMIT
 from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.settings import SettingsError
-from services.router.routing.model_states import ModelState, ModelStates
+from services.router.routing.model_states import ModelStates, WeightedModel
 from services.router.routing.reload import Reload
 from services.rules.model_classes import CLASSES
 
@@ -35,11 +35,18 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
 
     def _targets(self) -> list[pb.Target]:
         by_class = self._model_states.by_class
-        return [_to_target(class_id, model_state) for class_id in CLASSES for model_state in by_class[class_id].all]
+        return [
+            _to_target(class_id, tier, member)
+            for class_id in CLASSES
+            for tier, members in enumerate(by_class[class_id].tiers, start=1)
+            for member in members
+        ]
 
 
-def _to_target(class_id: str, model_state: ModelState) -> pb.Target:
+def _to_target(class_id: str, tier: int, member: WeightedModel) -> pb.Target:
+    model_state = member.model_state
     gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
     breaker_state = pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}")
     limit = int(gate.limit) if gate.limit < NO_LIMIT else None
-    return to_message(pb.Target, target, breaker, gate, class_id=class_id, breaker_state=breaker_state, limit=limit)
+    records = (target, breaker, gate, member)
+    return to_message(pb.Target, *records, class_id=class_id, tier=tier, breaker_state=breaker_state, limit=limit)

@@ -25,9 +25,16 @@ BIG = router_pb2.Target(
     median_latency_s=0.2504,
     running=3,
     limit=8,
+    tier=1,
+    weight=70,
 )
 SPARE = router_pb2.Target(
-    class_id="forte", provider="other", model_name="spare", breaker_state=router_pb2.BREAKER_STATE_CLOSED
+    class_id="forte",
+    provider="other",
+    model_name="spare",
+    breaker_state=router_pb2.BREAKER_STATE_CLOSED,
+    tier=2,
+    weight=1,
 )
 LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE])
 LIST_TARGETS = "RouteAdminService.ListTargets"
@@ -42,6 +49,8 @@ def test_models_are_shown_with_how_they_do() -> None:
         {
             "router": "router",
             "class": "forte",
+            "tier": 1,
+            "weight": 70,
             "provider": "host",
             "model": "vendor/big",
             "breaker": "half-open",
@@ -54,6 +63,8 @@ def test_models_are_shown_with_how_they_do() -> None:
         {
             "router": "router",
             "class": "forte",
+            "tier": 2,
+            "weight": 1,
             "provider": "other",
             "model": "spare",
             "breaker": "closed",
@@ -69,9 +80,10 @@ def test_models_are_shown_with_how_they_do() -> None:
 def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
-        "class", "provider", "model", "breaker", "attempts", "failures", "latency_ms", "running", "limit",
+        "class", "tier", "weight", "provider", "model",
+        "breaker", "attempts", "failures", "latency_ms", "running", "limit",
     ]  # fmt: skip
-    assert lines[2].split() == ["forte", "other", "spare", "closed", "0", "0", "-", "0", "-"]
+    assert lines[2].split() == ["forte", "2", "1", "other", "spare", "closed", "0", "0", "-", "0", "-"]
 
 
 def test_reload_says_what_was_reloaded() -> None:

@@ -8,6 +8,7 @@ def test_routes_show_each_model_and_a_reload_says_what_is_wrong(console: Console
     text = console.get("/operator/routes", session).text
     assert "41 of 48" in text
     assert "Failing" in text
+    assert text.count("weight 70") == 1
     assert "Reloaded" in console.post("/operator/routes/reload", session=session).text
     console.router.write_mistakes()
     answer = console.post("/operator/routes/reload", session=session)
@@ -20,7 +21,7 @@ def test_routes_show_what_a_reload_would_change_before_it_does(console: ConsoleH
     assert "a reload would change nothing" in console.get("/operator/routes", session).text
     console.router.write(limits={"maple-small": 64, "maple-large": 50})
     text = console.get("/operator/routes", session).text
-    terms = "forte: 1. maple-large of maple, context_tokens 128000, max_output_tokens 16384, concurrency"
+    terms = "forte: 1. maple-large of maple, weight 70, context_tokens 128000, max_output_tokens 16384, concurrency"
     assert f'<li class="goes">- {terms} 48</li>' in text
     assert f'<li class="comes">+ {terms} 50</li>' in text
     console.router.write_mistakes()

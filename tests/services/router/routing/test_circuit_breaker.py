@@ -9,6 +9,8 @@ from services.router.routing.circuit_breaker import (
     LEAST_TRIAL_TIMEOUT_S,
     LONGEST_PAUSE_S,
     PAUSE_SPREAD,
+    SLOW_LATENCIES,
+    SLOW_LEAST_S,
     STEADY_S,
     WINDOW_S,
     Attempt,
@@ -208,3 +210,35 @@ def test_figures_are_of_all_attempts_and_of_answers(health: CircuitBreaker, cloc
         attempt.begun()
     attempts[3].failed()
     assert (health.attempts, health.failures, health.median_latency_s) == (4, 1, 2.0)
+
+
+@pytest.mark.parametrize("usual_s", [0.1, 5.0])
+def test_model_is_slow_to_begin_while_a_chat_waits_clearly_longer_than_usual(
+    usual_s: float, health: CircuitBreaker, clock: FakeClock
+) -> None:
+    usual = health.start_attempt()
+    clock.advance(usual_s)
+    usual.begun()
+    waiting = health.start_attempt()
+    clock.advance(max(SLOW_LEAST_S, SLOW_LATENCIES * usual_s) - 0.01)
+    assert not health.is_slow_to_begin()
+    clock.advance(0.02)
+    assert health.is_slow_to_begin()
+    waiting.given_up()
+    assert not health.is_slow_to_begin()
+
+
+def test_chat_that_others_overtake_is_no_sign_of_a_slow_model(health: CircuitBreaker, clock: FakeClock) -> None:
+    for _ in range(3):
+        thinking = health.start_attempt()
+        clock.advance(0.1)
+        health.start_attempt().begun()
+        clock.advance(10 * SLOW_LEAST_S)
+        assert not health.is_slow_to_begin()
+        thinking.begun()
+
+
+def test_model_that_has_never_answered_is_not_called_slow(health: CircuitBreaker, clock: FakeClock) -> None:
+    health.start_attempt()
+    clock.advance(60)
+    assert not health.is_slow_to_begin()

@@ -29,6 +29,20 @@ def test_models_that_come_and_go_are_told_in_their_order(tmp_path: Path) -> None
     assert len(changes) == 3
 
 
+def test_weights_are_told_of_members_that_share_a_tier(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    pool = GOOD.replace('models = ["big", "small"]', "tiers = [{ big = 3, small = 1 }]")
+    changes = find_changes(read(path, pool), read(path, pool.replace("big = 3", "big = 2")))
+    terms = "context_tokens 1000, max_output_tokens 100"
+    assert changes == [
+        f"- fortissimo: 1. vendor/big of host, weight 3, {terms}",
+        f"+ fortissimo: 1. vendor/big of host, weight 2, {terms}",
+    ]
+    # A tier of one takes all chats, whatever its weight.
+    alone = GOOD.replace('models = ["big", "small"]', "tiers = [{ big = 3 }, { small = 2 }]")
+    assert find_changes(read(path, GOOD), read(path, alone)) == []
+
+
 def test_another_key_or_address_is_told_and_the_key_is_not(tmp_path: Path) -> None:
     path = tmp_path / "routes.toml"
     wanted = GOOD.replace("host.test", "elsewhere.test").replace("zdr = true", "zdr = false")

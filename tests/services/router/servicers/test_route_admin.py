@@ -172,6 +172,18 @@ async def test_what_is_known_of_a_model_outlives_a_reload_that_leaves_it_as_it_w
         assert not old.HasField("median_latency_s")
 
 
+async def test_targets_are_told_with_their_tiers_and_weights(
+    socket_folder: Path, log: Log, upstream: Upstream, other: Upstream
+) -> None:
+    async with router_process(socket_folder, log, a=upstream, b=other) as served:
+        assert [(target.tier, target.weight) for target in await served.targets()] == [(1, 1), (2, 1)]
+        file = served.routes.read_text()
+        served.routes.write_text(file.replace("models = ['a', 'b']", "tiers = [{ b = 70, a = 30 }]"))
+        await served.reload()
+        told = [(target.provider, target.tier, target.weight) for target in await served.targets()]
+        assert told == [("b", 1, 70), ("a", 1, 30)]
+
+
 async def test_targets_are_told_with_what_runs_and_what_may(socket_folder: Path, log: Log, upstream: Upstream) -> None:
     upstream.replies.append(Reply(stall_after=2))
     async with router_process(socket_folder, log, old=upstream) as served:
