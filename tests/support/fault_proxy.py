@@ -62,7 +62,7 @@ class Connection:
 
     def reset(self) -> None:
         for writer in self._writers:
-            _reset(writer)
+            reset(writer)
 
     async def run(
         self,
@@ -122,7 +122,7 @@ async def _deliver(due: "asyncio.Queue[tuple[float, bytes]]", writer: asyncio.St
             await writer.drain()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def reset(writer: asyncio.StreamWriter) -> None:
     connected = writer.get_extra_info("socket")
     if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError):
@@ -182,14 +182,14 @@ class FaultProxy:
         self.connections.add(connection)
         try:
             if any(isinstance(fault, Cut) for fault in self._faults.values()):
-                _reset(writer)
+                reset(writer)
                 return
             target = await self._open_target()
             self._opened.append(target[1])
             await connection.run((reader, writer), target)
         except OSError:
             # Nothing listens at the target.
-            _reset(writer)
+            reset(writer)
         finally:
             self.connections.discard(connection)
 
