@@ -52,6 +52,7 @@ class ResponseFormat(fields.ResponseFormatField):
 IF_TAKEN = "Where the model takes it; otherwise `x-legato-ignored` names it."
 IGNORED = "Accepted, and named in `x-legato-ignored`."
 NOT_USED = "Accepted and not used."
+CACHE_KEY = "Requests with the same value meet the same prompt cache, if the provider has keys for its cache."
 
 # Not looked at.
 AnyValue = bool | float | str | list[Any] | dict[str, Any] | None
@@ -85,7 +86,7 @@ class ChatRequest(fields.Body, kw_only=True):
     web_search_options: Annotated[AnyValue, Meta(description=IGNORED)] = None
     store: Annotated[AnyValue, Meta(description=NOT_USED)] = None
     service_tier: Annotated[AnyValue, Meta(description=NOT_USED)] = None
-    prompt_cache_key: Annotated[AnyValue, Meta(description=NOT_USED)] = None
+    prompt_cache_key: Annotated[AnyValue, Meta(description=CACHE_KEY)] = None
     prompt_cache_retention: Annotated[AnyValue, Meta(description=NOT_USED)] = None
     safety_identifier: Annotated[AnyValue, Meta(description=NOT_USED)] = None
 

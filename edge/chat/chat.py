@@ -180,6 +180,7 @@ class Chat:
                 memory=principal.memory,
                 attachments=principal.attachments,
                 tells_acceptance=self._hold.tells_acceptance,
+                prompt_cache_key_digest=body.prompt_cache_key_digest,
             )
         )
         # Not before, since a message inside another is a copy.

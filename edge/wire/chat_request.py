@@ -5,6 +5,7 @@ the place and the types, and never quote what was sent.
 """
 
 import codecs
+import hashlib
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -71,6 +72,8 @@ class ChatBody(Struct):
     names_tool_choice: bool = False
     # Fields that may change an answer, and are not passed on.
     ignored: tuple[str, ...] = ()
+    # SHA-256 of the client's `prompt_cache_key`, whatever that is; empty if it sent none.
+    prompt_cache_key_digest: bytes = b""
 
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
@@ -126,7 +129,13 @@ async def decode_chat(body: bytes) -> ChatBody:
         has_tools=bool(tool_names),
         names_tool_choice=bool(tool_choice_json),
         ignored=ignored,
+        prompt_cache_key_digest=_digest(decoded.prompt_cache_key),
     )
+
+
+def _digest(value: Raw) -> bytes:
+    given = _present(value) if value else b""
+    return hashlib.sha256(given).digest() if given else b""
 
 
 def _decode_fields(body: bytes) -> tuple[Body, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from services.router.grounding.grounding import Grounded, Grounding
 from services.router.grounding.rounds import Rounds
 from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
-from services.router.prompts.conversation import digest_conversation
+from services.router.prompts.conversation import digest_cache_key, digest_conversation
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
 from services.router.routing.model_search import Attempts
@@ -165,6 +165,8 @@ class Completions:
         if self._model_states.by_class[record.class_id].tells_conversations:
             # Before grounding adds to the client's messages, which follow the character.
             prompt.conversation = digest_conversation(chat.account_id, islice(prompt.messages.parsed, 1, None))
+        if chat.prompt_cache_key_digest:
+            prompt.cache_key = digest_cache_key(chat.account_id, chat.prompt_cache_key_digest)
         if self._grounding is not None and not prompt.tools.json:
             grounded = await self._grounding.ground(chat, prompt, self._models_of(record.class_id))
             prompt, cite = grounded.prompt, grounded.cite

@@ -557,7 +557,9 @@ class PreviewGroundingResponse(_message.Message):
     """The class that would serve, and the smallest context window of its models."""
     context_tokens: _builtins.int
     added_text: _builtins.str
-    """The message that is put in, as the model gets it. Empty: none is."""
+    """What is put in, as the model gets it: all notes, in a message after the system messages; and what is chosen for the
+    question, passages or some of the notes, behind it in its message. Between them is an empty line. Empty: nothing is.
+    """
     offers_search: _builtins.bool
     """Whether the model would be offered to search."""
     @_builtins.property

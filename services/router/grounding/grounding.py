@@ -44,12 +44,14 @@ class FoundContext:
 
     notes: Sequence[Note] = ()
     passages: Sequence[Passage] = ()
-    # The block of each kind that there is.
-    blocks: Sequence[str] = ()
+    # The block of all notes, which is the same in every turn and stands before the conversation.
+    lasting_block: str = ""
+    # The blocks that were chosen for this question, which stand after it: caches find all before them again.
+    chosen_blocks: Sequence[str] = ()
 
     @property
     def text(self) -> str:
-        return BETWEEN_BLOCKS.join(self.blocks)
+        return BETWEEN_BLOCKS.join(filter(None, (self.lasting_block, *self.chosen_blocks)))
 
     @property
     def sources(self) -> Sources:
@@ -93,7 +95,7 @@ class Grounding:
             # A failed lookup is logged, and the chat is answered without it.
             self._log.failure("grounding.failed", error, request_id=chat.request_id)
             found = FoundContext()
-        prompt = _with_guidance(prompt, found)
+        prompt = _with_found(prompt, found)
         sources, room_tokens = found.sources, window_tokens - prompt.tokens
         has_search = search is not None and room_tokens >= SEARCH_ROOM_TOKENS
         if search is None or not has_search:
@@ -116,11 +118,12 @@ class Grounding:
         except Exception as error:
             self._log.failure("grounding.failed", error)
             raise unavailable("The store of notes and documents") from None
-        grounded = _with_guidance(prompt, found)
+        grounded = _with_found(prompt, found)
         added_tokens = grounded.tokens - prompt.tokens
-        if found.notes:
-            response.tokens.notes = tokens.count(found.blocks[0]) if found.passages else added_tokens
-        response.tokens.passages = added_tokens - response.tokens.notes
+        if found.passages:
+            passages_tokens = tokens.count(BETWEEN_BLOCKS + found.chosen_blocks[-1])
+            response.tokens.passages = passages_tokens if found.notes else added_tokens
+        response.tokens.notes = added_tokens - response.tokens.passages
         response.added_text = found.text
         for note in found.notes:
             response.notes.append(to_message(pb.Note, note, tokens=NOTES.tokens_of(note)))
@@ -153,28 +156,38 @@ class Grounding:
                 return FoundContext()
             room_tokens = (window_tokens - prompt.tokens) // ROOM_PART - TOKENS_PER_MESSAGE
             words = question_words(prompt.messages)
-            blocks: list[str] = []
+            lasting_block = ""
+            chosen_blocks: list[str] = []
             notes: Sequence[Note] = ()
             passages: Sequence[Passage] = ()
             if library.notes is not None and chat.memory and holding.notes:
                 budget_tokens = min(self._settings.memory_tokens, room_tokens)
-                notes = await library.notes.relevant(chat.account_id, words, budget_tokens)
+                notes, are_all = await library.notes.relevant(chat.account_id, words, budget_tokens)
                 if notes:
-                    blocks.append(NOTES.render(notes))
-                    room_tokens -= tokens.count(blocks[-1] + BETWEEN_BLOCKS)
+                    block = NOTES.render(notes)
+                    if are_all:
+                        lasting_block = block
+                    else:
+                        chosen_blocks.append(block)
+                    room_tokens -= tokens.count(block + BETWEEN_BLOCKS)
             if library.attachments is not None and chat.attachments and holding.attachments:
                 budget_tokens = min(self._settings.attachment_tokens, room_tokens)
                 passages = await library.attachments.matching(chat.account_id, words, budget_tokens)
                 if passages:
-                    blocks.append(PASSAGES.render(passages))
-            return FoundContext(notes, passages, blocks)
+                    chosen_blocks.append(PASSAGES.render(passages))
+            return FoundContext(notes, passages, lasting_block, chosen_blocks)
 
 
-def _with_guidance(prompt: Prompt, found: FoundContext) -> Prompt:
-    if not found.blocks:
-        return prompt
-    return replace(
-        prompt,
-        messages=prompt.messages.insert_guidance(found.text),
-        tokens=prompt.tokens + TOKENS_PER_MESSAGE + tokens.count(found.text),
-    )
+def _with_found(prompt: Prompt, found: FoundContext) -> Prompt:
+    messages, added_tokens = prompt.messages, 0
+    if found.lasting_block:
+        messages = messages.insert_guidance(found.lasting_block)
+        added_tokens += TOKENS_PER_MESSAGE + tokens.count(found.lasting_block)
+    if found.chosen_blocks:
+        text = BETWEEN_BLOCKS.join(found.chosen_blocks)
+        messages = messages.add_context(text)
+        added_tokens += tokens.count(BETWEEN_BLOCKS + text)
+        if messages.context is None:
+            # There is no user message, so it is a message of its own.
+            added_tokens += TOKENS_PER_MESSAGE
+    return replace(prompt, messages=messages, tokens=prompt.tokens + added_tokens) if added_tokens else prompt

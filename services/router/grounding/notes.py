@@ -58,15 +58,15 @@ class Notes:
             raise _unknown()
         return removed
 
-    async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> Sequence[Note]:
-        """Returns the notes that best match the question, then the newest, within the token budget; in order of
-        creation, so that the prompt's beginning stays the same for caches."""
+    async def relevant(self, account_id: str, words: Sequence[str], budget_tokens: int) -> tuple[Sequence[Note], bool]:
+        """Returns all notes in order of creation, or, if they exceed the token budget, those that best match the
+        question, then the newest; and whether these are all, which is then the same for every question."""
         notes = [note for note in await self.list_of(account_id) if note.text]
         are_few = sum(note.tokens for note in notes) <= budget_tokens
         if not notes or (are_few and tokens.count(NOTES.render(notes)) <= budget_tokens):
-            return notes
+            return notes, True
         # Matching many notes takes milliseconds of CPU time, so it runs in a thread.
-        return await asyncio.to_thread(_choose, notes, words, budget_tokens)
+        return await asyncio.to_thread(_choose, notes, words, budget_tokens), False
 
 
 def _new_note(note_id: str, account_id: str, created_at_us: int, text: str) -> Note:

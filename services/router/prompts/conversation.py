@@ -27,6 +27,11 @@ def digest_conversation(account_id: str, messages: Iterable[Message]) -> bytes:
     return digest.digest()
 
 
+def digest_cache_key(account_id: str, key_digest: bytes) -> bytes:
+    """Returns what stands for a client's own `prompt_cache_key`: no two accounts share it."""
+    return hashlib.sha256(b"%b\nkey %b" % (account_id.encode(), key_digest)).digest()
+
+
 def _opener(messages: Iterable[Message]) -> Iterator[Message]:
     is_leading = True
     for message in messages:

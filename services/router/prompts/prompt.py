@@ -60,6 +60,8 @@ class Prompt:
     offered_tools: Tools | None = None
     # The digest of the conversation, where the class uses it.
     conversation: bytes = b""
+    # The digest of the client's own `prompt_cache_key`, if it sent one.
+    cache_key: bytes = b""
 
 
 async def compose_prompt(

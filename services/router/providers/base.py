@@ -63,6 +63,8 @@ class ProviderCall:
     parameters: Parameters
     max_tokens: int
     stream: bool
+    # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
+    cache_identity: bytes = b""
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
     # Called once the whole request has been sent.

@@ -225,4 +225,5 @@ def _make_call(prompt: Prompt, parameters: Parameters, target: Target, max_token
         parameters=parameters,
         max_tokens=max_tokens,
         stream=not is_whole,
+        cache_identity=prompt.cache_key or prompt.conversation,
     )

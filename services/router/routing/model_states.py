@@ -117,7 +117,8 @@ class ModelStates:
         if len(route.targets) > 1:
             outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
             outcomes.keep(route.targets)
-        tells_conversations = any(len(tier) > 1 for tier in tiers)
+        takes_cache_key = any(self.routes.providers[target.provider].prompt_cache_key for target in route.targets)
+        tells_conversations = takes_cache_key or any(len(tier) > 1 for tier in tiers)
         return ClassModels(route, tiers, all_states, tells_conversations, outcomes)
 
     def _state_of(self, target: Target) -> ModelState:

@@ -40,7 +40,7 @@ def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str])
         api_key=_read_secret(table, environ, is_needed=bool(versions)),
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
-    route = replace(route, prompt_cache_key=takes_cache_key(route.base_url))
+    route = replace(route, prompt_cache_key=kind == "openai" and takes_cache_key(route.base_url))
     flags = {key: table.read(key, kinds.FLAG, getattr(route, key)) for key in KINDS[kind].flags}
     if versions:
         return replace(route, version=table.choose("version", versions), **flags)

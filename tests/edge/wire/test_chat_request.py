@@ -137,6 +137,15 @@ def test_what_is_not_offered_is_refused_with_what_to_use(field: dict[str, Any], 
     assert refusal_of(**field).message == says
 
 
+def test_cache_key_goes_on_as_a_digest_whatever_it_is() -> None:
+    keys = ["ann", "bob", 7, ["ann"], "x" * 100_000]
+    digests = {decode(prompt_cache_key=key).prompt_cache_key_digest for key in keys}
+    assert {len(digest) for digest in digests} == {32}
+    assert len(digests) == len(keys)
+    assert decode(prompt_cache_key="ann").ignored == ()
+    assert decode(prompt_cache_key=None) == decode()
+
+
 def test_no_stops_in_a_list_are_none() -> None:
     """Frameworks send the list they have, and some models refuse an empty one."""
     assert decode(stop=[]) == decode()

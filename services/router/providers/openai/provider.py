@@ -1,5 +1,6 @@
 """A provider for any server compatible with OpenAI's chat completions."""
 
+import hmac
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -31,6 +32,7 @@ _WAYS: Final[dict[str, dict[str, Any]]] = {
 
 
 # Hosts that take `prompt_cache_key`; others reject it.
+CACHE_KEY_CHARACTERS: Final = 32
 _CACHE_KEY_HOSTS: Final = ("api.openai.com", "api.mistral.ai", "openrouter.ai")
 
 
@@ -62,6 +64,7 @@ class OpenAIProvider(HttpProvider):
         if route.no_store:
             self._extra = merged(self._extra, no_store_fields(route.base_url))
         self._extra_json = msgspec.json.encode(self._extra)
+        self._sends_cache_key = route.prompt_cache_key and "prompt_cache_key" not in self._extra
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         # What the route sets is not the client's to choose.
@@ -78,10 +81,17 @@ class OpenAIProvider(HttpProvider):
             call = replace(call, messages=shorten_call_ids(call.messages))
         if self._route.string_content:
             call = replace(call, messages=write_as_strings(call.messages))
-        return encode_call(call, self._route.output_field, self._extra_json)
+        return encode_call(call, self._route.output_field, self._extra_json, self._cache_key(call))
+
+    def _cache_key(self, call: ProviderCall) -> str:
+        """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.
+        It is derived with a secret that all routers have, so it tells nothing but which requests belong together."""
+        if not self._sends_cache_key or not call.cache_identity:
+            return ""
+        return hmac.digest(self._route.api_key.encode(), call.cache_identity, "sha256").hex()[:CACHE_KEY_CHARACTERS]
 
 
-def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> bytes:
+def encode_call(call: ProviderCall, output_field: str, extra_json: bytes, cache_key: str = "") -> bytes:
     """Encodes the request body. The client's JSON is inserted byte for byte."""
     parts: list[bytes | memoryview | Raw] = [b'{"model":', msgspec.json.encode(call.model_name), b',"messages":']
     parts += call.messages.json_pieces
@@ -94,6 +104,8 @@ def encode_call(call: ProviderCall, output_field: str, extra_json: bytes) -> byt
         inside = fields.strip()[1:-1].strip()
         if inside:
             parts += (b",", inside)
+    if cache_key:
+        parts.append(b',"prompt_cache_key":"%b"' % cache_key.encode())
     if call.stream:
         parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
     parts.append(b"}")

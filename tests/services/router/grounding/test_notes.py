@@ -63,8 +63,9 @@ async def test_all_notes_that_fit_are_given_in_the_order_in_which_they_were_made
         await notes.add("acct_1", text)
         clock.advance(1)
     for words in ([], ["ottawa"]):
-        given = await notes.relevant("acct_1", words, budget_tokens=100)
+        given, are_all = await notes.relevant("acct_1", words, budget_tokens=100)
         assert [note.text for note in given] == ["I am a vegetarian.", "I live in Ottawa."]
+        assert are_all
 
 
 async def test_of_more_notes_than_fit_those_that_match_are_given_then_the_newest(
@@ -76,7 +77,8 @@ async def test_of_more_notes_than_fit_those_that_match_are_given_then_the_newest
         made.append(await notes.add("acct_1", about))
         clock.advance(1)
     budget_tokens = 5 * max(note.tokens for note in made)
-    given = await notes.relevant("acct_1", ["parrot", "colour"], budget_tokens)
+    given, are_all = await notes.relevant("acct_1", ["parrot", "colour"], budget_tokens)
+    assert not are_all
     assert count(NOTES.render(given)) <= budget_tokens
     assert given[0].text == "My parrot is green."
     assert given[-1].note_id == made[-1].note_id
@@ -86,7 +88,7 @@ async def test_notes_that_grow_when_they_are_made_harmless_are_counted_as_they_a
     for number in range(10):
         await notes.add("acct_1", f'{number}: "<a>", "<b>", "<c>", "<d>"')
     budget_tokens = sum(note.tokens for note in await notes.list_of("acct_1"))
-    given = await notes.relevant("acct_1", [], budget_tokens)
+    given, _ = await notes.relevant("acct_1", [], budget_tokens)
     assert 1 <= len(given) < 10
     assert count(NOTES.render(given)) <= budget_tokens
 

@@ -97,8 +97,9 @@ async def test_the_preview_shows_what_the_model_then_gets(
     answer = await harness.ask(question, **fields)
     sent = harness.sent
     added = [message["content"] for message in sent[1:-1]]
-    assert added == ([shown.added_text] if shown.added_text else [])
-    text = "".join(added)
+    added += filter(None, [sent[-1]["content"].removeprefix(question).removeprefix("\n\n")])
+    text = "\n\n".join(added)
+    assert text == shown.added_text
     assert text.count("<note>") == len(shown.notes)
     assert text.count("<passage ") == len(shown.passages)
     for note in shown.notes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.router.prompts.conversation import END_BYTES, digest_conversation
+from services.router.prompts.conversation import END_BYTES, digest_cache_key, digest_conversation
 from services.router.schema.messages import read_messages
 from tests.services.router.harness import as_json
 
@@ -65,3 +65,9 @@ async def test_other_conversations_differ() -> None:
     digests = [await digest(*opener) for opener in openers]
     digests.append(await digest(SYSTEM, QUESTION, account_id="acct_2"))
     assert len(set(digests)) == len(digests)
+
+
+def test_key_of_a_client_is_of_its_account_alone() -> None:
+    key = digest_cache_key("acct_1", b"digest")
+    assert key == digest_cache_key("acct_1", b"digest")
+    assert len({key, digest_cache_key("acct_2", b"digest"), digest_cache_key("acct_1", b"other")}) == 3

@@ -1,5 +1,6 @@
 """The routes file: what it gives, and how its mistakes are told."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,10 +95,10 @@ def test_model_may_have_times_of_its_own_beside_those_of_all(routes_file: Path) 
 
 
 def test_servers_that_are_particular_can_be_named(routes_file: Path) -> None:
-    particulars = "no_store = false\nshort_call_ids = true\nstring_content = true\n"
+    particulars = "no_store = false\nshort_call_ids = true\nstring_content = true\nprompt_cache_key = true\n"
     routes_file.write_text(GOOD.replace("zero_retention", particulars + "zero_retention"))
     host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
-    assert (host.no_store, host.short_call_ids, host.string_content) == (False, True, True)
+    assert (host.no_store, host.short_call_ids, host.string_content, host.prompt_cache_key) == (False, True, True, True)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,25 @@ def test_version_of_an_interface_is_pinned(kind: str, version: str, routes_file:
     routes_file.write_text(GOOD.replace('kind = "openai"', f'kind = "{kind}"\nversion = "{version}"'))
     host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
     assert (host.kind, host.version) == (kind, version)
+
+
+def test_caching_can_be_switched_off_and_cache_keys_are_sent_where_they_are_known(routes_file: Path) -> None:
+    kind = 'kind = "anthropic"\nversion = "2026-10-21"'
+    for more, is_on in (("", True), ("\nprompt_caching = false", False)):
+        routes_file.write_text(GOOD.replace('kind = "openai"', kind + more))
+        host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+        assert (host.prompt_caching, host.prompt_cache_key) == (is_on, False)
+    base_url = re.search('base_url = "([^"]*)"', GOOD)
+    assert base_url is not None
+    for host_url, more, is_sent in (
+        (base_url[1], "", False),
+        ("https://api.mistral.ai/v1", "", True),
+        ("https://api.mistral.ai/v1", "\nprompt_cache_key = false", False),
+    ):
+        text = GOOD.replace(base_url[1], host_url).replace('kind = "openai"', f'kind = "openai"{more}')
+        routes_file.write_text(text)
+        host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
+        assert host.prompt_cache_key == is_sent
 
 
 def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:

@@ -1,5 +1,6 @@
-"""Requests that tell providers to store nothing."""
+"""Requests that tell providers to store nothing, and which cache to look in."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts
-from services.router.providers.openai.provider import no_store_fields
+from services.router.providers.openai.provider import no_store_fields, takes_cache_key
 from tests.services.router.providers.asking import CALL, both_ways, pieces_of
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiUpstream
@@ -67,3 +68,37 @@ async def test_fields_of_the_routes_file_stay_beside_the_switch() -> None:
 )
 def test_every_host_is_told_in_its_own_words(base_url: str, fields: dict[str, Any]) -> None:
     assert no_store_fields(base_url) == fields
+
+
+async def test_provider_that_takes_a_cache_key_is_sent_one_that_says_nothing_else() -> None:
+    call = replace(CALL, cache_identity=b"acct_1 and how the conversation began")
+    async with Upstream() as upstream:
+        key = (await told(upstream, call, prompt_cache_key=True))["prompt_cache_key"]
+        assert len(key) == 32
+        assert key == (await told(upstream, call, prompt_cache_key=True))["prompt_cache_key"]
+        other = replace(CALL, cache_identity=b"acct_2 and how the conversation began")
+        assert (await told(upstream, other, prompt_cache_key=True))["prompt_cache_key"] != key
+        # Without the secret that it is made with, nobody could find out that two guesses are the same.
+        provider = open_provider(
+            ProviderRoute("host", "openai", upstream.base_url, api_key="another", prompt_cache_key=True),
+            Timeouts(),
+            Path("unused.sock"),
+        )
+        await pieces_of(provider, call)
+        await provider.aclose()
+        assert upstream.requests[-1].json["prompt_cache_key"] not in (key, None)
+
+
+async def test_server_that_knows_no_cache_key_and_chat_that_has_none_are_sent_none() -> None:
+    identified = replace(CALL, cache_identity=b"acct_1")
+    async with Upstream() as upstream:
+        assert "prompt_cache_key" not in await told(upstream, identified)
+        assert "prompt_cache_key" not in await told(upstream, CALL, prompt_cache_key=True)
+        own = await told(upstream, identified, prompt_cache_key=True, extra_json=b'{"prompt_cache_key":"ours"}')
+        assert own["prompt_cache_key"] == "ours"
+
+
+def test_cache_keys_are_sent_to_hosts_that_are_known_to_take_them() -> None:
+    hosts = {"api.openai.com", "eu.api.openai.com", "api.mistral.ai", "openrouter.ai"}
+    others = {"api.groq.com", "api.openai.com.example", "myapi.openai.com", "127.0.0.1"}
+    assert {host for host in hosts | others if takes_cache_key(f"https://{host}/v1")} == hosts
