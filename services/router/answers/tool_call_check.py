@@ -17,8 +17,8 @@ class ToolCallCheck:
     """Checks that calls name a function that was offered, and that their arguments are a JSON object."""
 
     def __init__(self, tools: Tools) -> None:
-        """Keeps only the names of the functions."""
-        self._offered = {function.name for function in tools.parsed.functions} if tools.parsed is not None else set()
+        """Keeps only the names of the functions, if they can be read."""
+        self._offered = tools.names
         self._names: dict[int, str] = {}
         self._arguments: dict[int, list[str]] = {}
         self._characters = 0
@@ -39,7 +39,8 @@ class ToolCallCheck:
         valid = [
             index
             for index in judged
-            if self._names[index] in self._offered and is_object("".join(self._arguments.get(index, ())))
+            if (self._offered is None or self._names[index] in self._offered)
+            and is_object("".join(self._arguments.get(index, ())))
         ]
         return len(judged), len(valid)
 

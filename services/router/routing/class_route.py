@@ -18,14 +18,33 @@ class TierMember:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryRoute:
+    """A new model, which is tried first for some accounts."""
+
+    target: Target
+    percent: float
+    # Those for which it is in any case.
+    accounts: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class ClassRoute:
     # In order of preference: a later tier is asked if no model of an earlier one answers.
     tiers: tuple[tuple[TierMember, ...], ...] = ()
+    canary: CanaryRoute | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """All models, in order of preference."""
-        return tuple(member.target for tier in self.tiers for member in tier)
+        """All models: the tiers in order of preference, then a canary that is in none."""
+        found = dict.fromkeys(member.target for tier in self.tiers for member in tier)
+        if self.canary is not None:
+            found.setdefault(self.canary.target)
+        return tuple(found)
+
+    @property
+    def checks_calls(self) -> bool:
+        """Returns whether tool calls are checked, to compare models by them."""
+        return self.canary is not None
 
 
 def in_order(*targets: Target) -> ClassRoute:
@@ -38,8 +57,9 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
         table.mistake("", f"is not a class; the classes are {', '.join(CLASSES)}")
         return ClassRoute()
     tiers = _read_tiers(table, models)
+    canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     table.finish()
-    return ClassRoute(tiers)
+    return ClassRoute(tiers, canary)
 
 
 def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:
@@ -60,6 +80,21 @@ def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierM
     return tuple(
         tuple(TierMember(models[name], weight) for name, weight in tier.items() if name in models) for tier in weights
     )
+
+
+def _read_canary(
+    table: Table, tiers: tuple[tuple[TierMember, ...], ...], models: Mapping[str, Target]
+) -> CanaryRoute | None:
+    model = table.read("model", kinds.TEXT)
+    percent = table.read("percent", kinds.PERCENT)
+    accounts = frozenset(table.read("accounts", kinds.NAMES, []))
+    table.finish()
+    target = models.get(model)
+    if model and target is None:
+        table.mistake("model", f'no model named "{model}"')
+    elif tiers and [member.target for member in tiers[0]] == [target]:
+        table.mistake("model", "is the first model of the class already")
+    return None if target is None else CanaryRoute(target, percent, accounts)
 
 
 def _check_names(table: Table, key: str, names: Sequence[str], models: Mapping[str, Target]) -> None:

@@ -10,12 +10,13 @@ from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
+from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
 from services.router.routing.model_states import ClassModels, ModelState
-from services.router.routing.outcomes import CallOutcome, NoteOutcome, Role
+from services.router.routing.outcomes import CallOutcome, CallRole
 from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
 from services.router.routing.target import Target
 from services.router.routing.upstream import Upstream, begin, begin_span, end_span
@@ -61,6 +62,8 @@ class ModelSearch:
     # Models to try last: others have a larger context window.
     postponed: list[_PlannedCall] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
+    # The model of the canary failed before it began to answer.
+    has_canary_failed: bool = False
     # What the model that has just refused may take instead.
     again: _PlannedCall | None = None
 
@@ -134,7 +137,6 @@ class ModelSearch:
         # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
         may_move_on = attempt.is_trial and len(self.models.all) > 1 and not is_whole
         timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
-        note_outcome = self._outcome_noter(target)
         try:
             first, pieces = await begin(model_state.provider, call, model_use, attempt, timeout_s)
         except BaseException as error:
@@ -146,8 +148,6 @@ class ModelSearch:
                 self.again = planned._replace(ignored=dropped)
             else:
                 self.again = self._refit(error, planned, max_tokens)
-                if note_outcome is not None and self.again is None and not isinstance(error, CannotDo):
-                    note_outcome(CallOutcome(error.failure.value))
                 self._note(error, model_state)
             forget_origin(error)
             return None
@@ -155,12 +155,32 @@ class ModelSearch:
         upstream = Upstream(
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
-        upstream.note_outcome = note_outcome
+        self._count_begun(upstream)
         return upstream
 
-    def _outcome_noter(self, target: Target) -> NoteOutcome | None:
+    def _count_begun(self, upstream: Upstream) -> None:
+        """Has the outcome of a call counted when it ends. A canary that failed before is judged now: another model
+        answers the chat."""
         outcomes = self.models.outcomes
-        return None if outcomes is None else partial(outcomes.note, Role.BASELINE, target)
+        if outcomes is None:
+            return
+        role = self._role_of(upstream.model_state)
+        upstream.note_outcome = partial(outcomes.note, role, upstream.model_state.target)
+        if self.models.route.checks_calls and self.prompt.tools.json:
+            upstream.call_check = ToolCallCheck(self.prompt.tools)
+        if self.has_canary_failed and role is CallRole.BASELINE and outcomes.canary is not None:
+            outcomes.canary.note(is_canary=True, failed=True)
+
+    def _count_failed(self, error: ProviderError, model_state: ModelState) -> None:
+        """Counts a call without an answer, unless it is repeated in another way."""
+        outcomes, role, outcome = self.models.outcomes, self._role_of(model_state), CallOutcome(error.failure.value)
+        if outcomes is None or self.again is not None:
+            return
+        outcomes.note(role, model_state.target, outcome, is_judged=role is CallRole.BASELINE)
+        self.has_canary_failed |= role is CallRole.CANARY and outcome.is_failure
+
+    def _role_of(self, model_state: ModelState) -> CallRole:
+        return CallRole.CANARY if self.models.canary_model is model_state else CallRole.BASELINE
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:
         target = model_state.target
@@ -169,6 +189,7 @@ class ModelSearch:
             self.attempts.count -= 1
             self.refusals.cannot = LegatoError(Reason.REQUEST_INVALID, error.what, param=error.param)
             return
+        self._count_failed(error, model_state)
         self.attempts.http_status = error.http_status
         self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
         if error.failure is Failure.POLICY:

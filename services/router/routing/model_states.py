@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.chassis.http_client.origin import read_url
@@ -10,6 +10,7 @@ from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.router.prompts.calibration import Calibration
 from services.router.providers.base import Provider, ProviderError, ProviderRoute, Timeouts
+from services.router.routing.canary import Canary
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
 from services.router.routing.outcomes import ClassOutcomes
@@ -48,12 +49,25 @@ class ClassModels:
 
     route: ClassRoute
     tiers: tuple[tuple[WeightedModel, ...], ...]
-    # All of them, in order of preference.
+    # All of them, in order of preference, and a canary.
     all: tuple[ModelState, ...]
     # Whether it matters which conversation a chat is a turn of.
     tells_conversations: bool = False
     # None in a class of one model, which is compared with no other.
     outcomes: ClassOutcomes | None = None
+    # The same with the canary in front, for its accounts.
+    with_canary: "ClassModels | None" = None
+    # Set only there.
+    canary_model: ModelState | None = None
+
+    @property
+    def canary(self) -> Canary | None:
+        return None if self.outcomes is None else self.outcomes.canary
+
+    def for_account(self, account_id: str) -> "ClassModels":
+        if self.with_canary is None or self.canary is None or not self.canary.includes(account_id):
+            return self
+        return self.with_canary
 
 
 class ModelStates:
@@ -112,14 +126,31 @@ class ModelStates:
             tuple(WeightedModel(self._state_of(member.target), member.weight) for member in tier)
             for tier in route.tiers
         )
-        all_states = tuple(member.model_state for tier in tiers for member in tier)
-        outcomes = None
-        if len(route.targets) > 1:
-            outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
-            outcomes.keep(route.targets)
         takes_cache_key = any(self.routes.providers[target.provider].prompt_cache_key for target in route.targets)
-        tells_conversations = takes_cache_key or any(len(tier) > 1 for tier in tiers)
-        return ClassModels(route, tiers, all_states, tells_conversations, outcomes)
+        models = ClassModels(
+            route,
+            tiers,
+            tuple(map(self._state_of, route.targets)),
+            tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
+            outcomes=self._outcomes_of(class_id, route),
+        )
+        if route.canary is None:
+            return models
+        canary_model = self._state_of(route.canary.target)
+        others = (tuple(member for member in tier if member.model_state is not canary_model) for tier in tiers)
+        canary_tiers = ((WeightedModel(canary_model, 1),), *filter(None, others))
+        return replace(models, with_canary=replace(models, tiers=canary_tiers, canary_model=canary_model))
+
+    def _outcomes_of(self, class_id: str, route: ClassRoute) -> ClassOutcomes | None:
+        """Returns the outcomes so far. The judgement on a canary is kept unless the canary has changed."""
+        if len(route.targets) == 1:
+            self._outcomes.pop(class_id, None)
+            return None
+        outcomes = self._outcomes.setdefault(class_id, ClassOutcomes())
+        outcomes.keep(route.targets)
+        if outcomes.canary is None or outcomes.canary.route != route.canary:
+            outcomes.canary = Canary(class_id, route.canary, self._log_rollback) if route.canary else None
+        return outcomes
 
     def _state_of(self, target: Target) -> ModelState:
         return self._model_states[self.routes.providers[target.provider], target]
@@ -155,6 +186,16 @@ class ModelStates:
             saturation,
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
             Spending(target.cost),
+        )
+
+    def _log_rollback(self, canary: Canary) -> None:
+        target = canary.route.target
+        self._log.warning(
+            "canary.rolled_back",
+            class_id=canary.class_id,
+            provider=target.provider,
+            model_name=target.model_name,
+            reason=f"{canary.tally} failed, of the others {canary.baseline}",
         )
 
     def _log_state(self, target: Target, state: BreakerState) -> None:

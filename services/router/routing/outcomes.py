@@ -8,10 +8,11 @@ from typing import Final
 
 from services.chassis.telemetry.metrics import FIRST_TOKEN_BOUNDS_S, REQUEST_BOUNDS_S, Histogram
 from services.router.providers.base import Failure
+from services.router.routing.canary import Canary
 from services.router.routing.target import Target
 
 
-class Role(StrEnum):
+class CallRole(StrEnum):
     """Why a model was called."""
 
     # It is one of the models of the class.
@@ -53,7 +54,7 @@ class CallOutcome:
 class ModelOutcomes:
     """The counts of one model in one role, since it came into the routes of this process."""
 
-    role: Role
+    role: CallRole
     provider: str
     model_name: str
     calls: int = 0
@@ -93,18 +94,24 @@ class ClassOutcomes:
     """The outcomes of the models of one class."""
 
     def __init__(self) -> None:
-        self._by_model: dict[tuple[Role, str, str], ModelOutcomes] = {}
+        # Judged by them; None: there is none.
+        self.canary: Canary | None = None
+        self._by_model: dict[tuple[CallRole, str, str], ModelOutcomes] = {}
 
     @property
     def models(self) -> Collection[ModelOutcomes]:
         """Those that were called."""
         return self._by_model.values()
 
-    def note(self, role: Role, target: Target, outcome: CallOutcome) -> None:
+    def note(self, role: CallRole, target: Target, outcome: CallOutcome, *, is_judged: bool = True) -> None:
+        """`is_judged` if the canary is judged by it."""
         key = (role, target.provider, target.model_name)
         if (model := self._by_model.get(key)) is None:
             model = self._by_model[key] = ModelOutcomes(*key)
         model.note(outcome)
+        says_something = outcome.is_failure or not outcome.error
+        if self.canary is not None and is_judged and says_something and role is not CallRole.SHADOW:
+            self.canary.note(is_canary=role is CallRole.CANARY, failed=outcome.is_failure)
 
     def keep(self, targets: Collection[Target]) -> None:
         """Forgets the models that the class no longer has."""

@@ -15,6 +15,7 @@ from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes, load_routes
+from services.router.routing.target import Target
 
 # In an address: a user with a password, and a query.
 _PASSWORD: Final = re.compile(r"//[^/@]*@")
@@ -66,11 +67,18 @@ def _lines(routes: Routes) -> list[str]:
         for number, tier in enumerate(route.tiers, start=1):
             for member in tier:
                 target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
-                terms = _terms(target, without={"provider", "model_name"})
-                lines.append(f"{class_id}: {number}. {target.model_name} of {target.provider}{weight}{terms}")
+                lines.append(f"{class_id}: {number}. {_model(target, weight)}")
+        if (canary := route.canary) is not None:
+            accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
+            lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")
     for name, provider in sorted(routes.providers.items()):
         lines.append(f"provider {name}: {provider.kind}{_terms(provider, without={'name', 'kind', *_HIDDEN})}")
     return lines
+
+
+def _model(target: Target, share: str) -> str:
+    terms = _terms(target, without={"provider", "model_name"})
+    return f"{target.model_name} of {target.provider}{share}{terms}"
 
 
 def _terms(described: Any, without: Iterable[str]) -> str:

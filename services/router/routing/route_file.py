@@ -20,6 +20,7 @@ class Nanos(int):
 TEXT: Final = Annotated[str, Meta(min_length=1, description="must be a non-empty string")]
 NAMES: Final = Annotated[list[str], Meta(min_length=1, description="must be a non-empty list of names")]
 POSITIVE: Final = Annotated[int, Meta(ge=1, description="must be a whole number above zero")]
+PERCENT: Final = Annotated[float, Meta(gt=0, le=100, description="must be a number above zero, up to 100")]
 FLAG: Final = Annotated[bool, Meta(description="must be true or false")]
 SECONDS: Final = Annotated[float, Meta(gt=0, le=_LONGEST_S, description="must be a number of seconds above zero")]
 SECONDS_OR_ZERO: Final = Annotated[

@@ -53,7 +53,7 @@ class Targets:
     ) -> Upstream:
         """`sink` is offered what is read of the answer once it has begun."""
         budget = self._budgets[class_id]
-        models = self._model_states.by_class[class_id]
+        models = self._model_states.by_class[class_id].for_account(chat.account_id)
         search = ModelSearch(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
         budget.waiting += 1
         try:

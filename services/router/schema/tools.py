@@ -104,6 +104,14 @@ class Tools:
         """The parsed tools; None if there are none."""
         return _read(self.json, self.tool_choice_json) if self.json else None
 
+    @property
+    def names(self) -> set[str] | None:
+        """The names of the functions; None if they cannot be read."""
+        try:
+            return {tool.function.name for tool in _tools.decode(self.json)}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+
 
 NO_TOOLS: Final = Tools()
 

@@ -52,3 +52,29 @@ def test_listed_models_are_tiers_of_one(routes_file: Path) -> None:
 def test_mistakes_in_tiers_are_named(models: str, mistakes: list[str], routes_file: Path) -> None:
     found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, models))
     assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
+
+
+def test_canary_has_a_percentage_and_may_name_accounts(routes_file: Path) -> None:
+    canary = 'canary = { model = "small", percent = 2.5, accounts = ["acct_1"] }'
+    routes_file.write_text(GOOD.replace(FORTISSIMO, f'models = ["big"]\n{canary}'))
+    route = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"]
+    assert [target.model_name for target in route.targets] == ["vendor/big", "small"]
+    assert route.canary is not None
+    assert (route.canary.target.model_name, route.canary.percent) == ("small", 2.5)
+    assert route.canary.accounts == frozenset({"acct_1"})
+
+
+@pytest.mark.parametrize(
+    ("canary", "mistakes"),
+    [
+        ("{}", ["canary.model: is missing", "canary.percent: is missing"]),
+        ('{ model = "huge", percent = 5 }', ['canary.model: no model named "huge"']),
+        ('{ model = "big", percent = 5 }', ["canary.model: is the first model of the class already"]),
+        ('{ model = "small", percent = 0 }', ["canary.percent: must be a number above zero, up to 100"]),
+        ('{ model = "small", percent = 101 }', ["canary.percent: must be a number above zero, up to 100"]),
+        ('{ model = "small", percent = 5, account = "a" }', ["canary.account: is not a known key"]),
+    ],
+)
+def test_mistakes_in_a_canary_are_named(canary: str, mistakes: list[str], routes_file: Path) -> None:
+    found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, f"{FORTISSIMO}\ncanary = {canary}"))
+    assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]

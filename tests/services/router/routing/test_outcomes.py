@@ -1,6 +1,6 @@
 """What the calls of a class come to, counted by model and role."""
 
-from services.router.routing.outcomes import CUT, EMPTY, CallOutcome, ClassOutcomes, Role
+from services.router.routing.outcomes import CUT, EMPTY, CallOutcome, CallRole, ClassOutcomes
 from tests.services.router.harness import target
 
 OLD, NEW = target("old"), target("new")
@@ -10,14 +10,14 @@ ANSWER = CallOutcome(first_token_s=0.3, duration_s=2.0, prompt_tokens=100, compl
 def test_answers_and_errors_are_counted_for_each_model_and_role() -> None:
     outcomes = ClassOutcomes()
     for role, called, outcome in [
-        (Role.BASELINE, OLD, ANSWER),
-        (Role.BASELINE, NEW, ANSWER),
-        (Role.CANARY, NEW, ANSWER),
-        (Role.CANARY, NEW, CallOutcome(CUT, first_token_s=0.3)),
-        (Role.CANARY, NEW, CallOutcome("busy")),
+        (CallRole.BASELINE, OLD, ANSWER),
+        (CallRole.BASELINE, NEW, ANSWER),
+        (CallRole.CANARY, NEW, ANSWER),
+        (CallRole.CANARY, NEW, CallOutcome(CUT, first_token_s=0.3)),
+        (CallRole.CANARY, NEW, CallOutcome("busy")),
     ]:
         outcomes.note(role, called, outcome)
-    canary = next(model for model in outcomes.models if model.role is Role.CANARY)
+    canary = next(model for model in outcomes.models if model.role is CallRole.CANARY)
     assert [(model.role, model.model_name, model.calls) for model in outcomes.models] == [
         ("baseline", "old-model", 1),
         ("baseline", "new-model", 1),
@@ -37,7 +37,7 @@ def test_failures_are_the_errors_that_are_the_fault_of_the_model_and_invalid_too
 
 def test_counts_of_a_model_that_left_the_class_are_forgotten() -> None:
     outcomes = ClassOutcomes()
-    outcomes.note(Role.BASELINE, OLD, ANSWER)
-    outcomes.note(Role.BASELINE, NEW, ANSWER)
+    outcomes.note(CallRole.BASELINE, OLD, ANSWER)
+    outcomes.note(CallRole.BASELINE, NEW, ANSWER)
     outcomes.keep([NEW])
     assert [model.model_name for model in outcomes.models] == ["new-model"]

@@ -43,6 +43,16 @@ def test_weights_are_told_of_members_that_share_a_tier(tmp_path: Path) -> None:
     assert find_changes(read(path, GOOD), read(path, alone)) == []
 
 
+def test_canary_and_its_share_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "routes.toml"
+    models = 'models = ["big", "small"]'
+    tried = GOOD.replace(models, f'{models}\ncanary = {{ model = "small", percent = 5, accounts = ["b", "a"] }}')
+    terms = "context_tokens 500, max_output_tokens 50, has_tools False"
+    assert find_changes(read(path, GOOD), read(path, tried)) == [
+        f"+ fortissimo: canary small of bundled, 5 %, a, b, {terms}"
+    ]
+
+
 def test_another_key_or_address_is_told_and_the_key_is_not(tmp_path: Path) -> None:
     path = tmp_path / "routes.toml"
     wanted = GOOD.replace("host.test", "elsewhere.test").replace("zdr = true", "zdr = false")
