@@ -43,7 +43,7 @@ class Routes:
         return frozenset(
             class_id
             for class_id, route in self.classes.items()
-            if route.targets and self.providers[route.targets[0].provider].kind == "local"
+            if all(self.providers[member.target.provider].kind == "local" for member in route.tiers[0])
         )
 
 
