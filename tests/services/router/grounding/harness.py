@@ -20,6 +20,7 @@ from services.router.grounding.sealing import Sealer
 from services.router.grounding.search import SearxSearch
 from services.router.grounding.settings import GroundingSettings
 from services.router.providers.base import Timeouts
+from services.router.routing.class_route import ClassRoute
 from services.router.routing.target import Target
 from tests.services.router.harness import Answer, Router, as_json, running_router, target
 from tests.support.outside.searx import Searx
@@ -83,6 +84,7 @@ async def running_harness(
     search_timeout_s: float = 5,
     timeouts: Timeouts | None = None,
     tracer: Tracer | None = None,
+    route: ClassRoute | None = None,
     also: Callable[[Completions, Library], object] | None = None,
 ) -> AsyncIterator[RouterGroundingHarness]:
     database = Database(migrated_sqlite(folder / "router.db", "router", MIGRATIONS), "router")
@@ -90,10 +92,11 @@ async def running_harness(
     search = SearxSearch(searx.base_url, search_timeout_s) if searx is not None else None
     grounding = Grounding(SETTINGS, library, search, log)
     try:
-        targets = {served_by or target("main"): upstream}
+        served_by_all = (served_by or target("main"),) if route is None else route.targets
+        targets = dict.fromkeys(served_by_all, upstream)
         registering = None if also is None else lambda completions: also(completions, library)
         async with running_router(
-            folder, log, targets, timeouts, grounding=grounding, tracer=tracer, also=registering
+            folder, log, targets, timeouts, grounding=grounding, tracer=tracer, also=registering, route=route
         ) as router:
             yield RouterGroundingHarness(router, upstream, database, library)
     finally:

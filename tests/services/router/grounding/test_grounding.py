@@ -11,7 +11,7 @@ from services.chassis.telemetry.log import Log
 from services.router.grounding.grounding import Grounding
 from services.router.prompts.prompt import Prompt, load_character
 from tests.services.router.grounding.harness import ACCOUNT, SETTINGS, RouterGroundingHarness, running_harness
-from tests.services.router.harness import as_json, target
+from tests.services.router.harness import as_json, in_tiers, target
 from tests.services.router.schema.reading import parsed
 from tests.support.upstreams.openai import Reply, Upstream
 
@@ -78,6 +78,24 @@ async def test_prompts_of_one_account_begin_alike_whatever_is_asked(harness: Rou
         await harness.ask(question)
         begins.append(harness.sent[:-1])
     assert begins[0] == begins[1] == begins[2]
+
+
+async def test_what_is_put_in_does_not_make_it_another_conversation(
+    socket_folder: Path, log: Log, upstream: Upstream
+) -> None:
+    pool = in_tiers({target("east"): 1, target("west"): 1})
+    guidance = {"role": "system", "content": "Be brief."}
+    async with running_harness(socket_folder, log, upstream, route=pool) as harness:
+        answered_by = []
+        for turn in ((), ("And the Breeze?",)):
+            for number in range(8):
+                await harness.ask(guidance, f"{number}. {QUESTION}", *turn)
+            answered_by.append([request.json["model"] for request in upstream.requests[-8:]])
+            await harness.note("I own a Zephyr.")
+            await harness.attach("manual.pdf", PAGES)
+        assert "I own a Zephyr." in str(harness.sent)
+        assert answered_by[0] == answered_by[1]
+        assert len(set(answered_by[0])) == 2
 
 
 async def test_what_is_put_in_is_counted(harness: RouterGroundingHarness) -> None:

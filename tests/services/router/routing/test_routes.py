@@ -224,6 +224,12 @@ def test_default_routes_lead_every_class_to_the_bundled_model() -> None:
     assert routes.bundled_classes == set(routes.classes)
 
 
+def test_class_is_not_called_bundled_where_other_models_share_its_chats(routes_file: Path) -> None:
+    for models, bundled in (("{ small = 1 }, { big = 1 }", {"mezzo"}), ("{ small = 1, big = 1 }", set[str]())):
+        routes_file.write_text(GOOD.replace('models = ["big"]', f"tiers = [{models}]", 1))
+        assert load_routes(routes_file, {"HOST_KEY": "secret"}).bundled_classes == bundled
+
+
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
     example = DEFAULT_PATH.with_name("routes.example.toml")
     names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
