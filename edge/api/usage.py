@@ -119,6 +119,9 @@ class UsageRequest(BaseModel):
     cost_usd: Usd
     held_nanos: Count
     price_version: Count | None
+    routes_version: Annotated[
+        str | None, Field(description="The version of the service's routes that chose the model, if it is known.")
+    ]
 
 
 _WIDTHS: Final = {"1h": pb.BUCKET_WIDTH_HOUR, "1d": pb.BUCKET_WIDTH_DAY}
@@ -212,6 +215,7 @@ async def read_request(
         **_charge(found.usage),
         held_nanos=found.held_nanos,
         price_version=found.price_version or None,
+        routes_version=found.routes_version or None,
     )
 
 

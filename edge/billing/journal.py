@@ -69,8 +69,8 @@ class Slot:
 
     __slots__ = (
         "_generation", "_journal", "_owner", "_owner_checksum", "accepted_prompt_tokens", "account_id", "basis",
-        "cached_tokens", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id", "start",
-        "unpaid_prompt_tokens",
+        "cached_tokens", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id",
+        "routes_version", "start", "unpaid_prompt_tokens",
     )  # fmt: skip
 
     def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
@@ -95,6 +95,8 @@ class Slot:
         # provider accepted. Not written to the file: after a restart they are not charged.
         self.unpaid_prompt_tokens = 0
         self.accepted_prompt_tokens = 0
+        # Of the routes that chose the model. Not written to the file either: a receipt can do without it.
+        self.routes_version = ""
 
     @property
     def usage(self) -> Usage:

@@ -136,5 +136,12 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
             accepted_prompt_tokens=slot.accepted_prompt_tokens,
         )
         return "Void", void, pb.VoidResponse
-    settle = pb.SettleRequest(request_id=request_id, account_id=account_id, usage=slot.usage, basis=slot.basis, end=end)
+    settle = pb.SettleRequest(
+        request_id=request_id,
+        account_id=account_id,
+        usage=slot.usage,
+        basis=slot.basis,
+        end=end,
+        routes_version=slot.routes_version,
+    )
     return "Settle", settle, pb.SettleResponse

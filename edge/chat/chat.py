@@ -213,6 +213,7 @@ class Chat:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
+                self._hold.slot.routes_version = response.started.routes_version
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")

@@ -41,6 +41,7 @@ async def get_request(edge: EdgeState, principal: Principal, request_id: str) ->
         ),
         held_nanos=found.held_nanos,
         price_version=found.price_version,
+        routes_version=found.routes_version,
     )
 
 

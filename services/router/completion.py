@@ -267,6 +267,7 @@ class Completions:
             request_id=record.request_id,
             class_id=record.class_id,
             character_version=record.character_version,
+            routes_version=record.attempts.routes_version or None,
             model_name=target.model_name if target else None,
             provider=target.provider if target else None,
             attempt=record.attempts.count,
@@ -287,6 +288,7 @@ def _started(record: _ChatRecord, upstream: Upstream) -> Started:
         max_tokens=upstream.max_tokens,
         attempt=record.attempts.count,
         ignored=upstream.ignored,
+        routes_version=record.attempts.routes_version,
     )
 
 

@@ -24,6 +24,8 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     def of_models(readings: _Readings) -> Callable[[], dict[tuple[str, ...], Any]]:
         return lambda: _read(model_states, readings)
 
+    version = "1 for the version of the routes in use: the same on every router whose file says the same."
+    registry.gauge("legato_routes_info", version, lambda: {model_states.routes.version: 1}, "version")
     breaker = "Circuit breaker of a model: 0 closed, 1 half-open (one chat at a time), 2 open (tried last)."
     states = of_models({(): lambda model: model.breaker.state.value})
     registry.gauge("legato_breaker_state", breaker, states, *MODEL_LABELS)

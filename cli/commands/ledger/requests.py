@@ -82,4 +82,5 @@ def describe_receipt(receipt: RequestReceipt) -> dict[str, Any]:
         "price_version": price and price.version,
         **(described(price, *PRICES) if price else dict.fromkeys(PRICES)),
         **described(receipt, "basis", "end"),
+        "routes_version": receipt.routes_version or None,
     }

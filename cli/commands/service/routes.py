@@ -15,7 +15,7 @@ from services.chassis.settings import SettingsError
 
 COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
-    *("breaker", "attempts", "failures", "latency_ms", "running", "limit"),
+    *("breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version"),
 ]
 MISTAKEN = 2
 
@@ -25,15 +25,17 @@ routes = command_group("routes")
 @routes.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def check(invocation: Invocation, file: Path) -> None:
-    """Report every mistake in a routes file, and exit with 2 if there is any. Works offline."""
+    """Report every mistake in a routes file, and exit with 2 if there is any; print its version. Works offline."""
     from services.router.routing.routes import load_routes
 
     mistakes: list[str] = []
+    version = None
     try:
-        load_routes(file)
+        version = load_routes(file).version
     except SettingsError as error:
         mistakes = str(error).splitlines()
-    invocation.say("\n".join(mistakes) or "The routes are valid.", {"ok": not mistakes, "mistakes": mistakes})
+    checked = {"ok": not mistakes, "mistakes": mistakes, "routes_version": version}
+    invocation.say("\n".join(mistakes) or f"The routes are valid. Their version is {version}.", checked)
     if mistakes:
         sys.exit(MISTAKEN)
 
@@ -43,13 +45,22 @@ def reload(invocation: Invocation) -> None:
     """Reload the routes file on every router. Running chats go on; a file with a mistake changes nothing."""
     outcomes: list[dict[str, Any]] = []
     for router, stub in invocation.services.routers.items():
-        targets, mistakes = None, []
+        targets, version, mistakes = None, None, []
         try:
-            targets = len(call_service(stub.ReloadRoutes, ReloadRoutesRequest()).targets)
+            reloaded = call_service(stub.ReloadRoutes, ReloadRoutesRequest())
+            targets, version = len(reloaded.targets), reloaded.version
         except CallRefused as error:
             mistakes = error.message.splitlines()
-        outcomes.append({"router": router, "reloaded": not mistakes, "targets": targets, "mistakes": mistakes})
-    invocation.show_list(outcomes, ["router", "reloaded", "targets"])
+        outcomes.append(
+            {
+                "router": router,
+                "reloaded": not mistakes,
+                "targets": targets,
+                "routes_version": version,
+                "mistakes": mistakes,
+            }
+        )
+    invocation.show_list(outcomes, ["router", "reloaded", "targets", "routes_version"])
     _fail_for([f"{outcome['router']}: {mistake}" for outcome in outcomes for mistake in outcome["mistakes"]])
 
 
@@ -61,9 +72,8 @@ def show(invocation: Invocation) -> None:
     failures: list[str] = []
     for router, stub in routers.items():
         try:
-            rows += (
-                describe(router, target) for target in call_service(stub.ListTargets, ListTargetsRequest()).targets
-            )
+            listed = call_service(stub.ListTargets, ListTargetsRequest())
+            rows += (describe(router, target, listed.version) for target in listed.targets)
         except CallRefused as error:
             failures.append(f"{router}: {error.message}")
     invocation.show_list(rows, ["router", *COLUMNS] if len(routers) > 1 else COLUMNS)
@@ -76,7 +86,7 @@ def _fail_for(failures: list[str]) -> None:
         raise CallRefused("\n".join(failures), Reason.REQUEST_INVALID)
 
 
-def describe(router: str, target: Target) -> dict[str, Any]:
+def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]:
     latency_ms = round(1000 * target.median_latency_s, 1) if target.HasField("median_latency_s") else None
     return {
         "router": router,
@@ -85,4 +95,5 @@ def describe(router: str, target: Target) -> dict[str, Any]:
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,
         **described(target, "running", "limit"),
+        "routes_version": routes_version,
     }

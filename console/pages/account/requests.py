@@ -148,6 +148,7 @@ def _file_row(receipt: pb.RequestReceipt, names: KeyNames) -> Row:
         "output_nanos_per_million": price.output_nanos_per_million,
         "basis": Basis.Name(receipt.basis).removeprefix("BASIS_").lower() if receipt.basis else "",
         "end": End.Name(receipt.end).removeprefix("END_").lower() if receipt.end else "",
+        "routes_version": receipt.routes_version,
     }
 
 

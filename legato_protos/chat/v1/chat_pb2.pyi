@@ -1263,6 +1263,7 @@ class GetRequestResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     HELD_NANOS_FIELD_NUMBER: _builtins.int
     PRICE_VERSION_FIELD_NUMBER: _builtins.int
+    ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     state: Global___RequestState.ValueType
     model: _builtins.str
@@ -1275,6 +1276,10 @@ class GetRequestResponse(_message.Message):
     """Where the token counts come from, such as "provider". Empty where nothing was charged."""
     held_nanos: _builtins.int
     price_version: _builtins.int
+    routes_version: _builtins.str
+    """The version of the service's routes that chose the model. Empty while it runs, where nothing was charged, and where it
+    is not known.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1300,10 +1305,11 @@ class GetRequestResponse(_message.Message):
         usage: Global___Usage | None = ...,
         held_nanos: _builtins.int = ...,
         price_version: _builtins.int = ...,
+        routes_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "caller", b"caller", "create_time", b"create_time", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "caller", b"caller", "create_time", b"create_time", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "model", b"model", "price_version", b"price_version", "request_id", b"request_id", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -592,10 +592,13 @@ class SettleRequest(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     basis: Global___Basis.ValueType
     end: Global___End.ValueType
+    routes_version: _builtins.str
+    """The version of the routes that chose the model. Empty where it is not known any more: after a crash."""
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
     def __init__(
@@ -606,10 +609,11 @@ class SettleRequest(_message.Message):
         usage: _usage_pb2.Usage | None = ...,
         basis: Global___Basis.ValueType = ...,
         end: Global___End.ValueType = ...,
+        routes_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "end", b"end", "request_id", b"request_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "end", b"end", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1005,6 +1009,7 @@ class GetRequestResponse(_message.Message):
     PRICE_VERSION_FIELD_NUMBER: _builtins.int
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -1016,6 +1021,10 @@ class GetRequestResponse(_message.Message):
     """Unspecified where nothing was charged."""
     end: Global___End.ValueType
     """Unspecified while it runs."""
+    routes_version: _builtins.str
+    """The version of the routes that chose the model. Empty where nothing was charged, after a crash, and where it was not
+    kept yet.
+    """
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -1041,10 +1050,11 @@ class GetRequestResponse(_message.Message):
         price_version: _builtins.int = ...,
         basis: Global___Basis.ValueType = ...,
         end: Global___End.ValueType = ...,
+        routes_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "price_version", b"price_version", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

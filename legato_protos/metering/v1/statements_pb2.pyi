@@ -363,6 +363,7 @@ class RequestReceipt(_message.Message):
     PRICE_FIELD_NUMBER: _builtins.int
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
+    ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     key_id: _builtins.str
     class_id: _builtins.str
@@ -377,6 +378,8 @@ class RequestReceipt(_message.Message):
     """Unspecified where nothing was charged."""
     end: _metering_pb2.End.ValueType
     """Why it ended, and so why nothing was charged where nothing was. Unspecified while it runs."""
+    routes_version: _builtins.str
+    """As in GetRequestResponse."""
     @_builtins.property
     def reserve_time(self) -> _timestamp_pb2.Timestamp:
         """Absent where a request ended before its credit was held."""
@@ -410,10 +413,11 @@ class RequestReceipt(_message.Message):
         price: _metering_pb2.Price | None = ...,
         basis: _metering_pb2.Basis.ValueType = ...,
         end: _metering_pb2.End.ValueType = ...,
+        routes_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end_time", b"end_time", "price", b"price", "reserve_time", b"reserve_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "state", b"state", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["basis", b"basis", "charged_nanos", b"charged_nanos", "class_id", b"class_id", "cost_nanos", b"cost_nanos", "end", b"end", "end_time", b"end_time", "held_nanos", b"held_nanos", "key_id", b"key_id", "loss_nanos", b"loss_nanos", "price", b"price", "request_id", b"request_id", "reserve_time", b"reserve_time", "routes_version", b"routes_version", "state", b"state", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,7 +29,7 @@ from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_do
 from legato_protos.type.v1 import usage_pb2 as legato_dot_type_dot_v1_dot_usage__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlegato/router/v1/router.proto\x12\x10legato.router.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$legato/type/v1/class_allowance.proto\x1a\x1dlegato/type/v1/exchange.proto\x1a\"legato/type/v1/method_access.proto\x1a\x1alegato/type/v1/usage.proto\"6\n\x0f\x45xchangeRequest\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"L\n\x10\x45xchangeResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\x12\x13\n\x06packed\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\"k\n\x0b\x43hatRequest\x12*\n\x04open\x18\x01 \x01(\x0b\x32\x1a.legato.router.v1.ChatOpenH\x00\x12(\n\x05grant\x18\x02 \x01(\x0b\x32\x17.legato.router.v1.GrantH\x00\x42\x06\n\x04kind\"\xfb\x03\n\x08\x43hatOpen\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x17\n\x0fpreferred_class\x18\x04 \x01(\t\x12\x1a\n\rmessages_json\x18\x05 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\ntools_json\x18\x06 \x01(\x0c\x42\x03\x80\x01\x01\x12\x1d\n\x10tool_choice_json\x18\x07 \x01(\x0c\x42\x03\x80\x01\x01\x12\x0e\n\x06stream\x18\x08 \x01(\x08\x12\x17\n\nmax_tokens\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fparameters_json\x18\n \x01(\x0c\x42\x03\x80\x01\x01\x12&\n\x05grant\x18\x0b \x01(\x0b\x32\x17.legato.router.v1.Grant\x12\x0e\n\x06key_id\x18\x0c \x01(\t\x12\x0e\n\x06search\x18\r \x01(\x08\x12\x0e\n\x06memory\x18\x0e \x01(\x08\x12\x13\n\x0b\x61ttachments\x18\x0f \x01(\x08\x12\x18\n\x10tells_acceptance\x18\x10 \x01(\x08\x12\x14\n\x0ctakes_packed\x18\x11 \x01(\x08\x12\x37\n\x0f\x61llowed_classes\x18\x12 \x01(\x0b\x32\x1e.legato.type.v1.ClassAllowance\x12\x1f\n\x17prompt_cache_key_digest\x18\x13 \x01(\x0c\x42\r\n\x0b_max_tokens\"[\n\x05Grant\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x0c\n\x04last\x18\x03 \x01(\x08\x12\x16\n\x0eheld_elsewhere\x18\x05 \x01(\x08\"\xc1\x02\n\x0c\x43hatResponse\x12*\n\x07started\x18\x01 \x01(\x0b\x32\x19.legato.router.v1.Started\x12\x15\n\x08\x63ontents\x18\x02 \x03(\tB\x03\x80\x01\x01\x12\x38\n\ntool_calls\x18\x03 \x03(\x0b\x32\x1f.legato.router.v1.ToolCallDeltaB\x03\x80\x01\x01\x12,\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1a.legato.router.v1.Finished\x12$\n\x04need\x18\x05 \x01(\x0b\x32\x16.legato.router.v1.Need\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x15\n\routput_tokens\x18\x07 \x01(\x03\x12\x0f\n\x07refusal\x18\x08 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\t \x01(\x08\x12\x0f\n\x07ignored\x18\n \x03(\t\"Q\n\x07Started\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12\x12\n\nmax_tokens\x18\x02 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0f\n\x07ignored\x18\x04 \x03(\t\"P\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\x05\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\targuments\x18\x04 \x01(\tB\x03\x80\x01\x01\"\xb0\x01\n\x08\x46inished\x12\x15\n\rfinish_reason\x18\x01 \x01(\t\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x33\n\x0cusage_source\x18\x03 \x01(\x0e\x32\x1d.legato.router.v1.UsageSource\x12\x32\n\tcitations\x18\x04 \x03(\x0b\x32\x1a.legato.router.v1.CitationB\x03\x80\x01\x01\"N\n\x08\x43itation\x12\x13\n\x0bstart_index\x18\x01 \x01(\x05\x12\x11\n\tend_index\x18\x02 \x01(\x05\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\"4\n\x04Need\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\"m\n\x05Model\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nis_bundled\x18\x04 \x01(\x08\"\x13\n\x11ListModelsRequest\"=\n\x12ListModelsResponse\x12\'\n\x06models\x18\x01 \x03(\x0b\x32\x17.legato.router.v1.Model\"\x15\n\x13ReloadRoutesRequest\"A\n\x14ReloadRoutesResponse\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.legato.router.v1.Target\"+\n\x12ListTargetsRequest\x12\x15\n\rcompares_file\x18\x01 \x01(\x08\"h\n\x13ListTargetsResponse\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.legato.router.v1.Target\x12\x0f\n\x07\x63hanges\x18\x02 \x03(\t\x12\x15\n\rfile_mistakes\x18\x03 \x03(\t\"\xca\x02\n\x06Target\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x12\n\nmodel_name\x18\x03 \x01(\t\x12\x35\n\rbreaker_state\x18\x04 \x01(\x0e\x32\x1e.legato.router.v1.BreakerState\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x06 \x01(\x03\x12\x1d\n\x10median_latency_s\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07running\x18\x08 \x01(\x03\x12\x12\n\x05limit\x18\t \x01(\x03H\x01\x88\x01\x01\x12,\n\x04\x63ost\x18\n \x01(\x0b\x32\x1e.legato.router.v1.ProviderCost\x12\x0c\n\x04tier\x18\x0b \x01(\x05\x12\x0e\n\x06weight\x18\x0c \x01(\x05\x42\x13\n\x11_median_latency_sB\x08\n\x06_limit\"\x8e\x01\n\x0cProviderCost\x12\x13\n\x0binput_nanos\x18\x01 \x01(\x03\x12\x1a\n\x12\x63\x61\x63hed_input_nanos\x18\x02 \x01(\x03\x12\x14\n\x0coutput_nanos\x18\x03 \x01(\x03\x12\x19\n\x11\x63\x61\x63he_write_nanos\x18\x04 \x01(\x03\x12\x1c\n\x14\x63\x61\x63he_write_1h_nanos\x18\x05 \x01(\x03*`\n\x0bUsageSource\x12\x1c\n\x18USAGE_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n\x15USAGE_SOURCE_PROVIDER\x10\x01\x12\x18\n\x14USAGE_SOURCE_COUNTED\x10\x02*|\n\x0c\x42reakerState\x12\x1d\n\x19\x42REAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x42REAKER_STATE_CLOSED\x10\x01\x12\x16\n\x12\x42REAKER_STATE_OPEN\x10\x02\x12\x1b\n\x17\x42REAKER_STATE_HALF_OPEN\x10\x03\x32\xa9\x02\n\rRouterService\x12R\n\x04\x43hat\x12\x1d.legato.router.v1.ChatRequest\x1a\x1e.legato.router.v1.ChatResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01(\x01\x30\x01\x12^\n\x08\x45xchange\x12!.legato.router.v1.ExchangeRequest\x1a\".legato.router.v1.ExchangeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01(\x01\x30\x01\x12\x64\n\nListModels\x12#.legato.router.v1.ListModelsRequest\x1a$.legato.router.v1.ListModelsResponse\"\x0b\x8a\xb5\x18\x07\n\x03\x01\x03\x04\x12\x00\x32\xec\x01\n\x11RouteAdminService\x12m\n\x0cReloadRoutes\x12%.legato.router.v1.ReloadRoutesRequest\x1a&.legato.router.v1.ReloadRoutesResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x05\x12\x04\x10\x01 \x01\x12h\n\x0bListTargets\x12$.legato.router.v1.ListTargetsRequest\x1a%.legato.router.v1.ListTargetsResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x42\x1bZ\x19legato/router/v1;routerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dlegato/router/v1/router.proto\x12\x10legato.router.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$legato/type/v1/class_allowance.proto\x1a\x1dlegato/type/v1/exchange.proto\x1a\"legato/type/v1/method_access.proto\x1a\x1alegato/type/v1/usage.proto\"6\n\x0f\x45xchangeRequest\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\"L\n\x10\x45xchangeResponse\x12#\n\x05items\x18\x01 \x03(\x0b\x32\x14.legato.type.v1.Item\x12\x13\n\x06packed\x18\x02 \x01(\x0c\x42\x03\x80\x01\x01\"k\n\x0b\x43hatRequest\x12*\n\x04open\x18\x01 \x01(\x0b\x32\x1a.legato.router.v1.ChatOpenH\x00\x12(\n\x05grant\x18\x02 \x01(\x0b\x32\x17.legato.router.v1.GrantH\x00\x42\x06\n\x04kind\"\xfb\x03\n\x08\x43hatOpen\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\r\n\x05model\x18\x03 \x01(\t\x12\x17\n\x0fpreferred_class\x18\x04 \x01(\t\x12\x1a\n\rmessages_json\x18\x05 \x01(\x0c\x42\x03\x80\x01\x01\x12\x17\n\ntools_json\x18\x06 \x01(\x0c\x42\x03\x80\x01\x01\x12\x1d\n\x10tool_choice_json\x18\x07 \x01(\x0c\x42\x03\x80\x01\x01\x12\x0e\n\x06stream\x18\x08 \x01(\x08\x12\x17\n\nmax_tokens\x18\t \x01(\x03H\x00\x88\x01\x01\x12\x1c\n\x0fparameters_json\x18\n \x01(\x0c\x42\x03\x80\x01\x01\x12&\n\x05grant\x18\x0b \x01(\x0b\x32\x17.legato.router.v1.Grant\x12\x0e\n\x06key_id\x18\x0c \x01(\t\x12\x0e\n\x06search\x18\r \x01(\x08\x12\x0e\n\x06memory\x18\x0e \x01(\x08\x12\x13\n\x0b\x61ttachments\x18\x0f \x01(\x08\x12\x18\n\x10tells_acceptance\x18\x10 \x01(\x08\x12\x14\n\x0ctakes_packed\x18\x11 \x01(\x08\x12\x37\n\x0f\x61llowed_classes\x18\x12 \x01(\x0b\x32\x1e.legato.type.v1.ClassAllowance\x12\x1f\n\x17prompt_cache_key_digest\x18\x13 \x01(\x0c\x42\r\n\x0b_max_tokens\"[\n\x05Grant\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x0c\n\x04last\x18\x03 \x01(\x08\x12\x16\n\x0eheld_elsewhere\x18\x05 \x01(\x08\"\xc1\x02\n\x0c\x43hatResponse\x12*\n\x07started\x18\x01 \x01(\x0b\x32\x19.legato.router.v1.Started\x12\x15\n\x08\x63ontents\x18\x02 \x03(\tB\x03\x80\x01\x01\x12\x38\n\ntool_calls\x18\x03 \x03(\x0b\x32\x1f.legato.router.v1.ToolCallDeltaB\x03\x80\x01\x01\x12,\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1a.legato.router.v1.Finished\x12$\n\x04need\x18\x05 \x01(\x0b\x32\x16.legato.router.v1.Need\x12\x15\n\rprompt_tokens\x18\x06 \x01(\x03\x12\x15\n\routput_tokens\x18\x07 \x01(\x03\x12\x0f\n\x07refusal\x18\x08 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\t \x01(\x08\x12\x0f\n\x07ignored\x18\n \x03(\t\"i\n\x07Started\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12\x12\n\nmax_tokens\x18\x02 \x01(\x03\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0f\n\x07ignored\x18\x04 \x03(\t\x12\x16\n\x0eroutes_version\x18\x05 \x01(\t\"P\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\x05\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\targuments\x18\x04 \x01(\tB\x03\x80\x01\x01\"\xb0\x01\n\x08\x46inished\x12\x15\n\rfinish_reason\x18\x01 \x01(\t\x12$\n\x05usage\x18\x02 \x01(\x0b\x32\x15.legato.type.v1.Usage\x12\x33\n\x0cusage_source\x18\x03 \x01(\x0e\x32\x1d.legato.router.v1.UsageSource\x12\x32\n\tcitations\x18\x04 \x03(\x0b\x32\x1a.legato.router.v1.CitationB\x03\x80\x01\x01\"N\n\x08\x43itation\x12\x13\n\x0bstart_index\x18\x01 \x01(\x05\x12\x11\n\tend_index\x18\x02 \x01(\x05\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\"4\n\x04Need\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\"m\n\x05Model\x12\x10\n\x08model_id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05owner\x18\x03 \x01(\t\x12\x12\n\nis_bundled\x18\x04 \x01(\x08\"\x13\n\x11ListModelsRequest\"=\n\x12ListModelsResponse\x12\'\n\x06models\x18\x01 \x03(\x0b\x32\x17.legato.router.v1.Model\"\x15\n\x13ReloadRoutesRequest\"R\n\x14ReloadRoutesResponse\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.legato.router.v1.Target\x12\x0f\n\x07version\x18\x02 \x01(\t\"+\n\x12ListTargetsRequest\x12\x15\n\rcompares_file\x18\x01 \x01(\x08\"y\n\x13ListTargetsResponse\x12)\n\x07targets\x18\x01 \x03(\x0b\x32\x18.legato.router.v1.Target\x12\x0f\n\x07\x63hanges\x18\x02 \x03(\t\x12\x15\n\rfile_mistakes\x18\x03 \x03(\t\x12\x0f\n\x07version\x18\x04 \x01(\t\"\xca\x02\n\x06Target\x12\x10\n\x08\x63lass_id\x18\x01 \x01(\t\x12\x10\n\x08provider\x18\x02 \x01(\t\x12\x12\n\nmodel_name\x18\x03 \x01(\t\x12\x35\n\rbreaker_state\x18\x04 \x01(\x0e\x32\x1e.legato.router.v1.BreakerState\x12\x10\n\x08\x61ttempts\x18\x05 \x01(\x03\x12\x10\n\x08\x66\x61ilures\x18\x06 \x01(\x03\x12\x1d\n\x10median_latency_s\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x0f\n\x07running\x18\x08 \x01(\x03\x12\x12\n\x05limit\x18\t \x01(\x03H\x01\x88\x01\x01\x12,\n\x04\x63ost\x18\n \x01(\x0b\x32\x1e.legato.router.v1.ProviderCost\x12\x0c\n\x04tier\x18\x0b \x01(\x05\x12\x0e\n\x06weight\x18\x0c \x01(\x05\x42\x13\n\x11_median_latency_sB\x08\n\x06_limit\"\x8e\x01\n\x0cProviderCost\x12\x13\n\x0binput_nanos\x18\x01 \x01(\x03\x12\x1a\n\x12\x63\x61\x63hed_input_nanos\x18\x02 \x01(\x03\x12\x14\n\x0coutput_nanos\x18\x03 \x01(\x03\x12\x19\n\x11\x63\x61\x63he_write_nanos\x18\x04 \x01(\x03\x12\x1c\n\x14\x63\x61\x63he_write_1h_nanos\x18\x05 \x01(\x03*`\n\x0bUsageSource\x12\x1c\n\x18USAGE_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n\x15USAGE_SOURCE_PROVIDER\x10\x01\x12\x18\n\x14USAGE_SOURCE_COUNTED\x10\x02*|\n\x0c\x42reakerState\x12\x1d\n\x19\x42REAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x42REAKER_STATE_CLOSED\x10\x01\x12\x16\n\x12\x42REAKER_STATE_OPEN\x10\x02\x12\x1b\n\x17\x42REAKER_STATE_HALF_OPEN\x10\x03\x32\xa9\x02\n\rRouterService\x12R\n\x04\x43hat\x12\x1d.legato.router.v1.ChatRequest\x1a\x1e.legato.router.v1.ChatResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01(\x01\x30\x01\x12^\n\x08\x45xchange\x12!.legato.router.v1.ExchangeRequest\x1a\".legato.router.v1.ExchangeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01(\x01\x30\x01\x12\x64\n\nListModels\x12#.legato.router.v1.ListModelsRequest\x1a$.legato.router.v1.ListModelsResponse\"\x0b\x8a\xb5\x18\x07\n\x03\x01\x03\x04\x12\x00\x32\xec\x01\n\x11RouteAdminService\x12m\n\x0cReloadRoutes\x12%.legato.router.v1.ReloadRoutesRequest\x1a&.legato.router.v1.ReloadRoutesResponse\"\x0e\x8a\xb5\x18\n\n\x02\x03\x05\x12\x04\x10\x01 \x01\x12h\n\x0bListTargets\x12$.legato.router.v1.ListTargetsRequest\x1a%.legato.router.v1.ListTargetsResponse\"\x0c\x8a\xb5\x18\x08\n\x02\x03\x05\x12\x02\x10\x01\x42\x1bZ\x19legato/router/v1;routerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -65,10 +65,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ROUTEADMINSERVICE'].methods_by_name['ReloadRoutes']._serialized_options = b'\212\265\030\n\n\002\003\005\022\004\020\001 \001'
   _globals['_ROUTEADMINSERVICE'].methods_by_name['ListTargets']._loaded_options = None
   _globals['_ROUTEADMINSERVICE'].methods_by_name['ListTargets']._serialized_options = b'\212\265\030\010\n\002\003\005\022\002\020\001'
-  _globals['_USAGESOURCE']._serialized_start=2779
-  _globals['_USAGESOURCE']._serialized_end=2875
-  _globals['_BREAKERSTATE']._serialized_start=2877
-  _globals['_BREAKERSTATE']._serialized_end=3001
+  _globals['_USAGESOURCE']._serialized_start=2837
+  _globals['_USAGESOURCE']._serialized_end=2933
+  _globals['_BREAKERSTATE']._serialized_start=2935
+  _globals['_BREAKERSTATE']._serialized_end=3059
   _globals['_EXCHANGEREQUEST']._serialized_start=217
   _globals['_EXCHANGEREQUEST']._serialized_end=271
   _globals['_EXCHANGERESPONSE']._serialized_start=273
@@ -82,35 +82,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHATRESPONSE']._serialized_start=1064
   _globals['_CHATRESPONSE']._serialized_end=1385
   _globals['_STARTED']._serialized_start=1387
-  _globals['_STARTED']._serialized_end=1468
-  _globals['_TOOLCALLDELTA']._serialized_start=1470
-  _globals['_TOOLCALLDELTA']._serialized_end=1550
-  _globals['_FINISHED']._serialized_start=1553
-  _globals['_FINISHED']._serialized_end=1729
-  _globals['_CITATION']._serialized_start=1731
-  _globals['_CITATION']._serialized_end=1809
-  _globals['_NEED']._serialized_start=1811
-  _globals['_NEED']._serialized_end=1863
-  _globals['_MODEL']._serialized_start=1865
-  _globals['_MODEL']._serialized_end=1974
-  _globals['_LISTMODELSREQUEST']._serialized_start=1976
-  _globals['_LISTMODELSREQUEST']._serialized_end=1995
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1997
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2058
-  _globals['_RELOADROUTESREQUEST']._serialized_start=2060
-  _globals['_RELOADROUTESREQUEST']._serialized_end=2081
-  _globals['_RELOADROUTESRESPONSE']._serialized_start=2083
-  _globals['_RELOADROUTESRESPONSE']._serialized_end=2148
-  _globals['_LISTTARGETSREQUEST']._serialized_start=2150
-  _globals['_LISTTARGETSREQUEST']._serialized_end=2193
-  _globals['_LISTTARGETSRESPONSE']._serialized_start=2195
-  _globals['_LISTTARGETSRESPONSE']._serialized_end=2299
-  _globals['_TARGET']._serialized_start=2302
-  _globals['_TARGET']._serialized_end=2632
-  _globals['_PROVIDERCOST']._serialized_start=2635
-  _globals['_PROVIDERCOST']._serialized_end=2777
-  _globals['_ROUTERSERVICE']._serialized_start=3004
-  _globals['_ROUTERSERVICE']._serialized_end=3301
-  _globals['_ROUTEADMINSERVICE']._serialized_start=3304
-  _globals['_ROUTEADMINSERVICE']._serialized_end=3540
+  _globals['_STARTED']._serialized_end=1492
+  _globals['_TOOLCALLDELTA']._serialized_start=1494
+  _globals['_TOOLCALLDELTA']._serialized_end=1574
+  _globals['_FINISHED']._serialized_start=1577
+  _globals['_FINISHED']._serialized_end=1753
+  _globals['_CITATION']._serialized_start=1755
+  _globals['_CITATION']._serialized_end=1833
+  _globals['_NEED']._serialized_start=1835
+  _globals['_NEED']._serialized_end=1887
+  _globals['_MODEL']._serialized_start=1889
+  _globals['_MODEL']._serialized_end=1998
+  _globals['_LISTMODELSREQUEST']._serialized_start=2000
+  _globals['_LISTMODELSREQUEST']._serialized_end=2019
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2021
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2082
+  _globals['_RELOADROUTESREQUEST']._serialized_start=2084
+  _globals['_RELOADROUTESREQUEST']._serialized_end=2105
+  _globals['_RELOADROUTESRESPONSE']._serialized_start=2107
+  _globals['_RELOADROUTESRESPONSE']._serialized_end=2189
+  _globals['_LISTTARGETSREQUEST']._serialized_start=2191
+  _globals['_LISTTARGETSREQUEST']._serialized_end=2234
+  _globals['_LISTTARGETSRESPONSE']._serialized_start=2236
+  _globals['_LISTTARGETSRESPONSE']._serialized_end=2357
+  _globals['_TARGET']._serialized_start=2360
+  _globals['_TARGET']._serialized_end=2690
+  _globals['_PROVIDERCOST']._serialized_start=2693
+  _globals['_PROVIDERCOST']._serialized_end=2835
+  _globals['_ROUTERSERVICE']._serialized_start=3062
+  _globals['_ROUTERSERVICE']._serialized_end=3359
+  _globals['_ROUTEADMINSERVICE']._serialized_start=3362
+  _globals['_ROUTEADMINSERVICE']._serialized_end=3598
 # @@protoc_insertion_point(module_scope)

@@ -338,12 +338,15 @@ class Started(_message.Message):
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     ATTEMPT_FIELD_NUMBER: _builtins.int
     IGNORED_FIELD_NUMBER: _builtins.int
+    ROUTES_VERSION_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     """The class that serves."""
     max_tokens: _builtins.int
     """The limit on output that went upstream."""
     attempt: _builtins.int
     """Which attempt was answered, counted from 1 over all models that were asked."""
+    routes_version: _builtins.str
+    """The version of the routes that the model was chosen by, for the receipt."""
     @_builtins.property
     def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Parameters of the opening that the model does not take, and that were left out or changed."""
@@ -355,10 +358,11 @@ class Started(_message.Message):
         max_tokens: _builtins.int = ...,
         attempt: _builtins.int = ...,
         ignored: _abc.Iterable[_builtins.str] | None = ...,
+        routes_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "ignored", b"ignored", "max_tokens", b"max_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "ignored", b"ignored", "max_tokens", b"max_tokens", "routes_version", b"routes_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -569,6 +573,9 @@ class ReloadRoutesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TARGETS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """The version of the routes: the same wherever the file says the same."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
         """What the routes lead to now."""
@@ -577,10 +584,11 @@ class ReloadRoutesResponse(_message.Message):
         self,
         *,
         targets: _abc.Iterable[Global___Target] | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -613,6 +621,9 @@ class ListTargetsResponse(_message.Message):
     TARGETS_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     FILE_MISTAKES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """The version of the routes in use: the same on every router whose file says the same."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
         """By class, and in a class in the order in which they are asked."""
@@ -631,10 +642,11 @@ class ListTargetsResponse(_message.Message):
         targets: _abc.Iterable[Global___Target] | None = ...,
         changes: _abc.Iterable[_builtins.str] | None = ...,
         file_mistakes: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "file_mistakes", b"file_mistakes", "targets", b"targets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "file_mistakes", b"file_mistakes", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

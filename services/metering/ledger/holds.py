@@ -177,7 +177,14 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
     cost_nanos = _price_of(hold, context).cost_nanos(operation.usage)
     if cost_nanos < hold.booked_nanos:
         # Swept at a checkpoint beyond this usage: the checkpoint was delivered, so its charge stands.
-        hold = replace(hold, state="settled", end=operation.end, loss_bound_nanos=0, resolved_at_us=context.now_us)
+        hold = replace(
+            hold,
+            state="settled",
+            end=operation.end,
+            loss_bound_nanos=0,
+            resolved_at_us=context.now_us,
+            routes_version=operation.routes_version,
+        )
         return Effect(Settled(hold.charged_nanos, hold.loss_nanos), hold=hold)
     # A swept hold has released its credit: only what is free now can be charged.
     kind: Kind = "charge" if hold.state == "held" else "late_charge"
@@ -202,6 +209,7 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
         end=operation.end,
         counted_hour_us=entry.hour_us if hold.counted_hour_us is None else hold.counted_hour_us,
         resolved_at_us=context.now_us,
+        routes_version=operation.routes_version,
     )
     account = _after(account, released_nanos, charge_nanos)
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)

@@ -76,6 +76,8 @@ class Hold(msgspec.Struct, frozen=True):
     counted_hour_us: int | None = None
     reserved_at_us: int | None = None
     resolved_at_us: int | None = None
+    # Of the routes that chose the model, as far as it was told.
+    routes_version: str | None = None
 
     @property
     def usage(self) -> Usage:
@@ -246,6 +248,7 @@ class Settle(RequestOperation[Settled], frozen=True):
     usage: Usage
     basis: Basis
     end: End
+    routes_version: str | None = None
 
 
 class Void(RequestOperation[None], frozen=True):

@@ -45,6 +45,7 @@ LARGEST_TOKENS: Final = 10**9
 
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LONGEST_ROUTES_VERSION: Final = 64
 
 
 def checked_id(given: str, param: str) -> str:
@@ -213,7 +214,9 @@ def to_settle(request: pb.SettleRequest) -> Settle:
         raise invalid("A settlement must say where its counts come from.", "basis")
     request_id, account_id = request.request_id, request.account_id
     _check_ids(request_id, account_id=account_id)
-    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end))
+    # Cut instead of refused: a refused settlement would be retried forever.
+    routes_version = request.routes_version[:LONGEST_ROUTES_VERSION] or None
+    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version)
 
 
 def from_settled(answer: Settled) -> pb.SettleResponse:

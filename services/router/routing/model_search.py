@@ -33,6 +33,8 @@ class Attempts:
     # Those of them that do not count, such as one that repeated a model with a lower max_tokens.
     refits: int = 0
     first_asked_at_s: float | None = None
+    # Of the routes that list these models.
+    routes_version: str = ""
 
 
 class _PlannedCall(NamedTuple):

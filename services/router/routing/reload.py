@@ -40,7 +40,7 @@ class Reload:
                 self._log.warning("routes.refused", reason=mistake)
             raise
         self._model_states.replace(routes)
-        self._log.info("routes.reloaded")
+        self._log.info("routes.reloaded", routes_version=routes.version)
 
     def find_changes(self) -> list[str]:
         """Returns what a reload would change; raises SettingsError if the file has mistakes."""

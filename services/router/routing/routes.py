@@ -3,12 +3,15 @@
 The file is validated before anything is opened, and all mistakes are reported at once, each with its key.
 """
 
+import hashlib
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from services.chassis.settings import SettingsError
 from services.router.prompts import prompt
@@ -22,6 +25,7 @@ from services.router.routing.target import DEFAULT_TIMEOUTS, read_target
 from services.rules.model_classes import CLASSES
 
 DEFAULT_PATH = Path(__file__).parents[3] / "routes.toml"
+VERSION_DIGITS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Routes:
     classes: Mapping[str, ClassRoute]
     # The system prompt of each class.
     characters: Mapping[str, Character] = field(default_factory=lambda: dict.fromkeys(CLASSES, load_character()))
+    # The same on every router whose file says the same; empty if they come from no file.
+    version: str = ""
 
     @property
     def uses_local_model(self) -> bool:
@@ -87,7 +93,8 @@ class _Reader:
             if name not in classes:
                 self.mistakes.append(f"classes.{name}: is missing")
         used = {target.provider for route in classes.values() for target in route.targets}
-        return Routes({name: route for name, route in providers.items() if name in used}, classes, characters)
+        used_providers = {name: route for name, route in providers.items() if name in used}
+        return Routes(used_providers, classes, characters, _version_of(document, characters))
 
     def _read_character(self, table: Table, default: str) -> Character:
         try:
@@ -95,3 +102,11 @@ class _Reader:
         except SettingsError as error:
             table.mistake("character", str(error))
             return load_character()
+
+
+def _version_of(document: dict[str, Any], characters: Mapping[str, Character]) -> str:
+    """Returns a digest of what the file says, whatever its comments and order, and of the characters' texts. API keys
+    are not in it: the file only names their variables."""
+    texts = {class_id: (character.version, character.text) for class_id, character in characters.items()}
+    content = msgspec.json.encode((document, texts), order="sorted")
+    return hashlib.sha256(content).hexdigest()[:VERSION_DIGITS]

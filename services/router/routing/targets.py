@@ -54,6 +54,7 @@ class Targets:
         """`sink` is offered what is read of the answer once it has begun."""
         budget = self._budgets[class_id]
         models = self._model_states.by_class[class_id].for_account(chat.account_id)
+        attempts.routes_version = self._model_states.routes.version
         search = ModelSearch(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
         budget.waiting += 1
         try:

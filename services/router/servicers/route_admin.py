@@ -22,10 +22,10 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             self._reload.now()
         except SettingsError as error:
             raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
-        return pb.ReloadRoutesResponse(targets=self._targets())
+        return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
 
     async def ListTargets(self, request: pb.ListTargetsRequest, context: Context) -> pb.ListTargetsResponse:
-        response = pb.ListTargetsResponse(targets=self._targets())
+        response = pb.ListTargetsResponse(targets=self._targets(), version=self._model_states.routes.version)
         if request.compares_file:
             try:
                 response.changes.extend(self._reload.find_changes())

@@ -128,6 +128,7 @@ def receipt_as_http(receipt: pb.GetRequestResponse) -> dict[str, Any]:
         **charge_of(receipt.usage),
         "held_nanos": receipt.held_nanos,
         "price_version": receipt.price_version,
+        "routes_version": receipt.routes_version,
     }
 
 
@@ -168,7 +169,10 @@ def test_usage_and_receipts_are_the_same_also_of_a_program(both: Both, account: 
     for request_id in (*answered, told.request_id):
         receipt = both.call(both.stub.GetRequest, pb.GetRequestRequest(request_id=request_id))
         assert receipt_as_http(receipt) == both.get(f"/v1/usage/requests/{request_id}")
-    assert both.get(f"/v1/usage/requests/{told.request_id}")["caller"] == "reports"
+    told_receipt = both.get(f"/v1/usage/requests/{told.request_id}")
+    assert told_receipt["caller"] == "reports"
+    versions = {target["routes_version"] for target in service.legato("routes", "show")}
+    assert versions == {told_receipt["routes_version"]}
     rows = [row for bucket in both.get("/v1/usage?group_by=caller")["data"] for row in bucket["results"]]
     by_caller = {
         caller: sum(row["requests"] for row in rows if row["caller"] == caller) for caller in ("reports", None)

@@ -117,6 +117,9 @@ def test_lines_of_one_request_have_its_id_in_every_process(
     for process in ("edge", "router"):
         [line] = wait_until(lambda: [line for line in lines(process) if line["level"] != "debug"])  # noqa: B023
         assert (line["event"], line["trace_id"]) == ("chat.ended", trace_id)
+    # The router tells which routes the model was chosen by, as its metrics do.
+    [version] = {line["routes_version"] for line in lines("router") if line["event"] == "chat.ended"}
+    assert value_of(service, "router", "legato_routes_info", version=version) == 1
 
 
 def test_figures_of_a_chat_are_told_by_each_process_that_had_to_do_with_it(

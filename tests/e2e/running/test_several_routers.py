@@ -4,7 +4,7 @@ import threading
 from signal import SIGKILL
 
 from cli.connection import call_service
-from legato_protos.router.v1.router_pb2 import ListTargetsRequest
+from legato_protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest
 from tests.e2e.chats import QUESTION
 from tests.e2e.raw_http import OpenChat, post_chat
 from tests.support.service import Service
@@ -78,6 +78,23 @@ def test_a_router_that_is_back_serves_again(several: Service, upstream: Upstream
 def test_commands_address_every_router(several: Service) -> None:
     reloaded = several.legato("routes", "reload")
     assert [(one["router"], one["reloaded"]) for one in reloaded] == [("router-1", True), ("router-2", True)]
+    assert len({one["routes_version"] for one in reloaded}) == 1
     assert {row["router"] for row in several.legato("routes", "show")} == {"router-1", "router-2"}
     health = {row["name"]: row["health"] for row in several.legato("status")}
     assert {health[name] for name in ("router-1", "router-2", "edge-1", "edge-2")} == {"serving"}
+
+
+def test_router_that_has_not_read_the_changed_file_is_seen_by_the_version_of_its_routes(several: Service) -> None:
+    def versions() -> dict[str, str]:
+        return {row["router"]: row["routes_version"] for row in several.legato("routes", "show")}
+
+    routes, before = several.read_routes(), versions()
+    several.write_routes(f"# The same.\n{routes}")
+    several.legato("routes", "reload")
+    assert versions() == before
+    several.write_routes(f'character = "legato-small-1"\n{routes}')
+    call_service(several.services.routers["router-2"].ReloadRoutes, ReloadRoutesRequest())
+    after = versions()
+    assert (after["router-1"], after["router-1"] != after["router-2"]) == (before["router-1"], True)
+    several.follow_routes(routes)
+    assert versions() == before

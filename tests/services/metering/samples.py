@@ -73,8 +73,9 @@ def settle(
     account: str = ACCOUNT,
     basis: Basis = "provider",
     end: End = "complete",
+    routes_version: str | None = None,
 ) -> Settle:
-    return Settle(request_id(number), account, Usage(prompt, cached, completion), basis, end)
+    return Settle(request_id(number), account, Usage(prompt, cached, completion), basis, end, routes_version)
 
 
 def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING, due: Usage = NOTHING) -> Void:

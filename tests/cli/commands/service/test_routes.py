@@ -12,7 +12,7 @@ from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
-from services.router.routing.routes import DEFAULT_PATH
+from services.router.routing.routes import DEFAULT_PATH, load_routes
 from tests.cli.played import play
 
 BIG = router_pb2.Target(
@@ -36,7 +36,8 @@ SPARE = router_pb2.Target(
     tier=2,
     weight=1,
 )
-LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE])
+VERSION = "0123456789ab"
+LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE], version=VERSION)
 LIST_TARGETS = "RouteAdminService.ListTargets"
 RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
 MISTAKES = "routes.toml: colour: is not a known key\nroutes.toml: classes.forte: is missing"
@@ -59,6 +60,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "latency_ms": 250.4,
             "running": 3,
             "limit": 8,
+            "routes_version": VERSION,
         },
         {
             "router": "router",
@@ -73,6 +75,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "latency_ms": None,
             "running": 0,
             "limit": None,
+            "routes_version": VERSION,
         },
     ]
 
@@ -81,16 +84,17 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "breaker", "attempts", "failures", "latency_ms", "running", "limit",
+        "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version",
     ]  # fmt: skip
-    assert lines[2].split() == ["forte", "2", "1", "other", "spare", "closed", "0", "0", "-", "0", "-"]
+    assert lines[2].split() == ["forte", "2", "1", "other", "spare", "closed", "0", "0", "-", "0", "-", VERSION]
 
 
 def test_reload_says_what_was_reloaded() -> None:
-    reloaded = router_pb2.ReloadRoutesResponse(targets=[BIG, SPARE])
+    reloaded = router_pb2.ReloadRoutesResponse(targets=[BIG, SPARE], version=VERSION)
     result = play(("router", RELOAD_ROUTES, reloaded)).run("routes", "reload", "--json")
     assert result.exit_code == 0
-    assert json.loads(result.stdout) == [{"router": "router", "reloaded": True, "targets": 2, "mistakes": []}]
+    [outcome] = json.loads(result.stdout)
+    assert outcome == {"router": "router", "reloaded": True, "targets": 2, "routes_version": VERSION, "mistakes": []}
 
 
 def test_mistakes_in_the_file_are_told_and_exit_with_1() -> None:
@@ -109,6 +113,7 @@ def test_file_is_checked_without_a_service(file: Path) -> None:
     assert result.exit_code == (0 if is_right else 2)
     checked = json.loads(result.stdout)
     assert (checked["ok"], len(checked["mistakes"])) == (is_right, 0 if is_right else 1)
+    assert checked["routes_version"] == (load_routes(file).version if is_right else None)
 
 
 def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:

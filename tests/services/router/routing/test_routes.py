@@ -77,6 +77,24 @@ def test_provider_has_its_secret_from_a_file_that_the_environment_names(routes_f
     assert load_routes(routes_file, {"HOST_KEY_FILE": str(tmp_path / "key")}).providers["host"].api_key == "secret"
 
 
+def test_version_tells_what_the_file_says_and_not_how(routes_file: Path) -> None:
+    def version(text: str, secret: str = "secret") -> str:
+        routes_file.write_text(text)
+        return load_routes(routes_file, {"HOST_KEY": secret}).version
+
+    first = version(GOOD)
+    assert len(first) == 12
+    providers, models = GOOD.index("[providers.host]"), GOOD.index("[models.big]")
+    same = f"# For autumn.\n{GOOD[models:]}\n{GOOD[providers:models]}"
+    assert [version(same), version(GOOD, "another key")] == [first, first]
+    text = routes_file.parent / "own.md"
+    text.write_text("Be brief.")
+    own_character = f'character = "own.md"\n{GOOD}'
+    changed = [version(GOOD.replace("= 1000", "= 1001")), version(own_character)]
+    text.write_text("Be very brief.")
+    assert len({first, *changed, version(own_character)}) == 4
+
+
 def test_model_may_have_a_constant_limit(routes_file: Path) -> None:
     routes_file.write_text(GOOD.replace("max_output_tokens = 50", "max_output_tokens = 50\nconcurrency = 2"))
     big, small = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].targets

@@ -123,14 +123,19 @@ async def test_new_chats_take_the_new_routes_and_running_ones_keep_theirs(
     upstream.replies.append(Reply(contents=["Hello"], repeat=10, event_delay_s=0.1))
     async with router_process(socket_folder, log, old=upstream) as served:
         running = served.router.open()
-        assert await running.receive()
+        first = await running.receive()
+        assert first is not None
         write_routes(served.routes, new=other)
         served.routes.write_text('character = "legato-small-1"' + served.routes.read_text())
         if by_signal:
             assert "routes.reloaded" in await served.hang_up()
         else:
             assert {target.model_name for target in await served.reload()} == {"new-model"}
-        assert (await served.router.ask()).text == "Hello, world!"
+        new = await served.router.ask()
+        assert new.text == "Hello, world!"
+        listed = await served.admin.ListTargets(ListTargetsRequest())
+        assert new.responses[0].started.routes_version == listed.version
+        assert first.started.routes_version not in ("", listed.version)
         assert (len(upstream.requests), len(other.requests)) == (1, 1)
         assert other.requests[0].json["messages"][0]["content"] == load_character("legato-small-1").text
         answer = await read(running)
