@@ -31,6 +31,7 @@ from tests.support.upstreams.scripted import (
     SILENCE,
     STREAM_HEAD,
     Drip,
+    Pause,
     Script,
     Spoken,
     chunk,
@@ -61,6 +62,14 @@ def ends_after(stage: str) -> Fault:
 
 def silent_after(stage: str) -> Fault:
     return lambda answer: [answer.until(stage), SILENCE]
+
+
+def pauses_after(stage: str, pause_s: float) -> Fault:
+    def script(answer: Spoken) -> Script:
+        said = answer.until(stage)
+        return [said, Pause(pause_s), answer.until("end").removeprefix(said)]
+
+    return script
 
 
 def comments_after(stage: str) -> Fault:
@@ -160,7 +169,8 @@ class Row:
     has_second: bool = True
 
 
-NO_SERVER, OTHER_NAME, NO_TLS = "http://127.0.0.1:PORT/v1", "http://provider.invalid/v1", "https://127.0.0.1:OWN/v1"
+NO_SERVER, NO_NAME = "http://127.0.0.1:FREE/v1", "http://provider.invalid/v1"
+NO_TLS, NOT_TRUSTED = "https://127.0.0.1:OWN/v1", "https://localhost:TLS/v1"
 POLICY = "content_policy_violation"
 BUSY = refuses(429, "rate_limited", "Retry-After: 20")
 BUSY_SHORTLY = refuses(429, "rate_limited", "Retry-After: 1")
@@ -169,14 +179,17 @@ HTML = response(200, b"<html><body>It works!</body></html>", content_type="text/
 FAULTS = [
     # Connections.
     Row("refuses connections", None, BY_SECOND.calling(0, 1), address=NO_SERVER),
-    Row("has a name that does not resolve", None, BY_SECOND.calling(0, 1), address=OTHER_NAME),
+    Row("has a name that does not resolve", None, BY_SECOND.calling(0, 1), address=NO_NAME),
     Row("does not speak TLS where it should", None, BY_SECOND.calling(0, 1), address=NO_TLS),
+    Row("has a certificate that is not trusted", None, BY_SECOND.calling(0, 1), address=NOT_TRUSTED),
     # An open connection may be closed just as it is used, so it is replaced, once.
     Row("closes the connection without a response", lambda answer: [CLOSE], BY_SECOND.calling(2, 1)),
     Row("resets the connection without a response", lambda answer: [CUT], BY_SECOND.calling(2, 1)),
     # Silence.
     Row("is silent before its usage", silent_after("finish"), BY_FIRST_COUNTED.after(5)),
     Row("is silent before its end", silent_after("usage"), BY_FIRST.after(5)),
+    Row("pauses for 24 s before its first words", pauses_after("head", 24), BY_FIRST.after(24)),
+    Row("pauses for 44 s after its first words", pauses_after("first", 44), BY_FIRST.after(44)),
     Row("sends one byte at a time", byte_by_byte, BY_FIRST),
     # Refusals.
     Row("400, for a field that it does not know", refuses(400, "unsupported_parameter"), BY_SECOND),
@@ -199,6 +212,7 @@ FAULTS = [
     Row("504", refuses(504), BY_SECOND),
     Row("529", refuses(529), BY_SECOND),
     # Answers that are none.
+    Row("an error with status 200", says(response(200, b'{"error":{"message":"no"}}')), BY_SECOND),
     Row("an HTML page with status 200", says(HTML), BY_SECOND),
     Row("an empty body with status 200", says(response(200, b"")), BY_SECOND),
     Row("an empty stream", ends_after("head"), BY_SECOND),
@@ -303,7 +317,10 @@ def test_provider_that_is_down_is_left_alone_and_serves_again_once_it_is_well(pa
 
 
 def prepare(pair: TwoProviders, row: Row, *, has_tools: bool) -> None:
-    address = row.address.replace("PORT", str(free_port())).replace("OWN", str(pair.first.port))
+    ports = {"FREE": free_port(), "OWN": pair.first.port, "TLS": pair.not_trusted.port}
+    address = row.address
+    for name, port in ports.items():
+        address = address.replace(name, str(port))
     pair.renew(first_url=address, only_one=not row.has_second)
     if row.first is not None:
         pair.first.scripts.extend([row.first(FIRST[has_tools])] * row.fails)

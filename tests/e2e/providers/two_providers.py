@@ -13,6 +13,7 @@ from services.router.prompts.tokens import count
 from tests.e2e.chats import QUESTION, WEATHER
 from tests.e2e.raw_http import Answer, post_chat
 from tests.e2e.rules import INPUT_NANOS, OUTPUT_NANOS
+from tests.services.router.providers.certificates import make_certificate, server_context
 from tests.support.moved_time.moved_clock import MovedClock
 from tests.support.service import Service, UpstreamThread
 from tests.support.upstreams.scripted import ScriptedUpstream, Spoken
@@ -100,11 +101,20 @@ class Client:
 
 
 class TwoProviders:
-    def __init__(self, service: Service, clock: MovedClock, first: ScriptedUpstream, second: ScriptedUpstream) -> None:
+    def __init__(
+        self,
+        service: Service,
+        clock: MovedClock,
+        first: ScriptedUpstream,
+        second: ScriptedUpstream,
+        not_trusted: ScriptedUpstream,
+    ) -> None:
         self.service = service
         self.clock = clock
         self.first = first
         self.second = second
+        # A server whose certificate is its own.
+        self.not_trusted = not_trusted
         self._renewals = 0
 
     def new_client(self) -> Client:
@@ -182,6 +192,7 @@ def our_count(said: str) -> int:
 @contextmanager
 def two_providers(folder: Path) -> Iterator[TwoProviders]:
     first, second = ScriptedUpstream(FIRST[False]), ScriptedUpstream(SECOND[False])
+    not_trusted = ScriptedUpstream(FIRST[False], server_context(make_certificate(folder, "localhost")))
     clock = MovedClock(folder, is_waiting=lambda: first.waiting + second.waiting > 0)
 
     async def sleep(delay_s: float) -> None:
@@ -190,5 +201,11 @@ def two_providers(folder: Path) -> Iterator[TwoProviders]:
             await asyncio.sleep(0.001)
 
     first.sleep = second.sleep = sleep
-    with clock, UpstreamThread(first), UpstreamThread(second), Service(first, clock.environ) as service:
-        yield TwoProviders(service, clock, first, second)
+    with (
+        clock,
+        UpstreamThread(first),
+        UpstreamThread(second),
+        UpstreamThread(not_trusted),
+        Service(first, clock.environ) as service,
+    ):
+        yield TwoProviders(service, clock, first, second, not_trusted)

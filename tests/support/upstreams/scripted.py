@@ -41,8 +41,15 @@ class Drip:
     every_s: float
 
 
+@dataclass(frozen=True)
+class Pause:
+    """Sends nothing for a while."""
+
+    pause_s: float
+
+
 SILENCE, CUT, CLOSE = Act.SILENCE, Act.CUT, Act.CLOSE
-Step = bytes | Act | Drip
+Step = bytes | Act | Drip | Pause
 Script = Sequence[Step]
 
 STREAM_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -134,16 +141,12 @@ class ScriptedUpstream(Upstream):
         super().__init__()
         self.answer = answer
         self.scripts: deque[Script] = deque()
-        # How many of its connections are silent or drip.
+        # How many of its connections are silent, pause or drip.
         self.waiting = 0
-        # Waits between drips; a test may have another time.
+        # Waits in pauses and between drips; a test may have another time.
         self.sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
         self._tls = tls
         self._visits: set[asyncio.Task[None]] = set()
-
-    @property
-    def base_url(self) -> str:
-        return super().base_url if self._tls is None else f"https://localhost:{self.port}/v1"
 
     async def start(self, port: int = 0) -> None:
         self._server = await asyncio.start_server(self._visit, "127.0.0.1", port, ssl=self._tls)
@@ -173,6 +176,9 @@ class ScriptedUpstream(Upstream):
                     if isinstance(step, Act | Drip):
                         await self._wait(step, reader, writer)
                         return
+                    if isinstance(step, Pause):
+                        await self._pause(step)
+                        continue
                     writer.write(step)
                     await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -192,6 +198,13 @@ class ScriptedUpstream(Upstream):
             self.waiting -= 1
             if dripping is not None:
                 dripping.cancel()
+
+    async def _pause(self, pause: Pause) -> None:
+        self.waiting += 1
+        try:
+            await self.sleep(pause.pause_s)
+        finally:
+            self.waiting -= 1
 
     async def _drip(self, drip: Drip, writer: asyncio.StreamWriter) -> None:
         while True:
