@@ -4,6 +4,7 @@ The official client is content with it (`test_anthropic.py`), in both ways of an
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -149,8 +150,31 @@ def _check(recorded: Recorded) -> None:
     max_tokens = request.get("max_tokens")
     require(isinstance(max_tokens, int) and max_tokens >= 1, "max_tokens: Field required")
     require(request.get("stream") or 3600 * max_tokens <= 600 * 128_000, "streaming is required for long requests")
+    _check_marks(request)
     _check_tools(request)
     _check_messages(request["messages"], {tool["name"] for tool in request.get("tools", ())})
+
+
+def blocks_of(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields copies of the blocks in the order in which they are cached, those of messages with their role."""
+    yield from ({**tool} for tool in request.get("tools", ()))
+    yield from ({**block} for block in _as_blocks(request.get("system", [])))
+    for message in request["messages"]:
+        yield from ({**block, "role": message["role"]} for block in _as_blocks(message["content"]))
+
+
+def _as_blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _check_marks(request: dict[str, Any]) -> None:
+    marks = [block["cache_control"] for block in blocks_of(request) if "cache_control" in block]
+    require(len(marks) <= 4, f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}.")
+    for mark in marks:
+        require(mark["type"] == "ephemeral", "cache_control: Input tag does not match any of the expected tags")
+    lives = [mark.get("ttl", "5m") for mark in marks]
+    is_ordered = lives == sorted(lives, key=["1h", "5m"].index)
+    require(is_ordered, "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block")
 
 
 def _check_tools(request: dict[str, Any]) -> None:
@@ -170,8 +194,7 @@ def _check_messages(messages: list[dict[str, Any]], tool_names: set[str]) -> Non
     called: set[str] = set()
     for message in messages:
         require(message["role"] in ("user", "assistant"), "messages.role: unexpected role")
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = _as_blocks(message["content"])
         require(blocks, "messages: all messages must have non-empty content")
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         require(set(results) == called and len(results) == len(called), "tool_use ids without tool_result blocks")
