@@ -1,7 +1,7 @@
 /* A mock upstream for chat completions: one thread, fast enough that it never limits a measurement.
  *
  * `upstream` prints its base address. The prompt specifies its answer, so that this works through any gateway:
- *   chunks=N     how many chunks a stream has (100)
+ *   chunks=N     how many chunks a stream has; without it, the words of the answer that is not streamed
  *   pause_us=N   delay between chunks; 0: all are written at once (0)
  * `GET /stats` returns the number of chats and of connections.
  */
@@ -133,6 +133,19 @@ static void append_stream_end(struct bytes *bytes, long chunks) {
     append_text(bytes, "0\r\n\r\n");
 }
 
+/* Writes the answer that is not streamed as a stream, a word in each chunk. */
+static void append_words(struct bytes *bytes) {
+    char event[300];
+    for (const char *word = WHOLE_ANSWER, *end; *word; word = end) {
+        end = strchr(word + 1, ' ');
+        if (!end) end = word + strlen(word);
+        snprintf(event, sizeof event, CHUNK_HEAD "{\"index\":0,\"delta\":{\"content\":\"%.*s\"},\"finish_reason\":null}]}",
+                 (int)(end - word), word);
+        append_event(bytes, event);
+    }
+    append_stream_end(bytes, 45);
+}
+
 static void append_whole(struct bytes *bytes, const char *status, const char *json) {
     char head[200];
     snprintf(head, sizeof head, "HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %zu\r\n\r\n", status,
@@ -175,7 +188,12 @@ static bool answer_chat(struct connection *connection, const char *body) {
                      "\"completion_tokens\":45,\"total_tokens\":95}}");
         return send_unsent(connection);
     }
-    connection->chunks = wish(body, "chunks=", 100);
+    if (!strstr(body, "chunks=")) {
+        append_stream_head(&connection->unsent);
+        append_words(&connection->unsent);
+        return send_unsent(connection);
+    }
+    connection->chunks = wish(body, "chunks=", 0);
     connection->chunks_written = 0;
     connection->pause_ns = (uint64_t)wish(body, "pause_us=", 0) * 1000;
     connection->due_ns = now_ns();

@@ -29,7 +29,7 @@ class TokenAllowance:
         self._prompt_tokens = 0
         # Tokens used by earlier rounds of the same answer.
         self._prompt_tokens_before = 0
-        self._output_tokens_before = 0
+        self.output_tokens_before = 0
         # The pending reply to a need; there is at most one.
         self._answer: asyncio.Future[ChatRequest] | None = None
         self._asks_ahead = True
@@ -48,24 +48,20 @@ class TokenAllowance:
     def begin_round(self, prompt_tokens: int, output_tokens: int) -> None:
         """Starts another round of the same answer; the counts are the totals of all rounds so far."""
         self._prompt_tokens_before = prompt_tokens
-        self._output_tokens_before = output_tokens
+        self.output_tokens_before = output_tokens
 
     def fit(self, max_tokens: int) -> int:
         """Returns the output limit for the model, reduced to the grant if no more credit can follow."""
         if self._grant is not None and self._grant.last:
-            return min(max_tokens, self._grant.output_tokens - self._output_tokens_before)
+            return min(max_tokens, self._grant.output_tokens - self.output_tokens_before)
         return max_tokens
-
-    def covers_whole(self, max_tokens: int) -> bool:
-        """Tells if the grant covers the longest answer, so that it may be requested without streaming."""
-        return self._grant is None or self._grant.output_tokens - self._output_tokens_before >= max_tokens
 
     async def cover_prompt(self, prompt_tokens: int) -> None:
         """Ensures, before the model is called, that the prompt and one output token are covered."""
         self._prompt_tokens = total_prompt_tokens = self._prompt_tokens_before + prompt_tokens
         if self._grant is None:
             return
-        least_output_tokens = self._output_tokens_before + 1
+        least_output_tokens = self.output_tokens_before + 1
         if not self._covers(total_prompt_tokens, least_output_tokens) and self._answer is not None:
             # Waits for the reply to the previous round's request.
             await self._wait_for(self._answer)

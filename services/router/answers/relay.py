@@ -25,7 +25,7 @@ from services.router.providers.base import Piece, ProviderError, ProviderUsage
 
 LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length"})
 # A provider that fails in mid-answer may report that as the finish reason.
-_FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
+FAILURE_REASONS = frozenset({"abort", "error", "insufficient_system_resource"})
 
 _MOST_BYTES_A_CHARACTER = 4
 # Realistic text has no more characters per token than this.
@@ -167,7 +167,7 @@ class Relay:
             deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
         is_cut = False
         text = "".join(contents)
-        most_tokens = self._count.tokens + _most_tokens(text, deltas, piece.hidden)
+        most_tokens = self._count.tokens + most_tokens_in(text, deltas, piece.hidden)
         told_tokens = self._counted_by_provider(piece, text) if most_tokens <= self._longest_tokens else None
         if told_tokens is not None:
             self._count.tokens = told_tokens
@@ -280,7 +280,7 @@ class Relay:
     def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
         if is_cut:
             return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
-        if self._finish_reason in _FAILURE_REASONS:
+        if self._finish_reason in FAILURE_REASONS:
             raise ProviderError("failed in the middle of its answer")
         if not self._calls.all_named:
             raise ProviderError("called a function without naming it")
@@ -318,7 +318,7 @@ def canonical_reason(told: str | None, *, has_calls: bool) -> str:
     return "content_filter" if told == "content_filter" else "stop"
 
 
-def _most_tokens(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
+def most_tokens_in(text: str, deltas: list[ToolCallDelta], hidden: str) -> int:
     """Returns an upper bound of the tokens: each token is at least one byte."""
     if text.isascii() and not (deltas or hidden):
         return len(text)

@@ -131,7 +131,7 @@ class ProviderAnswer(ABC):
         self._add_parts(text, refuses=True)
 
     def _add_parts(self, text: str, *, refuses: bool) -> None:
-        for part in _parts_of(text):
+        for part in parts_of(text):
             piece = self._piece_for(part)
             if piece.tool_calls or (piece.contents and piece.refuses is not refuses):
                 self.begin_piece()
@@ -140,7 +140,7 @@ class ProviderAnswer(ABC):
 
     def think(self, text: str) -> None:
         """Adds reasoning. Call it once per event: each call copies the text so far."""
-        for part in _parts_of(text):
+        for part in parts_of(text):
             self._piece_for(part).hidden += part
 
     def call(self, fragment: ToolCallFragment) -> None:
@@ -150,7 +150,7 @@ class ProviderAnswer(ABC):
             self._piece_for(arguments or "").tool_calls.append(fragment)
             return
         call_id, name = fragment.call_id, fragment.name
-        for part in _parts_of(arguments):
+        for part in parts_of(arguments):
             self._piece_for(part).tool_calls.append(ToolCallFragment(fragment.index, call_id, name, part))
             # Sent once; the following fragments continue the same call.
             call_id, name = None, None
@@ -191,7 +191,7 @@ class ProviderAnswer(ABC):
             raise ProviderError("made too many tool calls")
 
 
-def _parts_of(text: str) -> Iterator[str]:
+def parts_of(text: str) -> Iterator[str]:
     for start in range(0, len(text), LARGEST_PIECE_CHARACTERS):
         yield text[start : start + LARGEST_PIECE_CHARACTERS]
 

@@ -20,7 +20,7 @@ class Timeouts:
     first_byte_s: float = 120.0
     # Between two events of a stream.
     idle_s: float = 60.0
-    # For an answer that is not streamed.
+    # For an answer of a model that does not stream.
     whole_s: float = 600.0
     # For a streamed answer, from the request to its end.
     total_s: float = 3600.0
@@ -65,6 +65,8 @@ class ProviderCall:
     stream: bool
     # What requests with the same beginning have in common, which no provider is told; empty: nothing is known.
     cache_identity: bytes = b""
+    # How long the model may be silent before its first token, if that is less than its timeouts allow.
+    patience_s: float | None = None
     # Trace context for the provider; empty: none is sent.
     traceparent: str = ""
     # Called once the whole request has been sent.

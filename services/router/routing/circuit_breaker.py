@@ -194,13 +194,17 @@ class Attempt:
         # None until the answer begins.
         self.first_token_s: float | None = None
 
-    def begun(self) -> None:
-        """Records the first piece of the answer."""
+    def begun(self, *, is_answer: bool = True) -> None:
+        """Records the first piece, which is an answer unless that counts only when it is complete."""
         latency_s = self.first_token_s = self.age_s()
         self._breaker.last_latencies_s.append(latency_s)
         self._breaker.latencies_s.observe(latency_s)
-        self._breaker.answers += 1
         self._breaker.forget_overtaken(self)
+        if is_answer:
+            self.answered()
+
+    def answered(self) -> None:
+        self._breaker.answers += 1
         self._breaker.succeeded(self)
 
     def finished(self, prompt_tokens: int, completion_tokens: int) -> None:

@@ -3,24 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
+from services.router.answers.gathering import Gathering
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.tool_call_check import ToolCallCheck
+from services.router.answers.usage_check import longest_output_tokens
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
+from services.router.providers.http.answer_buffer import BufferBudget
 from services.router.routing.model_states import ClassModels, ModelState
 from services.router.routing.outcomes import CallOutcome, CallRole
 from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
 from services.router.routing.target import Target
 from services.router.routing.upstream import Upstream, begin, begin_span, end_span
 from services.router.schema.parameters import Parameters
+
+# The field by which models refuse to stream: some do, to organizations that OpenAI has not verified.
+STREAM_FIELD: Final = "stream"
 
 
 @dataclass(slots=True)
@@ -44,6 +50,8 @@ class _PlannedCall(NamedTuple):
     ignored: Sequence[str] = ()
     # The model refused a longer answer.
     is_refit: bool = False
+    # Unless the model refuses to stream.
+    streams: bool = True
 
 
 @dataclass(slots=True, repr=False)
@@ -59,6 +67,8 @@ class ModelSearch:
     models: ClassModels
     log: Log
     tells_traces: bool
+    # Memory for whole answers.
+    gather_budget: BufferBudget
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
@@ -95,7 +105,7 @@ class ModelSearch:
 
     async def make(self, planned: _PlannedCall, *, may_postpone: bool = False) -> Upstream | None:
         """Makes a call, and again without the parameters or with a lower max_tokens if the model refused these."""
-        self.attempts.refits += planned.is_refit or bool(planned.ignored)
+        self.attempts.refits += planned.is_refit or bool(planned.ignored) or not planned.streams
         upstream = await self._call(planned)
         again, self.again = self.again, None
         if again is None:
@@ -114,9 +124,8 @@ class ModelSearch:
         parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
         await self.allowance.cover_prompt(prompt.tokens)
         max_tokens = self.allowance.fit(planned.max_tokens)
-        is_whole = not chat.stream and self.allowance.covers_whole(max_tokens)
         try:
-            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=is_whole)
+            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not planned.streams)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -129,36 +138,47 @@ class ModelSearch:
         if self.attempts.first_asked_at_s is None:
             self.attempts.first_asked_at_s = attempt.began_s
         span = begin_span(target, self.attempts.count, max_tokens)
-        call = _make_call(prompt, parameters, target, max_tokens, is_whole)
+        call = _make_call(prompt, parameters, target, max_tokens, streams=planned.streams)
         call.ignored += ignored
-        call.sink = self.sink
+        gathering = None if chat.stream else self._gathering(model_state, max_tokens)
+        call.sink = gathering or self.sink
         if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
             call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
-        # The duration of a whole answer cannot be predicted, so it gets no trial timeout.
-        may_move_on = attempt.is_trial and len(self.models.all) > 1 and not is_whole
-        timeout_s = model_state.breaker.trial_timeout_s if may_move_on else None
+        # The duration of an answer that does not stream cannot be predicted, so it gets no trial timeout.
+        if attempt.is_trial and len(self.models.all) > 1 and planned.streams:
+            call.patience_s = model_state.breaker.trial_timeout_s
         try:
-            first, pieces = await begin(model_state.provider, call, model_use, attempt, timeout_s)
+            first, pieces = await begin(model_state, call, model_use, attempt, gathering)
         except BaseException as error:
             end_span(span, error)
             if not isinstance(error, ProviderError):
                 raise
-            if not ignored and (dropped := dropped_after(error, parameters)):
-                self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
-                self.again = planned._replace(ignored=dropped)
-            else:
-                self.again = self._refit(error, planned, max_tokens)
+            self.again = self._after(error, planned, max_tokens)
+            if self.again is None or self.again.is_refit:
                 self._note(error, model_state)
+            else:
+                self._log_failure(error, target)
             forget_origin(error)
             return None
-        counted = self.counted
+        counted, is_whole = self.counted, gathering is not None and not gathering.is_cut
         upstream = Upstream(
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
         self._count_begun(upstream)
         return upstream
+
+    def _after(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
+        """Returns what the model may take instead of a call that it refused."""
+        if planned.streams and error.param == STREAM_FIELD:
+            return planned._replace(streams=False)
+        dropped = [] if planned.ignored else dropped_after(error, self.prompt.parameters)
+        return planned._replace(ignored=dropped) if dropped else self._refit(error, planned, max_tokens)
+
+    def _gathering(self, model_state: ModelState, max_tokens: int) -> Gathering:
+        longest_tokens = longest_output_tokens(max_tokens, model_state.calibration.answer_ratio)
+        return Gathering(self.allowance, self.gather_budget, max_tokens, longest_tokens)
 
     def _count_begun(self, upstream: Upstream) -> None:
         """Has the outcome of a call counted when it ends. A canary that failed before is judged now: another model
@@ -193,7 +213,7 @@ class ModelSearch:
             return
         self._count_failed(error, model_state)
         self.attempts.http_status = error.http_status
-        self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+        self._log_failure(error, target)
         if error.failure is Failure.POLICY:
             raise against_policy() from None
         if error.failure is Failure.REFUSED:
@@ -226,6 +246,9 @@ class ModelSearch:
             return None
         return planned._replace(max_tokens=fitting_tokens, is_refit=True)
 
+    def _log_failure(self, error: ProviderError, target: Target) -> None:
+        self._log_event("model.failed", target, reason=error.failure.value, http_status=error.http_status)
+
     def _log_event(self, event: str, target: Target, **fields: str | int | None) -> None:
         self.log.debug(
             event,
@@ -237,7 +260,9 @@ class ModelSearch:
         )
 
 
-def _make_call(prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, is_whole: bool) -> ProviderCall:
+def _make_call(
+    prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, *, streams: bool
+) -> ProviderCall:
     tools = prompt.tools
     if prompt.offered_tools is not None and target.has_tools and not tools.json:
         tools = prompt.offered_tools
@@ -247,6 +272,6 @@ def _make_call(prompt: Prompt, parameters: Parameters, target: Target, max_token
         tools=tools,
         parameters=parameters,
         max_tokens=max_tokens,
-        stream=not is_whole,
         cache_identity=prompt.cache_key or prompt.conversation,
+        stream=streams,
     )

@@ -8,6 +8,7 @@ from services.chassis.telemetry.log import Log
 from services.router.answers.grants import TokenAllowance
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import PieceSink
+from services.router.providers.http.answer_buffer import BufferBudget
 from services.router.routing.candidates import in_turn
 from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_search import Attempts, ModelSearch
@@ -40,6 +41,7 @@ class Targets:
         self._log = log
         self._most_attempts = most_attempts
         self._tells_traces = tells_traces
+        self._gather_budget = BufferBudget()
         self._budgets = {class_id: RetryBudget() for class_id in CLASSES}
 
     async def open(
@@ -55,7 +57,9 @@ class Targets:
         budget = self._budgets[class_id]
         models = self._model_states.by_class[class_id].for_account(chat.account_id)
         attempts.routes_version = self._model_states.routes.version
-        search = ModelSearch(chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces)
+        search = ModelSearch(
+            chat, prompt, allowance, attempts, sink, models, self._log, self._tells_traces, self._gather_budget
+        )
         budget.waiting += 1
         try:
             for model_state in in_turn(models, search.key_id, prompt.conversation):

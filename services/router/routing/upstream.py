@@ -8,6 +8,8 @@ from typing import Final
 
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, current_span
+from services.chassis.timing.deadlines import TimeLimit
+from services.router.answers.gathering import GatheredAnswer, Gathering
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
 from services.router.prompts.calibration import CountedPrompt
@@ -15,7 +17,6 @@ from services.router.providers.base import (
     CannotDo,
     Failure,
     Piece,
-    Provider,
     ProviderCall,
     ProviderError,
     ProviderUsage,
@@ -38,9 +39,10 @@ class Upstream:
     model_use: ModelUse
     attempt: Attempt
     first: Piece
-    rest: AsyncGenerator[Piece, None]
+    rest: AsyncGenerator[Piece, None] | GatheredAnswer
     prompt: CountedPrompt
     max_tokens: int
+    # All of the answer is here and covered.
     is_whole: bool
     # Parameters that the model was called without.
     ignored: Sequence[str] = ()
@@ -110,36 +112,41 @@ class Upstream:
 
 
 async def begin(
-    provider: Provider, call: ProviderCall, model_use: ModelUse, attempt: Attempt, patience_s: float | None
-) -> tuple[Piece, AsyncGenerator[Piece, None]]:
-    """Returns the first piece and the generator of the rest. On any error the permit is released."""
+    model_state: ModelState, call: ProviderCall, model_use: ModelUse, attempt: Attempt, gathering: Gathering | None
+) -> tuple[Piece, AsyncGenerator[Piece, None] | GatheredAnswer]:
+    """Returns the first piece and those behind it: as they come, or all if they are to be gathered. On any error the
+    permit is released."""
+    first: Piece | None = None
     try:
-        pieces = provider.answer(call)
-        first = await (anext(pieces) if patience_s is None else _first_within(patience_s, pieces))
+        pieces = model_state.provider.answer(call)
+        first = await anext(pieces)
+        model_use.begun(first)
+        attempt.begun(is_answer=gathering is None)
+        if gathering is None:
+            return first, pieces
+        left_s = model_state.target.timeouts.total_s - attempt.age_s()
+        with TimeLimit(left_s, ProviderError("took too long to answer")):
+            gathered = await gathering.gather(first, pieces)
+        attempt.answered()
+        return gathered.popleft(), GatheredAnswer(gathered, pieces)
     except BaseException as error:
         model_use.release()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):
             attempt.given_up()
-        elif isinstance(error, ServerRefused) and model_use.saturation.answering:
+            raise
+        if isinstance(error, ServerRefused) and model_use.saturation.answering:
             # A server that answers others but refuses a connection is full, not down.
             error.failure = Failure.BUSY
             attempt.given_up()
-        elif error.failure is Failure.PROVIDER:
+            raise
+        if first is not None and error.failure is not Failure.POLICY:
+            # The model had accepted the request.
+            error.failure = Failure.PROVIDER
+        if error.failure is Failure.PROVIDER:
             attempt.failed()
         else:
             attempt.declined()
         raise
-    model_use.begun(first)
-    attempt.begun()
-    return first, pieces
-
-
-async def _first_within(patience_s: float, pieces: AsyncGenerator[Piece, None]) -> Piece:
-    try:
-        async with asyncio.timeout(patience_s):
-            return await anext(pieces)
-    except TimeoutError:
-        raise ProviderError("did not answer in time") from None
 
 
 def begin_span(target: Target, attempt: int, max_tokens: int) -> Span | None:

@@ -46,7 +46,7 @@ async def test_answer_comes_with_its_class_counts_and_usage(
     # An answer in one piece that its provider has counted is not counted again.
     assert answer.responses[-1].output_tokens == (4 if stream else 9)
     assert answer.responses[-1].prompt_tokens > count(CHARACTER.text)
-    assert upstream.requests[0].json.get("stream", False) is stream
+    assert upstream.requests[0].json["stream"]
     assert upstream.requests[0].json["model"] == "main-model"
 
 

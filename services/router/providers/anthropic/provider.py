@@ -1,7 +1,6 @@
 """Anthropic's Messages API."""
 
-from collections.abc import AsyncGenerator, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -12,7 +11,6 @@ from services.router.providers.anthropic.answer import MessageAnswer
 from services.router.providers.anthropic.cache_marks import mark_prefix
 from services.router.providers.base import (
     CannotDo,
-    Piece,
     ProviderCall,
     ProviderRoute,
     Timeouts,
@@ -37,8 +35,6 @@ from services.router.schema.tools import CallableFunctions, Function, Mode
 VERSION_2023 = "2023-06-01"
 VERSION_2026 = "2026-10-21"
 
-# Anthropic requires streaming if an answer may take longer than ten minutes.
-LONGEST_WHOLE_ANSWER_TOKENS = 21_333
 HIGHEST_TEMPERATURE = 1.0
 
 # A minimal user turn, inserted if the conversation begins with the model, as with a greeting.
@@ -63,10 +59,6 @@ class AnthropicProvider(HttpProvider):
         is_old = route.version == VERSION_2023
         key = {"x-api-key": route.api_key} if is_old else {"Authorization": f"Bearer {route.api_key}"}
         super().__init__(route, timeouts, {"anthropic-version": route.version, **key})
-
-    def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
-        must_stream = not call.stream and call.max_tokens > LONGEST_WHOLE_ANSWER_TOKENS
-        return super().answer(replace(call, stream=True) if must_stream else call)
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"

@@ -103,7 +103,7 @@ class HttpProvider(ABC):
             connection = await self._post(call)
         except Interrupted as error:
             raise _failure_of(error) from None
-        streams, sink = call.stream, call.sink
+        streams, sink, patience_s = call.stream, call.sink, call.patience_s
         # It refers to the prompt, which is not needed any more.
         del call
         answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
@@ -117,7 +117,7 @@ class HttpProvider(ABC):
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink, patience_s)
             # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
             # caller enforces it, since a slow client also takes time.
             with TimeLimit(over_at_s - loop.time(), ProviderError("took too long to answer")):
@@ -151,7 +151,8 @@ class HttpProvider(ABC):
         timeouts, body = self._timeouts, await convert(call, self._write_body)
         connection = cast(AnswerConnection, await open_connection())
         try:
-            connection.answer_within(min(timeouts.first_byte_s, timeouts.total_s) if call.stream else timeouts.whole_s)
+            first_byte_s = min(timeouts.first_byte_s, timeouts.total_s, call.patience_s or timeouts.first_byte_s)
+            connection.answer_within(first_byte_s if call.stream else timeouts.whole_s)
             head = self._head.for_body(self._path(call), body, call.traceparent)
             posting = connection.post(head, body, call.on_sent)
             # Kept by the connection alone, until it is sent.

@@ -127,7 +127,6 @@ async def test_model_is_told_when_the_credit_is_spent_from_the_start(router: Rou
     upstream.replies.append(Reply(finish_reason="length"))
     answer = await read(router.open(stream=False, max_tokens=50, grant=grant(12, last=True)))
     assert upstream.requests[0].json["max_tokens"] == 12 == answer.responses[0].started.max_tokens
-    assert not upstream.requests[0].json.get("stream")
     assert answer.finished.finish_reason == "length"
 
 
@@ -149,15 +148,6 @@ async def test_stream_waits_at_the_end_of_its_grant_until_there_is_more(router: 
     async with asyncio.timeout(30):
         await reading
     assert sum(len(response.contents) for response in passed_on) == 30
-
-
-@pytest.mark.parametrize(("given", "is_whole"), [(grant(60), True), (grant(59), False)])
-async def test_answer_is_asked_for_in_one_piece_only_where_it_is_paid_for(
-    given: Grant, is_whole: bool, router: Router, upstream: Upstream
-) -> None:
-    answer = await read(router.open(stream=False, max_tokens=60, grant=given), grant(60))
-    assert upstream.requests[0].json.get("stream", False) is not is_whole
-    assert answer.text == "Hello, world!"
 
 
 class SilentCaller:

@@ -12,7 +12,6 @@ from services.router.providers.base import CannotDo, ProviderCall, Timeouts
 from tests.services.router.providers.asking import (
     CALL,
     WEATHER,
-    WHOLE_CALL,
     changed,
     conversation,
     failure_of,
@@ -244,11 +243,6 @@ async def test_sampling_is_left_to_a_model_that_thinks(
     call = changed(CALL, max_tokens=4096, parameters_json=b'{"temperature":0.2,"top_p":0.5}')
     request = await asked(upstream, call, VERSION_2023, thinking=thinking)
     assert {name: request[name] for name in ("temperature", "top_p") if name in request} == sampling
-
-
-async def test_answer_that_may_be_long_is_streamed_whatever_was_asked_for(upstream: AnthropicUpstream) -> None:
-    assert "stream" not in await asked(upstream, replace(WHOLE_CALL, max_tokens=21_333))
-    assert (await asked(upstream, replace(WHOLE_CALL, max_tokens=21_334)))["stream"] is True
 
 
 async def test_conversation_that_cannot_be_told_is_refused_as_the_clients_mistake(
