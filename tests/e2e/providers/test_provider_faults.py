@@ -186,6 +186,8 @@ FAULTS = [
     Row("closes the connection without a response", lambda answer: [CLOSE], BY_SECOND.calling(2, 1)),
     Row("resets the connection without a response", lambda answer: [CUT], BY_SECOND.calling(2, 1)),
     # Silence.
+    Row("is silent after its first words", silent_after("first"), BROKEN_OFF.after(60), BY_SECOND.after(60)),
+    Row("is silent before its finish", silent_after("rest"), BROKEN_OFF_LATE.after(60), BY_SECOND.after(60)),
     Row("is silent before its usage", silent_after("finish"), BY_FIRST_COUNTED.after(5)),
     Row("is silent before its end", silent_after("usage"), BY_FIRST.after(5)),
     Row("pauses for 24 s before its first words", pauses_after("head", 24), BY_FIRST.after(24)),
@@ -217,9 +219,13 @@ FAULTS = [
     Row("an empty body with status 200", says(response(200, b"")), BY_SECOND),
     Row("an empty stream", ends_after("head"), BY_SECOND),
     Row("an invalid event first", garbage_after("role"), BY_SECOND),
+    Row("an invalid event after its first words", garbage_after("first"), BROKEN_OFF, BY_SECOND),
     Row("an error event with code 400 first", error_after("head", 400), BY_SECOND),
     Row("an error event with code 429 first", error_after("head", 429), BY_SECOND),
     Row("an error event with code 500 first", error_after("role", 500), BY_SECOND),
+    Row("an error event with code 400 after its first words", error_after("first", 400), BROKEN_OFF, BY_SECOND),
+    Row("an error event with code 500 after its first words", error_after("first", 500), BROKEN_OFF, BY_SECOND),
+    Row("a stream of the type `text/plain`", with_other_type(b"text/plain"), BY_FIRST),
     Row("a stream of the type `application/json`", with_other_type(b"application/json"), BY_SECOND),
     Row("a whole answer in place of a stream", whole, BY_FIRST),
     Row("a compressed answer, which was not asked for", compressed, BY_SECOND),
@@ -228,6 +234,9 @@ FAULTS = [
     Row("cut after its headers", cut_after("head"), BY_SECOND),
     Row("cut after a first event without content", cut_after("role"), BY_SECOND),
     Row("cut within its first words", cut_within("first"), BY_SECOND),
+    Row("cut after its first words", cut_after("first"), BROKEN_OFF, BY_SECOND),
+    Row("cut before its finish", cut_after("rest"), BROKEN_OFF_LATE, BY_SECOND),
+    Row("ended before its finish", ends_after("rest"), BROKEN_OFF_LATE, BY_SECOND),
     Row("cut before its usage", cut_after("finish"), BY_FIRST_COUNTED),
     Row("cut before its end", cut_after("usage"), BY_FIRST),
     # No model answers.
@@ -237,6 +246,7 @@ FAULTS = [
     # A class with one model.
     Row("429 with `retry-after: 20`, as the only model", BUSY, FULL.calling(1, 0), has_second=False),
     Row("400, as the only model", refuses(400), NOT_SUPPORTED.calling(1, 0), has_second=False),
+    Row("sends nothing, as the only model", silence, FAILED.calling(1, 0).after(120), has_second=False),
 ]
 
 
@@ -257,30 +267,32 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoProviders]:
 @pytest.fixture(scope="module")
 def prompt_tokens(pair: TwoProviders) -> dict[bool, int]:
     """Our count of the prompt, with tools and without."""
-    client, counted = pair.new_client(), {}
+    counted = {}
     for has_tools in (False, True):
         pair.renew()
+        client = pair.new_client()
         stages = FIRST[has_tools].stages
         pair.first.scripts.append([stage for name, stage in stages.items() if name != "usage"])
         seen = pair.chat(client, streams=True, has_tools=has_tools)
-        counted[has_tools] = client.charges()[seen.request_id].prompt_tokens
+        counted[has_tools] = client.charges[seen.request_id].prompt_tokens
     return counted
 
 
 def test_every_fault_has_the_outcome_that_is_written(pair: TwoProviders, prompt_tokens: dict[bool, int]) -> None:
-    wrong = []
+    found = []
     for row in FAULTS:
-        client, found = pair.new_client(), []
+        client = pair.new_client()
         for streams in (True, False):
             for has_tools in (False, True):
                 prepare(pair, row, has_tools=has_tools)
-                found.append((streams, has_tools, pair.chat(client, streams=streams, has_tools=has_tools)))
-        charges = client.charges()
-        for streams, has_tools, seen in found:
-            expected = row.streamed if streams or row.whole is None else row.whole
-            how = f"{'streamed' if streams else 'whole'}{', with tools' if has_tools else ''}"
-            differences = compare(expected, seen, charges.get(seen.request_id), streams, has_tools, prompt_tokens)
-            wrong += [f"{row.what} ({how}): {difference}" for difference in differences]
+                seen = pair.chat(client, streams=streams, has_tools=has_tools)
+                found.append((row, client, streams, has_tools, seen))
+    wrong = []
+    for row, client, streams, has_tools, seen in found:
+        expected = row.streamed if streams or row.whole is None else row.whole
+        differences = compare(expected, seen, client.charges.get(seen.request_id), streams, has_tools, prompt_tokens)
+        how = f"{'streamed' if streams else 'whole'}{', with tools' if has_tools else ''}"
+        wrong += [f"{row.what} ({how}): {difference}" for difference in differences]
     assert not wrong, "\n".join(wrong)
     assert pair.service.audit() == []
 
@@ -300,7 +312,7 @@ def test_provider_that_fails_every_other_call_costs_no_chat(pair: TwoProviders) 
     answers = [pair.chat(client, streams=bool(number % 2), has_tools=False) for number in range(24)]
     assert {(seen.status, seen.code) for seen in answers} == {(200, None)}
     assert {seen.said for seen in answers} == {said_by(FIRST[False]), said_by(SECOND[False])}
-    assert len(client.charges()) == len(answers)
+    assert len(client.charges) == len(answers)
 
 
 def test_provider_that_is_down_is_left_alone_and_serves_again_once_it_is_well(pair: TwoProviders) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,9 +84,10 @@ class Client:
     def post(self, body: dict[str, Any]) -> Answer:
         return post_chat(self._service, self._api_key, body)
 
+    @cached_property
     def charges(self) -> dict[str, Charge]:
-        """Returns the charge of each request that has one, which is exactly its tokens times their price. No hold
-        remains, and nothing else is booked."""
+        """The charge of each request that has one, which is exactly its tokens times their price. No hold remains, and
+        nothing else is booked. To be read after the last chat."""
         charged_nanos = CREDIT_NANOS - self._service.settled_balance_nanos(self._account)
         entries = self._service.entries(self._account)
         assert all(hold.state != "held" for hold in self._service.holds(self._account))
