@@ -66,8 +66,10 @@ def usage(
     elif invocation.json:
         stream_json(rows)
     else:
-        headers = [*labels, *(name.removesuffix("_tokens") for name in SUMS[:-1]), "cost_usd"]
-        show_table(headers, [[*list(row.values())[:-1], format_usd(row["cost_nanos"])] for row in rows])
+        headers = [*labels, *(name.removesuffix("_tokens") for name in SUMS[:-1]), "cached_share", "cost_usd"]
+        show_table(
+            headers, [[*list(row.values())[:-1], cached_share(row), format_usd(row["cost_nanos"])] for row in rows]
+        )
 
 
 def list_usage(
@@ -135,6 +137,11 @@ def round_down(moment: datetime) -> datetime:
 def round_up(moment: datetime) -> datetime:
     hour = round_down(moment)
     return hour if hour == moment else hour + HOUR
+
+
+def cached_share(row: dict[str, Any]) -> str | None:
+    """Returns how much of the prompts was read from providers' caches."""
+    return f"{row['cached_tokens'] / row['prompt_tokens']:.1%}" if row["prompt_tokens"] else None
 
 
 def describe(row: UsageRow) -> dict[str, Any]:

@@ -39,6 +39,10 @@ class Sums:
     completion_tokens: int = 0
     cost_nanos: int = 0
 
+    @property
+    def cached_percent(self) -> int:
+        return round(100 * self.cached_tokens / self.prompt_tokens) if self.prompt_tokens else 0
+
     def add(self, row: pb.UsageRow) -> None:
         self.requests += row.requests
         self.prompt_tokens += row.usage.prompt_tokens

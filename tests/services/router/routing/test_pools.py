@@ -1,5 +1,6 @@
 """Pools: how the members of a tier share chats, and who takes those of a member that cannot."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
@@ -181,8 +182,10 @@ class Served:
 
 
 @pytest.fixture
-async def served(socket_folder: Path, log: Log) -> AsyncIterator[Served]:
-    targets = {name: replace(target(name), concurrency=1) for name in (*WEIGHTS, "spare")}
+async def served(request: pytest.FixtureRequest, socket_folder: Path, log: Log) -> AsyncIterator[Served]:
+    """Its parameter is how many chats each server takes at once."""
+    places = getattr(request, "param", None)
+    targets = {name: replace(target(name), concurrency=places) for name in (*WEIGHTS, "spare")}
     route = in_tiers({targets[name]: weight for name, weight in WEIGHTS.items()}, {targets["spare"]: 1})
     async with AsyncExitStack() as stack:
         upstreams = {name: await stack.enter_async_context(Upstream()) for name in targets}
@@ -198,13 +201,23 @@ async def test_all_turns_of_a_conversation_meet_one_member(served: Served) -> No
 
 
 async def test_killed_member_costs_no_answer_and_the_others_take_its_chats(served: Served) -> None:
-    before = {topic: (await served.ask(f"topic {topic}"))[0] for topic in range(40)}
-    await served.upstreams["a"].kill()
-    after = {topic: (await served.ask(f"topic {topic}"))[0] for topic in before}
+    topics = [f"topic {number}" for number in range(40)]
+    before = {topic: (await served.ask(topic))[0] for topic in topics}
+    killed = served.upstreams["a"]
+    # It is killed while every chat of its share waits for a first word.
+    killed.default_reply = Reply(delay_s=60)
+    asked = len(killed.requests)
+    waiting = [asyncio.create_task(served.ask(topic)) for topic in topics]
+    await killed.received(2 * asked)
+    await killed.kill()
+    await asyncio.gather(*waiting)
+    after = {topic: (await served.ask(topic))[0] for topic in topics}
     assert {after[topic] for topic, member in before.items() if member == "a"} == {"b", "c"}
     assert all(after[topic] == member for topic, member in before.items() if member != "a")
+    assert not served.upstreams["spare"].requests
 
 
+@pytest.mark.parametrize("served", [1], indirect=True)
 async def test_full_member_spills_within_its_tier_and_then_to_the_next(served: Served) -> None:
     [preferred] = await served.ask("rivers")
     running = []

@@ -78,7 +78,7 @@ async def test_provider_that_takes_a_cache_key_is_sent_one_that_says_nothing_els
         assert key == (await told(upstream, call, prompt_cache_key=True))["prompt_cache_key"]
         other = replace(CALL, cache_identity=b"acct_2 and how the conversation began")
         assert (await told(upstream, other, prompt_cache_key=True))["prompt_cache_key"] != key
-        # Without the secret that it is made with, nobody could find out that two guesses are the same.
+        # Without the secret that it is made with, no guess of the content can be tested.
         provider = open_provider(
             ProviderRoute("host", "openai", upstream.base_url, api_key="another", prompt_cache_key=True),
             Timeouts(),
