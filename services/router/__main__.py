@@ -49,10 +49,9 @@ async def main() -> None:
         show_exchanges(registry, {"edge": router.message_items})
         reload = Reload(settings.routes, settings.timeouts, model_states, log)
         process.on_hangup(reload.on_signal)
-        admins = [
-            RouteAdminServicer(model_states, reload),
-            GroundingAdminServicer(grounding, completions.preview, log),
-        ]
+        process.in_background(reload.watch_promises)
+        previews = GroundingAdminServicer(grounding, completions.preview, log)
+        admins = [RouteAdminServicer(model_states, reload), previews]
         await process.serve_rpcs([router, *admins], drain=router.drain, drain_s=settings.drain_s, grace_s=STOP_GRACE_S)
 
 

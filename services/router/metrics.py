@@ -8,6 +8,7 @@ from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
 from services.router.routing.model_states import ModelState, ModelStates
+from services.router.routing.retention_promise import lapses_at_s
 from services.router.routing.spending import KINDS
 from services.router.routing.upstream import OPERATION
 
@@ -43,6 +44,28 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     )
     attempt = "Attempts at a model, by outcome. One that fails in mid-answer also counts as answered."
     registry.counter("legato_upstream_attempts", attempt, attempts, *MODEL_LABELS, "outcome")
+    promise = "When a provider's promise to retain no data lapses, as the routes state it."
+    registry.gauge(
+        "legato_provider_promise_until_timestamp_seconds",
+        promise,
+        lambda: {
+            name: lapses_at_s(route.until)
+            for name, route in model_states.routes.providers.items()
+            if route.until is not None
+        },
+        "gen_ai_provider_name",
+    )
+    region = "Whether the certificate of a provider's server names another region than the routes."
+    registry.gauge(
+        "legato_provider_other_region",
+        region,
+        lambda: {
+            name: name in model_states.other_regions
+            for name, route in model_states.routes.providers.items()
+            if route.region
+        },
+        "gen_ai_provider_name",
+    )
     violation = "Answers with implausible usage or beyond their token limit, by violation."
     violations = of_models({(each.value,): partial(_violations, each) for each in Violation})
     registry.counter("legato_upstream_violations", violation, violations, *MODEL_LABELS, "violation")

@@ -148,3 +148,34 @@ def test_provider_whose_counts_cannot_be_is_told(tmp_path: Path, counted: str, s
     series = ",".join(f'{name}="{value}"' for name, value in labels.items())
     figures = {f"legato_upstream_violations_total{{{series}}}": counted}
     assert agrees(tmp_path, figures, "ImplausibleUsage", "30m", summary, labels)
+
+
+@pytest.mark.parametrize(
+    ("at", "alert", "summary"),
+    [
+        ("9m", "ProviderPromiseLapses", ""),
+        ("11m", "ProviderPromiseLapses", "acme has promised to retain no data for 29d 23h 59m 0s more"),
+        ("11m", "ProviderPromiseLapsed", ""),
+    ],
+)
+def test_promise_of_a_provider_is_told_thirty_days_before_it_lapses(
+    tmp_path: Path, at: str, alert: str, summary: str
+) -> None:
+    """The world begins 30 days and ten minutes before the promise lapses."""
+    provider = {"gen_ai_provider_name": "acme"}
+    series = 'legato_provider_promise_until_timestamp_seconds{gen_ai_provider_name="acme"}'
+    assert agrees(tmp_path, {series: f"{30 * 86400 + 600}+0x30"}, alert, at, summary, provider)
+
+
+def test_promise_that_has_lapsed_is_told_to_those_on_call(tmp_path: Path) -> None:
+    series = 'legato_provider_promise_until_timestamp_seconds{gen_ai_provider_name="acme"}'
+    summary = "The promise of acme to retain no data has lapsed: no router can be started or reloaded with it"
+    provider = {"gen_ai_provider_name": "acme"}
+    assert agrees(tmp_path, {series: "600+0x30"}, "ProviderPromiseLapsed", "11m", summary, provider)
+
+
+def test_provider_in_another_region_is_told(tmp_path: Path) -> None:
+    series = 'legato_provider_other_region{gen_ai_provider_name="acme"}'
+    summary = "The certificate of acme names another region than the routes"
+    provider = {"gen_ai_provider_name": "acme"}
+    assert agrees(tmp_path, {series: "0+0x5 1+0x30"}, "ProviderInOtherRegion", "10m", summary, provider)

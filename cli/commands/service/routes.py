@@ -1,6 +1,7 @@
 """`legato routes`."""
 
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from services.chassis.settings import SettingsError
 
 COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
-    *("breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version"),
+    *("breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version", "notes"),
 ]
 MISTAKEN = 2
 
@@ -26,16 +27,19 @@ routes = command_group("routes")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def check(invocation: Invocation, file: Path) -> None:
     """Report every mistake in a routes file, and exit with 2 if there is any; print its version. Works offline."""
+    from services.router.routing.retention_promise import find_lapses, utc_today
     from services.router.routing.routes import load_routes
 
-    mistakes: list[str] = []
-    version = None
+    mistakes, warnings, version = [], [], None
     try:
-        version = load_routes(file).version
+        loaded = load_routes(file)
+        version, lapses = loaded.version, find_lapses(loaded.providers, utc_today())
+        warnings = [f"{file}: providers.{lapse.provider}.until: {lapse}" for lapse in lapses]
     except SettingsError as error:
         mistakes = str(error).splitlines()
-    checked = {"ok": not mistakes, "mistakes": mistakes, "routes_version": version}
-    invocation.say("\n".join(mistakes) or f"The routes are valid. Their version is {version}.", checked)
+    checked = {"ok": not mistakes, "mistakes": mistakes, "warnings": warnings, "routes_version": version}
+    verdict = mistakes or [f"The routes are valid. Their version is {version}."]
+    invocation.say("\n".join([*verdict, *warnings]), checked)
     if mistakes:
         sys.exit(MISTAKEN)
 
@@ -94,6 +98,19 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,
-        **described(target, "running", "limit"),
+        **described(target, "running", "limit", "promise_until", "other_region"),
+        "notes": _notes(target),
         "routes_version": routes_version,
     }
+
+
+def _notes(target: Target) -> list[str]:
+    """Returns what an operator has to look after."""
+    from services.router.routing.retention_promise import WARNING_DAYS, utc_today
+
+    notes = []
+    if target.promise_until and (date.fromisoformat(target.promise_until) - utc_today()).days <= WARNING_DAYS:
+        notes.append(f"zero retention is promised until {target.promise_until}")
+    if target.other_region:
+        notes.append(f"its certificate names {target.other_region}")
+    return notes

@@ -670,6 +670,8 @@ class Target(_message.Message):
     COST_FIELD_NUMBER: _builtins.int
     TIER_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
+    PROMISE_UNTIL_FIELD_NUMBER: _builtins.int
+    OTHER_REGION_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -688,6 +690,12 @@ class Target(_message.Message):
     chats by weight.
     """
     weight: _builtins.int
+    promise_until: _builtins.str
+    """The last day for which the provider has promised to retain no data, such as 2027-06-30. Empty: the routes state none,
+    as for a server of our own.
+    """
+    other_region: _builtins.str
+    """The region that the server's certificate names, if the routes state another. Empty: none."""
     @_builtins.property
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
@@ -707,10 +715,12 @@ class Target(_message.Message):
         cost: Global___ProviderCost | None = ...,
         tier: _builtins.int = ...,
         weight: _builtins.int = ...,
+        promise_until: _builtins.str = ...,
+        other_region: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015

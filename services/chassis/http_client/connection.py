@@ -137,6 +137,12 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     @property
+    def server_names(self) -> list[str]:
+        """Returns the names in the server's certificate; none without TLS."""
+        certificate = self._transport.get_extra_info("peercert") if self._transport is not None else None
+        return [name for kind, name in (certificate or {}).get("subjectAltName", ()) if kind == "DNS"]
+
+    @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 

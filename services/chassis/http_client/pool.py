@@ -73,9 +73,12 @@ class ConnectionPool:
         self._open.add(connection)
         return connection
 
-    async def warm(self) -> None:
-        """Opens a connection ahead of the first request."""
-        (await self.connect()).release()
+    async def warm(self) -> list[str]:
+        """Opens a connection ahead of the first request; returns the names in the server's certificate."""
+        connection = await self.connect()
+        names = connection.server_names
+        connection.release()
+        return names
 
     async def aclose(self) -> None:
         if self._addresses is not None:

@@ -1,7 +1,8 @@
 """The interface between providers and the rest of the router."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -38,6 +39,12 @@ class ProviderRoute:
     output_field: str = "max_tokens"
     # A JSON object of fields added to every request.
     extra_json: bytes = b"{}"
+    # What its promise to retain no data rests on, and until when it holds. None: its server is the operator's own. A
+    # renewed promise changes nothing about its connections and models.
+    evidence: str = field(default="", compare=False)
+    until: date | None = field(default=None, compare=False)
+    # Where its servers are, in the vendor's words; empty: not stated.
+    region: str = ""
     # API version, if the provider has several.
     version: str = ""
     # Whether requests to an OpenAI-compatible server ask it not to store them.
@@ -188,8 +195,9 @@ class Provider(Protocol):
         Closing the generator, at any point, closes the connection it reads from."""
         ...
 
-    async def warm(self) -> None:
-        """Opens a connection for the first call, if connections are kept. Raises ProviderError."""
+    async def warm(self) -> Sequence[str]:
+        """Opens a connection for the first call, if connections are kept, and returns the names in the server's
+        certificate. Raises ProviderError."""
         ...
 
     async def aclose(self) -> None: ...

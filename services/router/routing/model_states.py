@@ -15,6 +15,7 @@ from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
 from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
+from services.router.routing.region import find_other_region
 from services.router.routing.routes import Routes
 from services.router.routing.saturation import ModelSaturation
 from services.router.routing.spending import Spending
@@ -93,6 +94,8 @@ class ModelStates:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcomes: dict[str, ClassOutcomes] = {}
         self.by_class: Mapping[str, ClassModels] = {}
+        # Providers whose certificate tells another region than the routes, with that region.
+        self.other_regions: dict[str, str] = {}
         self.replace(routes)
 
     def replace(self, routes: Routes) -> None:
@@ -157,15 +160,22 @@ class ModelStates:
 
     def _open_and_warm(self, route: ProviderRoute, timeouts: Timeouts) -> Provider:
         provider = self._open_provider(route, timeouts)
-        self._start(self._warm(route.name, provider))
+        self._start(self._warm(route, provider))
         return provider
 
-    async def _warm(self, name: str, provider: Provider) -> None:
-        """Opens a connection ahead of the first chat. A failure is only logged; chats will find out."""
+    async def _warm(self, route: ProviderRoute, provider: Provider) -> None:
+        """Opens a connection ahead of the first chat. A failure is only logged, since chats will find out, and so is a
+        server that lies elsewhere by its certificate."""
+        self.other_regions.pop(route.name, None)
         try:
-            await provider.warm()
+            names = await provider.warm()
         except ProviderError as error:
-            self._log.warning("provider.not_warmed", provider=name, reason=error.what)
+            self._log.warning("provider.not_warmed", provider=route.name, reason=error.what)
+            return
+        if other_region := find_other_region(route.region, names):
+            self.other_regions[route.name] = other_region
+            reason = f"its certificate names {other_region}, and not {route.region}"
+            self._log.warning("provider.other_region", provider=route.name, reason=reason)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs a background task, which is cancelled at the end."""

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, replace
+from datetime import date
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,31 +14,40 @@ from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute
 from services.router.providers.openai.provider import takes_cache_key
 from services.router.routing import route_file as kinds
+from services.router.routing.region import read_region
+from services.router.routing.retention_promise import read_promise
 from services.router.routing.route_file import Table
 
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
 
 
-def read_provider(name: str, table: Table, environ: Mapping[str, str]) -> ProviderRoute:
+def read_provider(name: str, table: Table, environ: Mapping[str, str], today: date) -> ProviderRoute:
+    """Reads a provider, whose promise to retain no data must hold today."""
     kind = table.choose("kind", tuple(KINDS))
     route = ProviderRoute(name, kind)
     if kind in KINDS and KINDS[kind].needs_address:
-        route = _read_remote(name, kind, table, environ)
+        route = _read_remote(name, kind, table, environ, today)
     if kind in KINDS:
         # The keys of an unknown kind of provider cannot be checked.
         table.finish()
     return route
 
 
-def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str]) -> ProviderRoute:
+def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str], today: date) -> ProviderRoute:
     lack = "must be true" if table.has("zero_retention") else "is missing"
     if table.read("zero_retention", Any, None) is not True:
         table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
     versions = KINDS[kind].versions
+    base_url = read_address(table)
+    host = (urlsplit(base_url).hostname or "") if has_host(base_url) else ""
+    evidence, until = read_promise(table, host, today)
     route = ProviderRoute(
         name,
         kind,
-        base_url=read_address(table),
+        base_url=base_url,
+        evidence=evidence,
+        until=until,
+        region=read_region(table, host),
         api_key=_read_secret(table, environ, is_needed=bool(versions)),
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )

@@ -1,6 +1,7 @@
 """Reloads the routes file while chats run, and tells beforehand what that would change, line by line and without
 secrets."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Iterable
@@ -14,9 +15,11 @@ from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.router.providers.base import Timeouts
 from services.router.routing.model_states import ModelStates
+from services.router.routing.retention_promise import utc_today, warn_of_lapses
 from services.router.routing.routes import Routes, load_routes
 from services.router.routing.target import Target
 
+PROMISES_CHECKED_EVERY_S: Final = 24 * 3600.0
 # In an address: a user with a password, and a query.
 _PASSWORD: Final = re.compile(r"//[^/@]*@")
 _QUERY: Final = re.compile(r"\?.*")
@@ -41,6 +44,17 @@ class Reload:
             raise
         self._model_states.replace(routes)
         self._log.info("routes.reloaded", routes_version=routes.version)
+        self.warn_of_lapses()
+
+    def warn_of_lapses(self) -> None:
+        """Logs the promises of providers that lapse soon. A lapsed one is refused when the routes are loaded, but the
+        routes that are in use stay: chats are not cut off at midnight."""
+        warn_of_lapses(self._model_states.routes.providers, utc_today(), self._log)
+
+    async def watch_promises(self) -> None:
+        while True:
+            self.warn_of_lapses()
+            await asyncio.sleep(PROMISES_CHECKED_EVERY_S)
 
     def find_changes(self) -> list[str]:
         """Returns what a reload would change; raises SettingsError if the file has mistakes."""

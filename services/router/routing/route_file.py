@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import MISSING
+from datetime import date
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
@@ -29,6 +30,7 @@ SECONDS_OR_ZERO: Final = Annotated[
 DOLLARS: Final = Annotated[
     Nanos, Meta(description='must be dollars in a string, like "0.10", with at most nine decimals')
 ]
+DATE: Final = Annotated[date, Meta(description="must be a date, like 2027-06-30")]
 TABLE: Final = Annotated[dict[str, Any], Meta(description="must be a table")]
 TABLES: Final = Annotated[list[dict[str, Any]], Meta(min_length=1, description="must be a non-empty list of tables")]
 

@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing import route_file as kinds
 from services.router.routing.class_route import ClassRoute, read_class_route
 from services.router.routing.provider_route import read_provider
+from services.router.routing.retention_promise import utc_today
 from services.router.routing.route_file import Table
 from services.router.routing.target import DEFAULT_TIMEOUTS, read_target
 from services.rules.model_classes import CLASSES
@@ -54,16 +56,20 @@ class Routes:
 
 
 def load_routes(
-    path: Path = DEFAULT_PATH, environ: Mapping[str, str] = os.environ, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    path: Path = DEFAULT_PATH,
+    environ: Mapping[str, str] = os.environ,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    today: date | None = None,
 ) -> Routes:
-    """Loads and validates the file; `timeouts` are the defaults for models without their own."""
+    """Loads and validates the file; `timeouts` are the defaults for models without their own. What providers promise
+    must hold today."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
-    reader = _Reader(path.parent, environ, timeouts)
+    reader = _Reader(path.parent, environ, timeouts, today or utc_today())
     routes = reader.read(document)
     if reader.mistakes:
         raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
@@ -71,17 +77,19 @@ def load_routes(
 
 
 class _Reader:
-    def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts, today: date) -> None:
         """`folder` contains the routes file; paths in the file are relative to it."""
         self.mistakes: list[str] = []
         self._folder = folder
         self._environ = environ
         self._timeouts = timeouts
+        self._today = today
 
     def read(self, document: dict[str, Any]) -> Routes:
         root = Table(self.mistakes, "", document)
         providers = {
-            name: read_provider(name, table, self._environ) for name, table in root.tables("providers").items()
+            name: read_provider(name, table, self._environ, self._today)
+            for name, table in root.tables("providers").items()
         }
         models = {name: read_target(table, providers, self._timeouts) for name, table in root.tables("models").items()}
         default_character = root.read("character", kinds.TEXT, prompt.DEFAULT)

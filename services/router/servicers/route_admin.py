@@ -36,17 +36,23 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
     def _targets(self) -> list[pb.Target]:
         by_class = self._model_states.by_class
         return [
-            _to_target(class_id, tier, member)
+            self._to_target(class_id, tier, member)
             for class_id in CLASSES
             for tier, members in enumerate(by_class[class_id].tiers, start=1)
             for member in members
         ]
 
-
-def _to_target(class_id: str, tier: int, member: WeightedModel) -> pb.Target:
-    model_state = member.model_state
-    gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
-    breaker_state = pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}")
-    limit = int(gate.limit) if gate.limit < NO_LIMIT else None
-    records = (target, breaker, gate, member)
-    return to_message(pb.Target, *records, class_id=class_id, tier=tier, breaker_state=breaker_state, limit=limit)
+    def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
+        model_state = member.model_state
+        gate, breaker, target = model_state.saturation.gate, model_state.breaker, model_state.target
+        until = self._model_states.routes.providers[target.provider].until
+        return to_message(
+            pb.Target,
+            *(target, breaker, gate, member),
+            class_id=class_id,
+            tier=tier,
+            breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
+            limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+            promise_until=None if until is None else until.isoformat(),
+            other_region=self._model_states.other_regions.get(target.provider),
+        )

@@ -1,11 +1,15 @@
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
+from services.router.metrics import show_model_states
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import running_router, target
+from tests.services.router.routing.test_model_states import Played, settled
+from tests.support.fakes import FakeClock
 from tests.support.upstreams.openai import USAGE, Reply, Upstream
 
 FIRST = {"gen_ai_provider_name": "first", "gen_ai_request_model": "first-model"}
@@ -102,3 +106,17 @@ async def test_usage_that_cannot_be_and_limits_that_are_not_kept_are_told(
             upstream.replies.append(Reply(contents=[" rain" * 500]))
             await router.ask(stream=stream, max_tokens=10)
         assert violations() == [1, 1, 2]
+
+
+async def test_promises_and_regions_of_providers_are_told(clock: FakeClock, log: Log, registry: Registry) -> None:
+    played = Played(clock, log)
+    show_model_states(played.model_states, registry)
+    played.replace(target("first"), until=date(2026, 11, 18), region="canadaeast")
+    await settled()
+    provider = {"gen_ai_provider_name": "first"}
+    assert registry.get_sample_value("legato_provider_promise_until_timestamp_seconds", provider) == 1_795_046_400
+    assert registry.get_sample_value("legato_provider_other_region", provider) == 1
+    played.replace(target("first"))
+    assert registry.get_sample_value("legato_provider_promise_until_timestamp_seconds", provider) is None
+    assert registry.get_sample_value("legato_provider_other_region", provider) is None
+    await played.model_states.aclose()

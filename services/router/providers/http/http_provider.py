@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -89,9 +89,9 @@ class HttpProvider(ABC):
     async def aclose(self) -> None:
         await self._connections.aclose()
 
-    async def warm(self) -> None:
+    async def warm(self) -> Sequence[str]:
         try:
-            await self._connections.warm()
+            return await self._connections.warm()
         except Interrupted as error:
             raise _failure_of(error) from None
 

@@ -1,6 +1,6 @@
 """The bundled model, served by llama.cpp in its own process (see `services/router/local_model.py`)."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -38,8 +38,9 @@ class LocalProvider(OpenAIProvider):
         route = ProviderRoute(route.name, route.kind, "http://localhost/v1", no_store=False)
         super().__init__(route, timeouts, socket=socket)
 
-    async def warm(self) -> None:
+    async def warm(self) -> Sequence[str]:
         """Does nothing: the server is local and its connections are not kept."""
+        return ()
 
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         offer = read_offer(call.tools)

@@ -23,12 +23,15 @@ _STORE_FALSE: Final = {"store": False}
 # Hosts with other fields, and hosts with none, some of which reject unknown fields.
 _WAYS: Final[dict[str, dict[str, Any]]] = {
     "openrouter.ai": {"provider": {"zdr": True, "data_collection": "deny"}},
+    "ai-gateway.vercel.sh": {"providerOptions": {"gateway": {"zeroDataRetention": True}}},
     "api.deepseek.com": {},
     "api.groq.com": {},
     "api.mistral.ai": {},
     "api.together.ai": {},
     "api.together.xyz": {},
 }
+# Hosts with a header instead, beside the field for the provider behind them.
+_HEADERS: Final = {"gateway.ai.cloudflare.com": {"cf-aig-collect-log-payload": "false"}}
 
 
 # Hosts that take `prompt_cache_key`; others reject it.
@@ -46,6 +49,10 @@ def no_store_fields(base_url: str) -> dict[str, Any]:
     return _WAYS.get(urlsplit(base_url).hostname or "", _STORE_FALSE)
 
 
+def no_store_headers(base_url: str) -> dict[str, str]:
+    return _HEADERS.get(urlsplit(base_url).hostname or "", {})
+
+
 class OpenAIProvider(HttpProvider):
     answer_type = CompletionAnswer
     flags = ("no_store", "short_call_ids", "string_content", "prompt_cache_key")
@@ -59,6 +66,8 @@ class OpenAIProvider(HttpProvider):
         socket: Path | None = None,
     ) -> None:
         headers = {"Authorization": f"Bearer {route.api_key}"} if route.api_key else {}
+        if route.no_store:
+            headers |= no_store_headers(route.base_url)
         super().__init__(route, timeouts, headers, tls=tls, socket=socket)
         self._route = route
         if route.no_store:

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import socket
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from legato_protos.router.v1 import router_pb2, router_pb2_grpc
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
+from services.router.routing.retention_promise import utc_today
 from services.router.routing.routes import DEFAULT_PATH, load_routes
 from tests.cli.played import play
+from tests.services.router.routing.test_routes import GOOD
 
 BIG = router_pb2.Target(
     class_id="forte",
@@ -27,6 +30,8 @@ BIG = router_pb2.Target(
     limit=8,
     tier=1,
     weight=70,
+    promise_until="2026-11-01",
+    other_region="eastus",
 )
 SPARE = router_pb2.Target(
     class_id="forte",
@@ -35,6 +40,7 @@ SPARE = router_pb2.Target(
     breaker_state=router_pb2.BREAKER_STATE_CLOSED,
     tier=2,
     weight=1,
+    promise_until="2999-12-31",
 )
 VERSION = "0123456789ab"
 LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE], version=VERSION)
@@ -61,6 +67,9 @@ def test_models_are_shown_with_how_they_do() -> None:
             "running": 3,
             "limit": 8,
             "routes_version": VERSION,
+            "promise_until": "2026-11-01",
+            "other_region": "eastus",
+            "notes": ["zero retention is promised until 2026-11-01", "its certificate names eastus"],
         },
         {
             "router": "router",
@@ -76,6 +85,9 @@ def test_models_are_shown_with_how_they_do() -> None:
             "running": 0,
             "limit": None,
             "routes_version": VERSION,
+            "promise_until": "2999-12-31",
+            "other_region": None,
+            "notes": [],
         },
     ]
 
@@ -85,6 +97,7 @@ def test_people_see_a_line_for_each_model() -> None:
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
         "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version",
+        "notes",
     ]  # fmt: skip
     assert lines[2].split() == ["forte", "2", "1", "other", "spare", "closed", "0", "0", "-", "0", "-", VERSION]
 
@@ -172,3 +185,16 @@ async def test_replica_that_is_away_keeps_no_other_from_being_reloaded(log: Log)
     assert admin.reloads == 1
     assert result.stderr.startswith(f"legato: {dead}: ")
     await server.stop(0)
+
+
+def test_promise_that_lapses_soon_is_told_of_a_valid_file(tmp_path: Path) -> None:
+    until = utc_today() + timedelta(days=3)
+    file = tmp_path / "routes.toml"
+    promise = f'zero_retention = true\nevidence = "contract 4711"\nuntil = {until}'
+    text = GOOD.replace("host.test", "api.vendor.com").replace("zero_retention = true", promise)
+    file.write_text(text)
+    result = CliRunner(env={"HOST_KEY": "secret"}).invoke(legato, ["routes", "check", str(file)])
+    assert result.exit_code == 0
+    verdict, warning = result.stdout.splitlines()
+    assert verdict.startswith("The routes are valid.")
+    assert warning == f"{file}: providers.host.until: zero retention is promised until {until}, which is in 3 days"

@@ -115,6 +115,7 @@ async def test_certificate_must_be_that_of_the_host_and_valid(
         provider_at(f"https://localhost:{server.port}/v1", trusting(certificate)) as provider,
     ):
         if is_right:
+            assert await provider.warm() == ["localhost"]
             assert text_of(await pieces_of(provider)) == "Hello"
         else:
             assert (await failure_of(provider)).failure is Failure.PROVIDER

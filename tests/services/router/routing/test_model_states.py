@@ -1,10 +1,12 @@
 """Facts known of a model from the routes alone."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,18 +79,21 @@ def test_provider_s_key_is_sent_to_its_own_server_alone(url: str, api_key: str) 
 
 
 class PlayedProvider:
-    def __init__(self, *, is_reachable: bool = True) -> None:
+    def __init__(self, *, is_reachable: bool = True, names: Sequence[str] = ()) -> None:
         self.warmed = 0
         self.closed = 0
         self._is_reachable = is_reachable
+        # In its certificate.
+        self._names = names
 
     def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         raise NotImplementedError
 
-    async def warm(self) -> None:
+    async def warm(self) -> Sequence[str]:
         self.warmed += 1
         if not self._is_reachable:
             raise ProviderError("could not be reached")
+        return self._names
 
     async def aclose(self) -> None:
         self.closed += 1
@@ -103,8 +108,9 @@ class Played:
         self.opened: list[PlayedProvider] = []
         self.model_states = ModelStates(self._routes(), self._open, clock, log)
 
-    def replace(self, *targets: Target) -> None:
-        self.model_states.replace(self._routes(*targets))
+    def replace(self, *targets: Target, **terms: Any) -> None:
+        """`terms` are of all providers."""
+        self.model_states.replace(self._routes(*targets, **terms))
 
     def of(self, number: int) -> PlayedProvider:
         provider = self.model_states.by_class["mezzo"].all[number].provider
@@ -112,12 +118,15 @@ class Played:
         return provider
 
     def _open(self, route: ProviderRoute, timeouts: Timeouts) -> PlayedProvider:
-        self.opened.append(PlayedProvider(is_reachable=route.name != "away"))
+        names = ["*.openai.azure.com", "eastus.api.cognitive.microsoft.com"]
+        self.opened.append(PlayedProvider(is_reachable=route.name != "away", names=names))
         return self.opened[-1]
 
     @staticmethod
-    def _routes(*targets: Target) -> Routes:
-        named = {each.provider: ProviderRoute(each.provider, "openai", "https://a.example/v1") for each in targets}
+    def _routes(*targets: Target, **terms: Any) -> Routes:
+        named = {
+            each.provider: ProviderRoute(each.provider, "openai", "https://a.example/v1", **terms) for each in targets
+        }
         return Routes(named, dict.fromkeys(CLASSES, in_order(*targets)))
 
 
@@ -168,3 +177,24 @@ async def test_chats_go_on_at_a_provider_that_is_gone_from_the_routes(played: Pl
     await settled()
     assert not gone.closed
     assert [provider.warmed for provider in played.opened] == [1, 1]
+
+
+async def test_certificate_of_another_region_is_told_and_chats_go_on(
+    played: Played, log_text: Callable[[], str]
+) -> None:
+    played.replace(target("a"), region="canadaeast")
+    await settled()
+    assert played.model_states.other_regions == {"a": "eastus"}
+    assert '"provider.other_region"' in log_text()
+    assert not played.of(0).closed
+    played.replace(target("a"), region="eastus")
+    await settled()
+    assert not played.model_states.other_regions
+
+
+async def test_renewed_promise_leaves_all_else_as_it_is(played: Played) -> None:
+    played.replace(target("a"), evidence="contract 1", until=date(2027, 1, 1))
+    before = played.model_states.by_class["mezzo"].all
+    played.replace(target("a"), evidence="contract 2", until=date(2028, 1, 1))
+    assert played.model_states.by_class["mezzo"].all == before
+    assert played.model_states.routes.providers["a"].evidence == "contract 2"

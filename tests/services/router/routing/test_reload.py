@@ -1,10 +1,28 @@
 """What a reload of the routes would change, told without secrets."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
-from services.router.routing.reload import find_changes
+import pytest
+
+from services.chassis.settings import SettingsError
+from services.chassis.telemetry.log import Log
+from services.chassis.timing.deadlines import SystemClock
+from services.router.routing.model_states import ModelStates, OpenProvider
+from services.router.routing.reload import Reload, find_changes
 from services.router.routing.routes import Routes, load_routes
+from services.router.routing.target import DEFAULT_TIMEOUTS
 from tests.services.router.routing.test_routes import GOOD
+
+
+class NeverWarm:
+    async def warm(self) -> list[str]:
+        return []
+
+    async def aclose(self) -> None:
+        pass
 
 
 def read(path: Path, text: str, key: str = "secret-1") -> Routes:
@@ -69,3 +87,24 @@ def test_what_may_be_secret_in_an_address_is_not_told(tmp_path: Path) -> None:
     changes = find_changes(read(path, GOOD), read(path, wanted))
     assert changes[1].startswith("+ provider host: openai, base_url https://***@host.test/v1?***")
     assert "canary" not in str(changes)
+
+
+async def test_lapsed_promise_refuses_a_reload_and_leaves_the_routes_in_use(
+    tmp_path: Path, log: Log, log_text: Callable[[], str]
+) -> None:
+    path, today = tmp_path / "routes.toml", datetime.now(UTC).date()
+    public = GOOD.replace("host.test", "api.vendor.com").replace('api_key_env = "HOST_KEY"\n', "")
+    promised = public.replace("zero_retention = true", 'zero_retention = true\nevidence = "x"\nuntil = DATE')
+    path.write_text(promised.replace("DATE", str(today)))
+    model_states = ModelStates(load_routes(path), cast(OpenProvider, lambda *_: NeverWarm()), SystemClock(), log)
+    reload = Reload(path, DEFAULT_TIMEOUTS, model_states, log)
+    path.write_text(promised.replace("DATE", str(today - timedelta(days=1))))
+    with pytest.raises(SettingsError, match=r"providers\.host\.until: zero retention was promised until"):
+        reload.now()
+    assert model_states.routes.providers["host"].until == today
+    reload.warn_of_lapses()
+    assert '"provider.promise_lapses"' in log_text()
+    path.write_text(promised.replace("DATE", str(today + timedelta(days=90))))
+    reload.now()
+    assert model_states.routes.providers["host"].until == today + timedelta(days=90)
+    await model_states.aclose()

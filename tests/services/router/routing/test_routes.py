@@ -1,6 +1,7 @@
 """The routes file: what it gives, and how its mistakes are told."""
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,7 @@ def test_caching_can_be_switched_off_and_cache_keys_are_sent_where_they_are_know
         ("https://api.mistral.ai/v1", "\nprompt_cache_key = false", False),
     ):
         text = GOOD.replace(base_url[1], host_url).replace('kind = "openai"', f'kind = "openai"{more}')
-        routes_file.write_text(text)
+        routes_file.write_text(text.replace("zero_retention", 'evidence = "4711"\nuntil = 2999-12-31\nzero_retention'))
         host = load_routes(routes_file, {"HOST_KEY": "secret"}).providers["host"]
         assert host.prompt_cache_key == is_sent
 
@@ -251,7 +252,7 @@ def test_class_is_not_called_bundled_where_other_models_share_its_chats(routes_f
 def test_example_routes_are_good_and_need_no_bundled_model() -> None:
     example = DEFAULT_PATH.with_name("routes.example.toml")
     names = ("VLLM_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
-    routes = load_routes(example, dict.fromkeys(names, "secret"))
+    routes = load_routes(example, dict.fromkeys(names, "secret"), today=date(2026, 11, 18))
     assert {route.kind for route in routes.providers.values()} == {"openai", "anthropic", "gemini"}
     assert not routes.uses_local_model
     assert not routes.bundled_classes

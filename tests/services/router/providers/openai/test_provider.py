@@ -8,7 +8,7 @@ import pytest
 
 from services.router.providers import open_provider
 from services.router.providers.base import ProviderCall, ProviderRoute, Timeouts
-from services.router.providers.openai.provider import no_store_fields, takes_cache_key
+from services.router.providers.openai.provider import no_store_fields, no_store_headers, takes_cache_key
 from tests.services.router.providers.asking import CALL, both_ways, pieces_of
 from tests.support.upstreams.anthropic import AnthropicUpstream
 from tests.support.upstreams.gemini import GeminiUpstream
@@ -62,12 +62,19 @@ async def test_fields_of_the_routes_file_stay_beside_the_switch() -> None:
         ("https://somewhere.openai.azure.com/openai/v1", {"store": False}),
         ("http://127.0.0.1:8000/v1", {"store": False}),
         ("https://OpenRouter.ai/api/v1", {"provider": {"zdr": True, "data_collection": "deny"}}),
+        (
+            "https://ai-gateway.vercel.sh/v1",
+            {"providerOptions": {"gateway": {"zeroDataRetention": True}}},
+        ),
+        ("https://gateway.ai.cloudflare.com/v1/account/ours/openai", {"store": False}),
         ("https://api.mistral.ai/v1", {}),
         ("https://api.groq.com/openai/v1", {}),
     ],
 )
 def test_every_host_is_told_in_its_own_words(base_url: str, fields: dict[str, Any]) -> None:
     assert no_store_fields(base_url) == fields
+    is_logged_by_default = "cloudflare" in base_url
+    assert no_store_headers(base_url) == ({"cf-aig-collect-log-payload": "false"} if is_logged_by_default else {})
 
 
 async def test_provider_that_takes_a_cache_key_is_sent_one_that_says_nothing_else() -> None:
