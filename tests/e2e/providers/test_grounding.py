@@ -39,8 +39,10 @@ class ReadingUpstream(Upstream):
         if last["role"] == "tool":
             found = re.search(r'<result number="(\d+)"[^>]*>(.*)</result>', last["content"])
             return _say(f"{found[2]} [{found[1]}]" if found else "It is not known.", 300)
-        if last["content"].startswith("find ") and "tools" in recorded.json:
-            arguments = json.dumps({"query": last["content"].removeprefix("find ")})
+        # Passages stand behind the question.
+        question, _, passages = last["content"].partition("\n\n")
+        if question.startswith("find ") and "tools" in recorded.json:
+            arguments = json.dumps({"query": question.removeprefix("find ")})
             call = {"index": 0, "id": "call_1", "function": {"name": "search_web", "arguments": arguments}}
             return Reply(
                 contents=[],
@@ -50,7 +52,7 @@ class ReadingUpstream(Upstream):
                 usage={"prompt_tokens": 100, "completion_tokens": 20},
             )
         given = "\n".join(message["content"] for message in messages if message["role"] == "system")
-        passage = re.search(r'<passage number="(\d+)"[^>]*>\n([^<]*opens with[^<]*)\n</passage>', given)
+        passage = re.search(r'<passage number="(\d+)"[^>]*>\n([^<]*opens with[^<]*)\n</passage>', passages)
         note = re.search(r"<note>(.*)</note>", given)
         if passage:
             return _say(f"{passage[2]} [{passage[1]}]", 200)

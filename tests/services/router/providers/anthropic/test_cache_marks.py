@@ -45,7 +45,7 @@ def marked(role: str, *texts: str, mark: Any = EPHEMERAL, **fields: str) -> dict
     return {"role": role, "content": parts, **fields}
 
 
-async def test_end_of_the_conversation_is_marked_whoever_spoke_last(upstream: AnthropicUpstream) -> None:
+async def test_end_of_the_conversation_is_marked(upstream: AnthropicUpstream) -> None:
     assert await marks(upstream, conversation(SYSTEM, USER)) == {"Hi": EPHEMERAL}
     agent = (SYSTEM, USER, called(("a", "get_time", "{}"), ("b", "get_time", "{}")), gave("a", "1"), gave("b", "noon"))
     assert await marks(upstream, conversation(*agent)) == {"noon": EPHEMERAL}
