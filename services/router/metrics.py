@@ -92,6 +92,16 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     cost = "What a provider charges for the tokens of a model, by the cost that the routes state."
     costs = of_models({(kind,): partial(_cost_nanos, kind) for kind in KINDS})
     registry.counter("legato_upstream_cost_nanodollars", cost, costs, *MODEL_LABELS, "kind")
+    _show_outcomes(model_states, registry)
+
+
+def _show_outcomes(model_states: ModelStates, registry: Registry) -> None:
+    """Registers what compares the models of a class with each other."""
+    canary = "Canary of a class: 0 tried for its accounts, 1 rolled back."
+    registry.gauge("legato_canary_state", canary, lambda: _canaries(model_states), "class", *MODEL_LABELS)
+    call = "Calls in classes of several models, by the role of the model and by outcome: answered, or the error's kind."
+    labels = ("class", "role", *MODEL_LABELS, "outcome")
+    registry.counter("legato_class_calls", call, lambda: _calls(model_states), *labels)
 
 
 def show_chats(completions: Completions, registry: Registry) -> None:
@@ -99,6 +109,25 @@ def show_chats(completions: Completions, registry: Registry) -> None:
     registry.histogram(
         "legato_step_duration_seconds", meaning, lambda: {"prepare": completions.prepare_times_s}, "step"
     )
+
+
+def _canaries(model_states: ModelStates) -> dict[tuple[str, ...], int]:
+    canaries = (models.canary for models in model_states.by_class.values())
+    return {
+        (canary.class_id, canary.route.target.provider, canary.route.target.model_name): int(canary.is_rolled_back)
+        for canary in canaries
+        if canary is not None
+    }
+
+
+def _calls(model_states: ModelStates) -> dict[tuple[str, ...], int]:
+    return {
+        (class_id, model.role.value, model.provider, model.model_name, outcome): count
+        for class_id, models in model_states.by_class.items()
+        if models.outcomes is not None
+        for model in models.outcomes.models
+        for outcome, count in {"answered": model.answers, **model.errors}.items()
+    }
 
 
 def _violations(violation: Violation, model: ModelState) -> int:

@@ -1,24 +1,36 @@
 """`legato routes`."""
 
 import sys
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from cli.command import Invocation, command_group
 from cli.connection import CallRefused, call_service
 from cli.descriptions import described, value_of
-from legato_protos.router.v1.router_pb2 import ListTargetsRequest, ReloadRoutesRequest, Target
+from cli.output import show_table
+from legato_protos.router.v1.router_pb2 import (
+    ListOutcomesRequest,
+    ListTargetsRequest,
+    ReloadRoutesRequest,
+    ResumeCanaryRequest,
+    Target,
+)
+from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
+from services.rules.model_classes import CLASSES
+from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 
 COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
-    *("breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version", "notes"),
+    *("canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version", "notes"),
 ]
 MISTAKEN = 2
+_Found = TypeVar("_Found")
 
 routes = command_group("routes")
 
@@ -71,17 +83,109 @@ def reload(invocation: Invocation) -> None:
 @routes.command()
 def show(invocation: Invocation) -> None:
     """List the models of each class by tier, with their weights, circuit breakers and figures."""
-    routers = invocation.services.routers
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
-    for router, stub in routers.items():
+
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+        listed = call_service(stub.ListTargets, ListTargetsRequest())
+        return [describe(router, target, listed.version) for target in listed.targets]
+
+    rows, failures = _ask_each(invocation, ask)
+    invocation.show_list(rows, ["router", *COLUMNS] if len(invocation.services.routers) > 1 else COLUMNS)
+    _fail_for(failures)
+
+
+@routes.command("compare")
+@click.argument("first")
+@click.argument("second")
+@click.option("--class", "class_id", type=click.Choice(CLASSES), help="Only of this class.")
+def compare_models(invocation: Invocation, first: str, second: str, class_id: str | None) -> None:
+    """Compare two models by what the calls to them came to, summed over all routers.
+
+    A model is named as its provider calls it, or as PROVIDER/MODEL."""
+    told, failures = _ask_each(
+        invocation, lambda router, stub: call_service(stub.ListOutcomes, ListOutcomesRequest()).outcomes
+    )
+    if not told:
+        _fail_for(failures)
+    outcomes = [each for each in told if class_id in (None, each.class_id)]
+    sums = [sum_outcomes(name, outcomes) for name in (first, second)]
+    for each in sums:
+        if not each.calls:
+            called = ", ".join(sorted({f"{other.provider}/{other.model_name}" for other in outcomes})) or "none"
+            raise CallRefused(f"There were no calls to {each.name}. Models with calls: {called}.", Reason.NOT_FOUND)
+    described_sums, verdict = [_describe_sum(each) for each in sums], compare(*sums)
+    if invocation.json:
+        invocation.show({"models": described_sums, "verdict": verdict})
+    else:
+        names = [name for name in described_sums[0] if name != "model"]
+        show_table(["", first, second], [[name, *(_cell(each[name]) for each in described_sums)] for name in names])
+        click.echo(verdict)
+    _fail_for(failures)
+
+
+@routes.command()
+@click.argument("class_id", metavar="CLASS", type=click.Choice(CLASSES))
+def resume(invocation: Invocation, class_id: str) -> None:
+    """Send accounts to a canary again that was rolled back, on every router."""
+
+    def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
+        call_service(stub.ResumeCanary, ResumeCanaryRequest(class_id=class_id))
+        return [{"router": router, "class": class_id, "resumed": True}]
+
+    rows, failures = _ask_each(invocation, ask)
+    invocation.show_list(rows, ["router", "class", "resumed"])
+    _fail_for(failures)
+
+
+def _ask_each(
+    invocation: Invocation, ask: Callable[[str, RouteAdminServiceStub], Iterable[_Found]]
+) -> tuple[list[_Found], list[str]]:
+    """Returns what all routers tell, and why some do not."""
+    found: list[_Found] = []
+    failures = []
+    for router, stub in invocation.services.routers.items():
         try:
-            listed = call_service(stub.ListTargets, ListTargetsRequest())
-            rows += (describe(router, target, listed.version) for target in listed.targets)
+            found += ask(router, stub)
         except CallRefused as error:
             failures.append(f"{router}: {error.message}")
-    invocation.show_list(rows, ["router", *COLUMNS] if len(routers) > 1 else COLUMNS)
-    _fail_for(failures)
+    return found, failures
+
+
+def _describe_sum(outcomes: OutcomeSum) -> dict[str, Any]:
+    return {
+        "model": outcomes.name,
+        "calls": outcomes.calls,
+        "failures": outcomes.failures,
+        "failed_percent": _percent(outcomes.failure_share),
+        "errors": dict(outcomes.errors),
+        "first_token_median_ms": _milliseconds(outcomes.first_token_at_s(0.5)),
+        "first_token_p95_ms": _milliseconds(outcomes.first_token_at_s(0.95)),
+        "prompt_tokens": outcomes.prompt_tokens,
+        "completion_tokens": outcomes.completion_tokens,
+        "finish_reasons": dict(outcomes.finish_reasons),
+        "tool_calls": outcomes.tool_calls,
+        "valid_tool_calls_percent": _percent(outcomes.valid_call_share),
+    }
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
+
+
+def _milliseconds(duration_s: float | None) -> float | None:
+    return None if duration_s is None else round(1000 * duration_s, 1)
+
+
+def _cell(value: Any) -> Any:
+    """Returns a value as it stands in a table; a count by name is a list of both."""
+    if not isinstance(value, dict):
+        return value
+    return ", ".join(f"{name} {count}" for name, count in sorted(value.items())) or None
+
+
+def _canary(target: Target) -> str | None:
+    if not target.HasField("canary"):
+        return None
+    return "rolled back" if target.canary.is_rolled_back else f"{target.canary.percent:g} %"
 
 
 def _fail_for(failures: list[str]) -> None:
@@ -91,10 +195,11 @@ def _fail_for(failures: list[str]) -> None:
 
 
 def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]:
-    latency_ms = round(1000 * target.median_latency_s, 1) if target.HasField("median_latency_s") else None
+    latency_ms = _milliseconds(target.median_latency_s if target.HasField("median_latency_s") else None)
     return {
         "router": router,
         **described(target, "class", "tier", "weight", "provider", "model"),
+        "canary": _canary(target),
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,

@@ -44,6 +44,32 @@ USAGE_SOURCE_COUNTED: UsageSource.ValueType  # 2
 """The provider said nothing, or the answer was cut: counted by us."""
 Global___UsageSource: _TypeAlias = UsageSource  # noqa: Y015
 
+class _CallRole:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CallRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CallRole.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CALL_ROLE_UNSPECIFIED: _CallRole.ValueType  # 0
+    CALL_ROLE_BASELINE: _CallRole.ValueType  # 1
+    """It is one of the models of the class."""
+    CALL_ROLE_CANARY: _CallRole.ValueType  # 2
+    """It is tried for some of the accounts."""
+    CALL_ROLE_SHADOW: _CallRole.ValueType  # 3
+    """It got a copy of a chat, and its answer was delivered to no client."""
+
+class CallRole(_CallRole, metaclass=_CallRoleEnumTypeWrapper):
+    """Why a model was called."""
+
+CALL_ROLE_UNSPECIFIED: CallRole.ValueType  # 0
+CALL_ROLE_BASELINE: CallRole.ValueType  # 1
+"""It is one of the models of the class."""
+CALL_ROLE_CANARY: CallRole.ValueType  # 2
+"""It is tried for some of the accounts."""
+CALL_ROLE_SHADOW: CallRole.ValueType  # 3
+"""It got a copy of a chat, and its answer was delivered to no client."""
+Global___CallRole: _TypeAlias = CallRole  # noqa: Y015
+
 class _BreakerState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -670,6 +696,7 @@ class Target(_message.Message):
     COST_FIELD_NUMBER: _builtins.int
     TIER_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
+    CANARY_FIELD_NUMBER: _builtins.int
     PROMISE_UNTIL_FIELD_NUMBER: _builtins.int
     OTHER_REGION_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
@@ -700,6 +727,10 @@ class Target(_message.Message):
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
 
+    @_builtins.property
+    def canary(self) -> Global___Canary:
+        """Set if the model is tried before the tiers, for some accounts; it has no tier here."""
+
     def __init__(
         self,
         *,
@@ -715,12 +746,13 @@ class Target(_message.Message):
         cost: Global___ProviderCost | None = ...,
         tier: _builtins.int = ...,
         weight: _builtins.int = ...,
+        canary: Global___Canary | None = ...,
         promise_until: _builtins.str = ...,
         other_region: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "canary", b"canary", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
@@ -732,6 +764,241 @@ class Target(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__median_latency_s) -> _WhichOneofReturnType__median_latency_s | None: ...
 
 Global___Target: _TypeAlias = Target  # noqa: Y015
+
+@_typing.final
+class Canary(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERCENT_FIELD_NUMBER: _builtins.int
+    IS_ROLLED_BACK_FIELD_NUMBER: _builtins.int
+    percent: _builtins.float
+    """Of the accounts."""
+    is_rolled_back: _builtins.bool
+    """It failed clearly more than the others: no account is sent to it."""
+    def __init__(
+        self,
+        *,
+        percent: _builtins.float = ...,
+        is_rolled_back: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_rolled_back", b"is_rolled_back", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Canary: _TypeAlias = Canary  # noqa: Y015
+
+@_typing.final
+class ListOutcomesRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOutcomesRequest: _TypeAlias = ListOutcomesRequest  # noqa: Y015
+
+@_typing.final
+class ListOutcomesResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModelOutcomes]: ...
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[Global___ModelOutcomes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOutcomesResponse: _TypeAlias = ListOutcomesResponse  # noqa: Y015
+
+@_typing.final
+class ModelOutcomes(_message.Message):
+    """The counts of one model in one role, since it came into the routes of this process."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ErrorsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class FinishReasonsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_NAME_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_S_FIELD_NUMBER: _builtins.int
+    DURATIONS_S_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    COMPLETION_TOKENS_FIELD_NUMBER: _builtins.int
+    FINISH_REASONS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    VALID_TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    class_id: _builtins.str
+    role: Global___CallRole.ValueType
+    provider: _builtins.str
+    model_name: _builtins.str
+    calls: _builtins.int
+    """Calls that ended, but not those that the client gave up."""
+    answers: _builtins.int
+    """Complete ones."""
+    failures: _builtins.int
+    """Errors that are the model's fault, and answers with invalid tool calls."""
+    prompt_tokens: _builtins.int
+    completion_tokens: _builtins.int
+    tool_calls: _builtins.int
+    """Counted only in a class with a canary or a shadow."""
+    valid_tool_calls: _builtins.int
+    """Those with a JSON object as arguments, of a function that was offered."""
+    @_builtins.property
+    def errors(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """By kind: provider, busy, refused, policy and context before an answer; cut and empty."""
+
+    @_builtins.property
+    def first_token_s(self) -> Global___Distribution: ...
+    @_builtins.property
+    def durations_s(self) -> Global___Distribution:
+        """Of complete answers, as are the tokens."""
+
+    @_builtins.property
+    def finish_reasons(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        class_id: _builtins.str = ...,
+        role: Global___CallRole.ValueType = ...,
+        provider: _builtins.str = ...,
+        model_name: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        answers: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        errors: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        first_token_s: Global___Distribution | None = ...,
+        durations_s: Global___Distribution | None = ...,
+        prompt_tokens: _builtins.int = ...,
+        completion_tokens: _builtins.int = ...,
+        finish_reasons: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        tool_calls: _builtins.int = ...,
+        valid_tool_calls: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["durations_s", b"durations_s", "first_token_s", b"first_token_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "calls", b"calls", "class_id", b"class_id", "completion_tokens", b"completion_tokens", "durations_s", b"durations_s", "errors", b"errors", "failures", b"failures", "finish_reasons", b"finish_reasons", "first_token_s", b"first_token_s", "model_name", b"model_name", "prompt_tokens", b"prompt_tokens", "provider", b"provider", "role", b"role", "tool_calls", b"tool_calls", "valid_tool_calls", b"valid_tool_calls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ModelOutcomes: _TypeAlias = ModelOutcomes  # noqa: Y015
+
+@_typing.final
+class Distribution(_message.Message):
+    """How often a value was at most each bound, and above the one before; the last count has no bound."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOUNDS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def bounds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        bounds: _abc.Iterable[_builtins.float] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bounds", b"bounds", "counts", b"counts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Distribution: _TypeAlias = Distribution  # noqa: Y015
+
+@_typing.final
+class ResumeCanaryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASS_ID_FIELD_NUMBER: _builtins.int
+    class_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        class_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class_id", b"class_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeCanaryRequest: _TypeAlias = ResumeCanaryRequest  # noqa: Y015
+
+@_typing.final
+class ResumeCanaryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeCanaryResponse: _TypeAlias = ResumeCanaryResponse  # noqa: Y015
 
 @_typing.final
 class ProviderCost(_message.Message):

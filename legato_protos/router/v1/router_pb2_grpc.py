@@ -205,6 +205,16 @@ class RouteAdminServiceStub:
                 request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.SerializeToString,
                 response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.FromString,
                 _registered_method=True)
+        self.ListOutcomes = channel.unary_unary(
+                '/legato.router.v1.RouteAdminService/ListOutcomes',
+                request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.SerializeToString,
+                response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.FromString,
+                _registered_method=True)
+        self.ResumeCanary = channel.unary_unary(
+                '/legato.router.v1.RouteAdminService/ResumeCanary',
+                request_serializer=legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryRequest.SerializeToString,
+                response_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryResponse.FromString,
+                _registered_method=True)
 
 
 class RouteAdminServiceServicer:
@@ -224,6 +234,20 @@ class RouteAdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListOutcomes(self, request, context):
+        """What the calls to models came to, in counts, to compare models with each other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeCanary(self, request, context):
+        """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RouteAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -236,6 +260,16 @@ def add_RouteAdminServiceServicer_to_server(servicer, server):
                     servicer.ListTargets,
                     request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.FromString,
                     response_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.SerializeToString,
+            ),
+            'ListOutcomes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOutcomes,
+                    request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.FromString,
+                    response_serializer=legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.SerializeToString,
+            ),
+            'ResumeCanary': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeCanary,
+                    request_deserializer=legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryRequest.FromString,
+                    response_serializer=legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -293,6 +327,60 @@ class RouteAdminService:
             '/legato.router.v1.RouteAdminService/ListTargets',
             legato_dot_router_dot_v1_dot_router__pb2.ListTargetsRequest.SerializeToString,
             legato_dot_router_dot_v1_dot_router__pb2.ListTargetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOutcomes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouteAdminService/ListOutcomes',
+            legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesRequest.SerializeToString,
+            legato_dot_router_dot_v1_dot_router__pb2.ListOutcomesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeCanary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.router.v1.RouteAdminService/ResumeCanary',
+            legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryRequest.SerializeToString,
+            legato_dot_router_dot_v1_dot_router__pb2.ResumeCanaryResponse.FromString,
             options,
             channel_credentials,
             insecure,

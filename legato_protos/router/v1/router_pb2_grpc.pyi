@@ -82,6 +82,10 @@ class RouteAdminServiceStub:
     ReloadRoutes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ReloadRoutesRequest, _router_pb2.ReloadRoutesResponse]
     """Reads the routes file again, for new chats. A mistake in it changes nothing."""
     ListTargets: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]
+    ListOutcomes: _grpc.UnaryUnaryMultiCallable[_router_pb2.ListOutcomesRequest, _router_pb2.ListOutcomesResponse]
+    """What the calls to models came to, in counts, to compare models with each other."""
+    ResumeCanary: _grpc.UnaryUnaryMultiCallable[_router_pb2.ResumeCanaryRequest, _router_pb2.ResumeCanaryResponse]
+    """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary."""
 
 @_typing.type_check_only
 class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
@@ -91,6 +95,10 @@ class RouteAdminServiceAsyncStub(RouteAdminServiceStub):
     ReloadRoutes: _aio.UnaryUnaryMultiCallable[_router_pb2.ReloadRoutesRequest, _router_pb2.ReloadRoutesResponse]  # type: ignore[assignment]
     """Reads the routes file again, for new chats. A mistake in it changes nothing."""
     ListTargets: _aio.UnaryUnaryMultiCallable[_router_pb2.ListTargetsRequest, _router_pb2.ListTargetsResponse]  # type: ignore[assignment]
+    ListOutcomes: _aio.UnaryUnaryMultiCallable[_router_pb2.ListOutcomesRequest, _router_pb2.ListOutcomesResponse]  # type: ignore[assignment]
+    """What the calls to models came to, in counts, to compare models with each other."""
+    ResumeCanary: _aio.UnaryUnaryMultiCallable[_router_pb2.ResumeCanaryRequest, _router_pb2.ResumeCanaryResponse]  # type: ignore[assignment]
+    """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary."""
 
 class RouteAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For operators. Each replica reads its own file, and knows what it has seen itself."""
@@ -109,5 +117,21 @@ class RouteAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _router_pb2.ListTargetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_router_pb2.ListTargetsResponse, _abc.Awaitable[_router_pb2.ListTargetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListOutcomes(
+        self,
+        request: _router_pb2.ListOutcomesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ListOutcomesResponse, _abc.Awaitable[_router_pb2.ListOutcomesResponse]]:
+        """What the calls to models came to, in counts, to compare models with each other."""
+
+    @_abc_1.abstractmethod
+    def ResumeCanary(
+        self,
+        request: _router_pb2.ResumeCanaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_router_pb2.ResumeCanaryResponse, _abc.Awaitable[_router_pb2.ResumeCanaryResponse]]:
+        """Sends accounts to a canary again that was rolled back. NOT_FOUND: the class has no canary."""
 
 def add_RouteAdminServiceServicer_to_server(servicer: RouteAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

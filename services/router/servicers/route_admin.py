@@ -33,14 +33,42 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
                 response.file_mistakes.extend(str(error).splitlines())
         return response
 
+    async def ListOutcomes(self, request: pb.ListOutcomesRequest, context: Context) -> pb.ListOutcomesResponse:
+        kept = {class_id: self._model_states.by_class[class_id].outcomes for class_id in CLASSES}
+        return pb.ListOutcomesResponse(
+            outcomes=[
+                to_message(
+                    pb.ModelOutcomes,
+                    model,
+                    class_id=class_id,
+                    errors=model.errors,
+                    finish_reasons=model.finish_reasons,
+                )
+                for class_id, outcomes in kept.items()
+                if outcomes is not None
+                for model in outcomes.models
+            ]
+        )
+
+    async def ResumeCanary(self, request: pb.ResumeCanaryRequest, context: Context) -> pb.ResumeCanaryResponse:
+        models = self._model_states.by_class.get(request.class_id)
+        if models is None or models.canary is None:
+            raise LegatoError(Reason.NOT_FOUND, "The class has no canary.")
+        models.canary.resume()
+        return pb.ResumeCanaryResponse()
+
     def _targets(self) -> list[pb.Target]:
-        by_class = self._model_states.by_class
-        return [
-            self._to_target(class_id, tier, member)
-            for class_id in CLASSES
-            for tier, members in enumerate(by_class[class_id].tiers, start=1)
-            for member in members
-        ]
+        targets = []
+        for class_id in CLASSES:
+            models = self._model_states.by_class[class_id]
+            if models.with_canary is not None and models.canary is not None:
+                percent, is_rolled_back = models.canary.route.percent, models.canary.is_rolled_back
+                target = self._to_target(class_id, 0, models.with_canary.tiers[0][0])
+                target.canary.CopyFrom(pb.Canary(percent=percent, is_rolled_back=is_rolled_back))
+                targets.append(target)
+            for tier, members in enumerate(models.tiers, start=1):
+                targets += (self._to_target(class_id, tier, member) for member in members)
+        return targets
 
     def _to_target(self, class_id: str, tier: int, member: WeightedModel) -> pb.Target:
         model_state = member.model_state
@@ -53,6 +81,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
             tier=tier,
             breaker_state=pb.BreakerState.Value(f"BREAKER_STATE_{breaker.state.name}"),
             limit=int(gate.limit) if gate.limit < NO_LIMIT else None,
+            canary=None,
             promise_until=None if until is None else until.isoformat(),
             other_region=self._model_states.other_regions.get(target.provider),
         )

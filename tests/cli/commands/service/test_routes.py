@@ -28,6 +28,7 @@ BIG = router_pb2.Target(
     median_latency_s=0.2504,
     running=3,
     limit=8,
+    canary=router_pb2.Canary(percent=5, is_rolled_back=True),
     tier=1,
     weight=70,
     promise_until="2026-11-01",
@@ -44,6 +45,34 @@ SPARE = router_pb2.Target(
 )
 VERSION = "0123456789ab"
 LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE], version=VERSION)
+OLD = router_pb2.ModelOutcomes(
+    class_id="forte",
+    role=router_pb2.CALL_ROLE_BASELINE,
+    provider="host",
+    model_name="old",
+    calls=1000,
+    answers=1000,
+    first_token_s=router_pb2.Distribution(bounds=[0.5, 1], counts=[1000, 0, 0]),
+    prompt_tokens=70_000,
+    completion_tokens=9000,
+    finish_reasons={"stop": 990, "length": 10},
+)
+NEW = router_pb2.ModelOutcomes(
+    class_id="forte",
+    role=router_pb2.CALL_ROLE_CANARY,
+    provider="other",
+    model_name="new",
+    calls=100,
+    answers=90,
+    failures=12,
+    errors={"cut": 7, "provider": 3},
+    first_token_s=router_pb2.Distribution(bounds=[0.5, 1], counts=[0, 97, 0]),
+    finish_reasons={"tool_calls": 90},
+    tool_calls=100,
+    valid_tool_calls=98,
+)
+OUTCOMES = router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
+LIST_OUTCOMES = "RouteAdminService.ListOutcomes"
 LIST_TARGETS = "RouteAdminService.ListTargets"
 RELOAD_ROUTES = "RouteAdminService.ReloadRoutes"
 MISTAKES = "routes.toml: colour: is not a known key\nroutes.toml: classes.forte: is missing"
@@ -60,6 +89,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "weight": 70,
             "provider": "host",
             "model": "vendor/big",
+            "canary": "rolled back",
             "breaker": "half-open",
             "attempts": 12,
             "failures": 5,
@@ -78,6 +108,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "weight": 1,
             "provider": "other",
             "model": "spare",
+            "canary": None,
             "breaker": "closed",
             "attempts": 0,
             "failures": 0,
@@ -96,10 +127,10 @@ def test_people_see_a_line_for_each_model() -> None:
     lines = play(("router", LIST_TARGETS, LISTED)).run("routes", "show").stdout.splitlines()
     assert lines[0].split() == [
         "class", "tier", "weight", "provider", "model",
-        "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version",
+        "canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version",
         "notes",
     ]  # fmt: skip
-    assert lines[2].split() == ["forte", "2", "1", "other", "spare", "closed", "0", "0", "-", "0", "-", VERSION]
+    assert lines[2].split() == ["forte", "2", "1", "other", "spare", "-", "closed", "0", "0", "-", "0", "-", VERSION]
 
 
 def test_reload_says_what_was_reloaded() -> None:
@@ -108,6 +139,31 @@ def test_reload_says_what_was_reloaded() -> None:
     assert result.exit_code == 0
     [outcome] = json.loads(result.stdout)
     assert outcome == {"router": "router", "reloaded": True, "targets": 2, "routes_version": VERSION, "mistakes": []}
+
+
+def test_two_models_are_compared_line_by_line_with_a_verdict() -> None:
+    lines = play(("router", LIST_OUTCOMES, OUTCOMES)).run("routes", "compare", "old", "other/new").stdout.splitlines()
+    assert [line.split(maxsplit=1) for line in lines[1:-1]] == [
+        ["calls", "1000                 100"],
+        ["failures", "0                    12"],
+        ["failed_percent", "0.0                  12.0"],
+        ["errors", "-                    cut 7, provider 3"],
+        ["first_token_median_ms", "250.0                750.0"],
+        ["first_token_p95_ms", "475.0                975.0"],
+        ["prompt_tokens", "70000                0"],
+        ["completion_tokens", "9000                 0"],
+        ["finish_reasons", "length 10, stop 990  tool_calls 90"],
+        ["tool_calls", "0                    100"],
+        ["valid_tool_calls_percent", "-                    98.0"],
+    ]
+    assert lines[-1] == "other/new fails more often: 12.0 % of 100 against 0.0 % of 1,000."
+
+
+def test_model_without_calls_is_not_compared() -> None:
+    for arguments in (("old", "newer"), ("old", "new", "--class", "mezzo")):
+        result = play(("router", LIST_OUTCOMES, OUTCOMES)).run("routes", "compare", *arguments)
+        assert result.exit_code == 1
+        assert "There were no calls to" in result.stderr
 
 
 def test_mistakes_in_the_file_are_told_and_exit_with_1() -> None:
@@ -141,6 +197,7 @@ def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
 class Admin(router_pb2_grpc.RouteAdminServiceServicer):
     def __init__(self) -> None:
         self.reloads = 0
+        self.resumed: list[str] = []
 
     async def ReloadRoutes(self, request: Any, context: Any) -> router_pb2.ReloadRoutesResponse:
         self.reloads += 1
@@ -148,6 +205,13 @@ class Admin(router_pb2_grpc.RouteAdminServiceServicer):
 
     async def ListTargets(self, request: Any, context: Any) -> router_pb2.ListTargetsResponse:
         return LISTED
+
+    async def ListOutcomes(self, request: Any, context: Any) -> router_pb2.ListOutcomesResponse:
+        return router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
+
+    async def ResumeCanary(self, request: Any, context: Any) -> router_pb2.ResumeCanaryResponse:
+        self.resumed.append(request.class_id)
+        return router_pb2.ResumeCanaryResponse()
 
 
 async def serve(admin: Admin, log: Log) -> RpcServer:
@@ -170,6 +234,10 @@ async def test_every_replica_is_asked(log: Log) -> None:
     assert [admin.reloads for admin in admins] == [1, 1]
     shown = await run(addresses, "routes", "show")
     assert [row["router"] for row in json.loads(shown.stdout)] == [address for address in addresses for _ in range(2)]
+    compared = json.loads((await run(addresses, "routes", "compare", "old", "new")).stdout)
+    assert [model["calls"] for model in compared["models"]] == [2000, 200]
+    assert json.loads((await run(addresses, "routes", "resume", "forte")).stdout)[1]["resumed"] is True
+    assert [admin.resumed for admin in admins] == [["forte"], ["forte"]]
     for server in servers:
         await server.stop(0)
 

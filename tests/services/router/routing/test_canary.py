@@ -8,6 +8,7 @@ import pytest
 
 from services.chassis.errors import LegatoError
 from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
 from services.router.routing.canary import FAILURES_IN_A_ROW, LEAST_CALLS, Canary
 from services.router.routing.class_route import CanaryRoute, ClassRoute, in_order
 from tests.services.router.harness import Router, as_json, running_router, target
@@ -131,15 +132,23 @@ async def test_chats_of_an_account_go_to_one_model_and_fall_back_from_the_canary
 async def test_canary_that_fails_is_left_at_once_and_no_chat_is_lost(
     reply: Reply, socket_folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
+    registry, labels = Registry(), {"gen_ai_provider_name": "new", "gen_ai_request_model": "new-model"}
     async with (
         Upstream() as old,
         Upstream(reply) as new,
-        running_router(socket_folder, log, {OLD: old, SPARE: old, NEW: new}, route=in_canary()) as router,
+        running_router(
+            socket_folder, log, {OLD: old, SPARE: old, NEW: new}, registry=registry, route=in_canary()
+        ) as router,
     ):
         for number in range(FAILURES_IN_A_ROW):
             assert ROLLED_BACK not in log_text()
+            assert registry.get_sample_value("legato_canary_state", {**labels, "class": "forte"}) == 0
             assert await served_by(router, f"acct_{number}", new, old) == [1, 1]
         assert log_text().count(ROLLED_BACK) == 1
+        assert registry.get_sample_value("legato_canary_state", {**labels, "class": "forte"}) == 1
+        error = "refused" if reply is REFUSES else "provider"
+        counted = {**labels, "class": "forte", "role": "canary", "outcome": error}
+        assert registry.get_sample_value("legato_class_calls_total", counted) == FAILURES_IN_A_ROW
         new.default_reply = Reply()
         assert await served_by(router, "acct_0", new, old) == [0, 1]
 

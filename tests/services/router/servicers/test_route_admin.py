@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
+from click.testing import CliRunner
 
+from cli.main import legato
 from legato_protos.router.v1.router_pb2 import (
     BREAKER_STATE_CLOSED,
     BREAKER_STATE_OPEN,
     ListTargetsRequest,
     ReloadRoutesRequest,
+    ResumeCanaryRequest,
     Target,
 )
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
@@ -25,6 +28,7 @@ from services.chassis.errors import Reason
 from services.chassis.rpc.channel import from_rpc_error, open_channel
 from services.chassis.telemetry.log import Log
 from services.router.prompts.prompt import load_character
+from services.router.routing.canary import FAILURES_IN_A_ROW as CANARY_FAILURES_IN_A_ROW
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from tests.services.router.harness import Router, connected_router, read, refusal_of
 from tests.support.upstreams.openai import Reply, Upstream
@@ -187,6 +191,50 @@ async def test_targets_are_told_with_their_tiers_and_weights(
         await served.reload()
         told = [(target.provider, target.tier, target.weight) for target in await served.targets()]
         assert told == [("b", 1, 70), ("a", 1, 30)]
+
+
+async def test_canary_is_rolled_back_until_an_operator_resumes_it_or_changes_it(
+    socket_folder: Path, log: Log, upstream: Upstream, other: Upstream
+) -> None:
+    other.default_reply = Reply(status=500)
+    async with router_process(socket_folder, log, old=upstream, new=other) as served:
+
+        async def put(percent: int) -> None:
+            write_routes(served.routes, old=upstream, new=other)
+            canary = f'["old"], canary = {{ model = "new", percent = {percent} }}'
+            served.routes.write_text(served.routes.read_text().replace("['old', 'new']", canary))
+            await served.reload()
+
+        async def roll_back() -> None:
+            for _ in range(CANARY_FAILURES_IN_A_ROW):
+                assert not (await served.targets())[0].canary.is_rolled_back
+                assert (await served.router.ask()).text == "Hello, world!"
+            [canary, old] = await served.targets()
+            assert (canary.provider, canary.tier, canary.canary.is_rolled_back) == ("new", 0, True)
+            assert (old.provider, old.tier, old.HasField("canary")) == ("old", 1, False)
+            assert (await served.router.ask()).responses[0].started.attempt == 1
+
+        await put(99)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.admin.ResumeCanary(ResumeCanaryRequest(class_id="pianissimo"))
+        await roll_back()
+        # The same canary stays rolled back.
+        await put(99)
+        assert (await served.targets())[0].canary.is_rolled_back
+        # Its circuit breaker is open, too, so it is asked last until it answers again.
+        other.default_reply = Reply()
+        await served.admin.ResumeCanary(ResumeCanaryRequest(class_id="forte"))
+        while len(other.requests) == CANARY_FAILURES_IN_A_ROW:
+            assert (await served.router.ask()).text == "Hello, world!"
+        other.default_reply = Reply(status=500)
+        await roll_back()
+        await put(100)
+        assert not (await served.targets())[0].canary.is_rolled_back
+        compared = await asyncio.to_thread(
+            CliRunner().invoke, legato, ["routes", "compare", "old-model", "new-model", "--data", str(socket_folder)]
+        )
+        assert compared.exit_code == 0, compared.output
+        assert compared.stdout.splitlines()[4].split() == ["errors", "-", "provider", "10"]
 
 
 async def test_targets_are_told_with_what_runs_and_what_may(socket_folder: Path, log: Log, upstream: Upstream) -> None:

@@ -1,0 +1,98 @@
+"""Compares two models by the outcomes of the calls to them, summed over routers, classes and roles."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from legato_protos.router.v1.router_pb2 import Distribution, ModelOutcomes
+
+# Fewer calls of one of them say too little, and so do fewer failures of the worse.
+LEAST_CALLS: Final = 20
+LEAST_FAILURES: Final = 3
+# A difference is called one if chance would make it in fewer than one of 100 comparisons of equal models.
+_DEVIATIONS: Final = 2.58
+_COUNTS: Final = (
+    *("calls", "answers", "failures"),
+    *("prompt_tokens", "completion_tokens", "tool_calls", "valid_tool_calls"),
+)
+
+
+@dataclass(slots=True)
+class OutcomeSum:
+    """The outcomes of one model."""
+
+    name: str
+    calls: int = 0
+    answers: int = 0
+    failures: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    tool_calls: int = 0
+    valid_tool_calls: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    finish_reasons: Counter[str] = field(default_factory=Counter)
+    first_token_s: Distribution = field(default_factory=Distribution)
+
+    def add(self, outcomes: ModelOutcomes) -> None:
+        for name in _COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(outcomes, name))
+        self.errors.update(outcomes.errors)
+        self.finish_reasons.update(outcomes.finish_reasons)
+        added = outcomes.first_token_s
+        counts = self.first_token_s.counts or [0] * len(added.counts)
+        summed = [count + more for count, more in zip(counts, added.counts, strict=True)]
+        self.first_token_s = Distribution(bounds=added.bounds, counts=summed)
+
+    @property
+    def failure_share(self) -> float | None:
+        return _share(self.failures, self.calls)
+
+    @property
+    def valid_call_share(self) -> float | None:
+        return _share(self.valid_tool_calls, self.tool_calls)
+
+    def first_token_at_s(self, share: float) -> float | None:
+        """Returns about how long the given share of the first tokens took at most; None if there was none."""
+        counts, bounds = self.first_token_s.counts, self.first_token_s.bounds
+        below, wanted = 0, share * sum(counts)
+        for index, count in enumerate(counts[: len(bounds)]):
+            if count and below + count >= wanted:
+                start = bounds[index - 1] if index else 0.0
+                return start + (bounds[index] - start) * (wanted - below) / count
+            below += count
+        # Nothing is known beyond the last bound.
+        return bounds[-1] if wanted else None
+
+
+def sum_outcomes(name: str, outcomes: Iterable[ModelOutcomes]) -> OutcomeSum:
+    """Sums those of one model, which is named as its provider calls it, or as PROVIDER/MODEL."""
+    total = OutcomeSum(name)
+    for each in outcomes:
+        if name in (each.model_name, f"{each.provider}/{each.model_name}"):
+            total.add(each)
+    return total
+
+
+def compare(first: OutcomeSum, second: OutcomeSum) -> str:
+    """Says in a sentence which of the two fails more often, if that is no chance."""
+    for each in (first, second):
+        if each.calls < LEAST_CALLS:
+            return f"Too few calls to compare: {each.name} has {each.calls:,}, and {LEAST_CALLS} are needed."
+    worse, better = sorted((first, second), key=lambda each: each.failures / each.calls, reverse=True)
+    figures = f"{_of_calls(worse)} against {_of_calls(better)}"
+    usual = (worse.failures + better.failures) / (worse.calls + better.calls)
+    deviation = math.sqrt(usual * (1 - usual) * (1 / worse.calls + 1 / better.calls))
+    difference = worse.failures / worse.calls - better.failures / better.calls
+    if worse.failures < LEAST_FAILURES or difference <= _DEVIATIONS * deviation:
+        return f"Neither fails clearly more often: {_of_calls(first)} against {_of_calls(second)}."
+    return f"{worse.name} fails more often: {figures}."
+
+
+def _of_calls(outcomes: OutcomeSum) -> str:
+    return f"{100 * outcomes.failures / outcomes.calls:.1f} % of {outcomes.calls:,}"
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
