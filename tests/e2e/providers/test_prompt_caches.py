@@ -251,3 +251,34 @@ def test_key_of_a_cache_says_nothing_and_is_of_its_account(caching_service: Serv
             keys.append(first)
     assert len(set(keys)) == 4
     assert all(re.fullmatch("[0-9a-f]{32}", key) for key in keys)
+
+
+def test_marks_of_the_client_reach_the_vendor_and_more_than_four_are_refused(
+    caching_service: Service, vendors: Vendors
+) -> None:
+    chat = LongChat(caching_service, "forte", vendors.forte)
+    kept_long, kept = {"type": "ephemeral", "ttl": "1h"}, {"type": "ephemeral"}
+    tools = [{**TOOLS[0], "cache_control": kept_long}]
+
+    def marked(text: str, mark: dict[str, str]) -> list[dict[str, Any]]:
+        return [{"type": "text", "text": text, "cache_control": mark}]
+
+    chat.messages = [{"role": "system", "content": marked(GUIDANCE["content"], kept_long)}]
+    chat.say("Read the book.")
+    [call] = chat.ask(reply_of("forte", "Well.", 1), stream=False, tools=tools).tool_calls
+    chat.messages.append({"role": "tool", "tool_call_id": call.id, "content": marked("It says 7.", kept)})
+    chat.say("And?")
+    chat.ask(reply_of("forte", "Seven."), stream=False, tools=tools)
+    request = vendors.forte.requests[-1].json
+    result, question = request["messages"][-1]["content"]
+    marks = [block.get("cache_control") for block in (request["tools"][0], request["system"][-1], result, question)]
+    # The last is ours.
+    assert marks == [kept_long, kept_long, kept, kept]
+    assert chat.vendor.bill.tokens["cache_write_1h"] > 0
+    chat.assert_books_agree()
+    chat.messages.append({"role": "user", "content": marked("And?", kept) + marked("Well?", kept)})
+    with pytest.raises(openai.BadRequestError, match="at most 4 cache_control") as refusal:
+        chat.ask(reply_of("forte", "No."), stream=False, tools=tools)
+    assert refusal.value.param == "messages"
+    vendors.forte.replies.clear()
+    chat.close()
