@@ -29,7 +29,11 @@ def pack_piece(prompt_tokens: int, output_tokens: int, contents: Sequence[str]) 
     counts = _COUNTS.pack(prompt_tokens, output_tokens)
     if len(contents) == 1:
         return counts + _encode(contents[0])
-    return counts + SEPARATOR.join(map(_encode, contents))
+    return counts + write_texts(contents)
+
+
+def write_texts(contents: Sequence[str]) -> bytes:
+    return SEPARATOR.join(map(_encode, contents))
 
 
 def unpack_piece(packed: bytes) -> ChatResponse:
@@ -40,5 +44,8 @@ def unpack_piece(packed: bytes) -> ChatResponse:
 
 def unpack_texts(packed_pieces: Iterable[bytes]) -> list[str]:
     """Returns the texts of some pieces, in their order."""
-    texts_json = SEPARATOR.join([packed[PACKED_HEAD_BYTES:] for packed in packed_pieces])
+    return read_texts(SEPARATOR.join([packed[PACKED_HEAD_BYTES:] for packed in packed_pieces]))
+
+
+def read_texts(texts_json: bytes | bytearray) -> list[str]:
     return _texts.decode(b"[" + texts_json.replace(SEPARATOR, b",") + b"]")

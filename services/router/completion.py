@@ -7,7 +7,7 @@ from itertools import islice
 
 from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
 from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
-from services.chassis.errors import LegatoError, Reason
+from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.process import failpoints
@@ -17,6 +17,7 @@ from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.relay import Relay
+from services.router.answers.seam import Seam
 from services.router.grounding.grounding import Grounded, Grounding
 from services.router.grounding.rounds import Rounds
 from services.router.grounding.search_tool import SearchTool
@@ -24,8 +25,9 @@ from services.router.prompts import tokens
 from services.router.prompts.conversation import digest_cache_key, digest_conversation
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
+from services.router.routing.continuation import Continuation, OpenContinuation, may_be_continued, new_transcript
 from services.router.routing.model_search import Attempts
-from services.router.routing.model_states import ModelStates
+from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.refusals import NotAccepted
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
@@ -42,6 +44,8 @@ class _ChatRecord:
     character_version: str | None = None
     attempts: Attempts = field(default_factory=Attempts)
     relay: Relay | None = None
+    # None if the answer would not be continued.
+    continuation: Continuation | None = None
     end: str = "failed"
     reason: str | None = None
 
@@ -101,6 +105,8 @@ class Completions:
         self._prompt_memory = prompt_memory or open_prompt_memory()
         # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
+        # Answers that were cut and could be continued, by outcome.
+        self.continuations = {"continued": 0, "failed": 0}
 
     @property
     def bundled_classes(self) -> frozenset[str]:
@@ -174,42 +180,71 @@ class Completions:
                 await self._converse_in_rounds(chat, grounded, grounded.tool, conversation, allowance, record)
                 return
             del grounded
-        only_one_call = prompt.parameters.wants_one_call
-        record.relay = relay = Relay(conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite)
+        only_one_call, is_kept = prompt.parameters.wants_one_call, self._is_kept(record.class_id, chat, prompt)
+        transcript = new_transcript() if is_kept else None
+        record.relay = relay = Relay(
+            conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite, transcript=transcript
+        )
         upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
-        # The answer has begun, so no other model will be asked.
+        if is_kept:
+            open_next = self._open_next(record.class_id, allowance)
+            record.continuation = Continuation(chat, prompt, allowance, relay, open_next, upstream.max_tokens)
+        else:
+            # The answer has begun, so no other model will be asked.
+            opened.memory.release()
         del prompt
-        opened.memory.release()
-        # The total timeout covers the model and the client, whichever is slow.
-        limit = TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer"))
-        with upstream, limit:
-            started, is_covered = _started(record, upstream), upstream.is_whole
-            covering = TokenAllowance(conversation, None) if is_covered else allowance
-            prompt_tokens, judge = upstream.prompt.tokens, upstream.usage_check
-            relay.begin(
-                started,
-                prompt_tokens,
-                covering,
-                upstream.longest_tokens,
-                judge,
-                is_covered_whole=is_covered,
-                call_check=upstream.call_check,
-            )
-            try:
-                if await relay.pass_on(upstream.first):
-                    # The relay takes ordinary pieces as they are read; only the others get here.
-                    async for piece in upstream.rest:
-                        # Placed here rather than after sending: the previous piece has mostly left the process by now.
-                        failpoints.hit("router.passed_on")
-                        if not await relay.pass_on(piece):
-                            break
-            finally:
-                upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
-                upstream.went_beyond_limit = relay.went_beyond_limit
-                upstream.comparable_tokens = relay.comparable_tokens
-                # Closes the provider's connection, however the chat ends.
-                await upstream.rest.aclose()
+        started, is_covered = _started(record, upstream), upstream.is_whole
+        covering = TokenAllowance(conversation, None) if is_covered else allowance
+        prompt_tokens, judge = upstream.prompt.tokens, upstream.usage_check
+        relay.begin(
+            started,
+            prompt_tokens,
+            covering,
+            upstream.longest_tokens,
+            judge,
+            is_covered_whole=is_covered,
+            call_check=upstream.call_check,
+        )
+        await self._pass_on(upstream, relay, record)
         failpoints.hit("router.finished")
+
+    async def _pass_on(self, upstream: Upstream, relay: Relay, record: _ChatRecord) -> None:
+        """Relays the answer, and what continues it if it is cut. The total timeout covers the models and the client,
+        whichever is slow."""
+        late = ProviderError("took too long to answer")
+        over_at_s = self._clock.elapsed_s() + self._time_left_s(upstream)
+        opened: Upstream | None = upstream
+        while opened is not None:
+            try:
+                with opened, TimeLimit(over_at_s - self._clock.elapsed_s(), late):
+                    await _pass_on_call(opened, relay, record.continuation)
+                return
+            except ProviderError as error:
+                if record.continuation is None or error is late:
+                    raise
+                with TimeLimit(over_at_s - self._clock.elapsed_s(), late):
+                    opened = await self._go_on(opened, error, record.continuation)
+
+    async def _go_on(self, cut: Upstream, error: ProviderError, continuation: Continuation) -> Upstream | None:
+        try:
+            upstream = await continuation.open_next(cut, error)
+        except ProviderError:
+            self.continuations["failed"] += 1
+            raise
+        self.continuations["continued"] += upstream is not None
+        forget_origin(error)
+        return upstream
+
+    def _is_kept(self, class_id: str, chat: ChatOpen, prompt: Prompt) -> bool:
+        models = self._model_states.by_class[class_id]
+        return models.may_continue and may_be_continued(chat, prompt)
+
+    def _open_next(self, class_id: str, allowance: TokenAllowance) -> OpenContinuation:
+        def open_next(chat: ChatOpen, prompt: Prompt, seam: Seam, cut: ModelState) -> Awaitable[Upstream]:
+            # The call that was cut counts as the first attempt.
+            return self._targets.open(class_id, chat, prompt, allowance, Attempts(count=1), seam, cut=cut)
+
+        return open_next
 
     async def _converse_in_rounds(
         self,
@@ -271,6 +306,7 @@ class Completions:
             model_name=target.model_name if target else None,
             provider=target.provider if target else None,
             attempt=record.attempts.count,
+            continuations=record.continuation.count if record.continuation else 0,
             http_status=record.attempts.http_status,
             prompt_tokens=finished.usage.prompt_tokens if finished else None,
             completion_tokens=finished.usage.completion_tokens if finished else None,
@@ -280,6 +316,26 @@ class Completions:
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
+
+
+async def _pass_on_call(upstream: Upstream, relay: Relay, continuation: Continuation | None) -> None:
+    seam = None if continuation is None else continuation.seam
+    try:
+        if await relay.pass_on(upstream.first if seam is None else seam.join(upstream.first)):
+            # The relay takes ordinary pieces as they are read; only the others get here.
+            async for piece in upstream.rest:
+                # Placed here rather than after sending: the previous piece has mostly left the process by now.
+                failpoints.hit("router.passed_on")
+                if not await relay.pass_on(piece if seam is None else seam.join(piece)):
+                    break
+    finally:
+        upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
+        upstream.went_beyond_limit = relay.went_beyond_limit
+        upstream.comparable_tokens = relay.comparable_tokens
+        if continuation is not None:
+            continuation.record_call(upstream)
+        # Closes the provider's connection, however the chat ends.
+        await upstream.rest.aclose()
 
 
 def _started(record: _ChatRecord, upstream: Upstream) -> Started:

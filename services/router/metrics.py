@@ -109,6 +109,8 @@ def show_chats(completions: Completions, registry: Registry) -> None:
     registry.histogram(
         "legato_step_duration_seconds", meaning, lambda: {"prepare": completions.prepare_times_s}, "step"
     )
+    continuation = "Answers that were cut where a model of their class can continue them, by outcome."
+    registry.counter("legato_continuations", continuation, lambda: completions.continuations, "outcome")
 
 
 def _canaries(model_states: ModelStates) -> dict[tuple[str, ...], int]:

@@ -1,5 +1,5 @@
-"""The memory of a process for prompts: those of chats whose answers have not begun, since until then another attempt
-may need them. A process has one copy of each."""
+"""The memory of a process for prompts: those of chats whose answers have not begun, or may go on elsewhere, since
+another attempt may need them. A process has one copy of each."""
 
 from typing import Annotated, Final
 
@@ -24,7 +24,9 @@ def open_prompt_memory(prompt_bytes: int = PROMPT_BYTES) -> FairBudget:
 
 
 def show_prompt_memory(registry: Registry, prompt_memory: FairBudget) -> None:
-    registry.gauge("legato_prompt_bytes", "Prompts of chats whose answers have not begun.", lambda: prompt_memory.used)
+    registry.gauge(
+        "legato_prompt_bytes", "Prompts of chats whose answers have not begun or may go on.", lambda: prompt_memory.used
+    )
     registry.gauge("legato_prompt_bytes_limit", "Limit of these.", lambda: prompt_memory.capacity)
     refused = "Chats refused because their account used its share of that limit."
     registry.counter("legato_prompts_refused", refused, lambda: prompt_memory.refused)

@@ -50,6 +50,11 @@ class TokenAllowance:
         self._prompt_tokens_before = prompt_tokens
         self.output_tokens_before = output_tokens
 
+    def continue_answer(self, repeated_tokens: int, output_tokens: int) -> None:
+        """Goes on with the same answer by another call: so many tokens of its prompt are the answer so far, which is
+        covered as output."""
+        self.begin_round(-repeated_tokens, output_tokens)
+
     def fit(self, max_tokens: int) -> int:
         """Returns the output limit for the model, reduced to the grant if no more credit can follow."""
         if self._grant is not None and self._grant.last:

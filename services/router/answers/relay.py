@@ -18,6 +18,7 @@ from services.router.answers.grants import ChatConversation, TokenAllowance
 from services.router.answers.output_count import OutputCount
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.toolcalls import ToolCalls
+from services.router.answers.transcript import Transcript
 from services.router.answers.usage_check import UsageCheck
 from services.router.compiled import pack_read
 from services.router.prompts import tokens
@@ -46,13 +47,18 @@ class Relay:
         only_one_call: bool = False,
         packs: bool = False,
         cite: Cite | None = None,
+        transcript: Transcript | None = None,
     ) -> None:
-        """`packs` if the caller takes ordinary pieces in their packed form. With `cite` the answer is collected, so
-        that its last message lists what it cites."""
+        """`packs` if the caller takes ordinary pieces in their packed form. The text is kept in the transcript, if
+        there is one; with `cite` there always is, so that the last message lists what the answer cites."""
         self._conversation = conversation
-        self._send_packed = conversation.send_packed if packs and cite is None else None
         self._cite = cite
-        self._said: list[str] = []
+        self.transcript = Transcript() if transcript is None and cite is not None else transcript
+        self._send_packed = conversation.send_packed if packs else None
+        if self._send_packed is not None and self.transcript is not None:
+            self._send_packed = _keep_and_send(self.transcript, self._send_packed)
+        # Whether there is nothing but text: no call, no reasoning, no refusal.
+        self.is_plain = True
         self._calls = ToolCalls(only_one=only_one_call)
         self._finish_reason: str | None = None
         self._count = OutputCount()
@@ -119,6 +125,7 @@ class Relay:
         if hidden or piece.tool_calls:
             others = len(hidden) + self._calls.characters_held_back
             others += sum(len(call.name or "") + len(call.arguments or "") for call in piece.tool_calls)
+            self.is_plain = False
             characters += others
             most_bytes += _MOST_BYTES_A_CHARACTER * others
         count = self._count
@@ -161,8 +168,13 @@ class Relay:
     async def pass_on(self, piece: Piece) -> bool:
         """Relays one piece and returns False if the answer was cut, so that nothing more need be read."""
         contents = piece.contents
-        deltas = self._deltas_of(piece) if piece.tool_calls else []
         self._finish_reason = piece.finish_reason or self._finish_reason
+        if piece.last and self._finish_reason in FAILURE_REASONS:
+            # Before anything of the piece is counted, since nothing of it is sent.
+            raise ProviderError("failed in the middle of its answer")
+        if piece.hidden or piece.tool_calls:
+            self.is_plain = False
+        deltas = self._deltas_of(piece) if piece.tool_calls else []
         if piece.last and self._calls:
             deltas += self._calls.finish(is_cut=self._finish_reason in LENGTH_REASONS)
         is_cut = False
@@ -195,7 +207,9 @@ class Relay:
         return not is_cut
 
     def begin_round(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
-        """Starts another round of the same answer. The prompt is that of all rounds; the limits are of this one."""
+        """Starts another round of the same answer. The prompt is that of all rounds; the limits are of this one. The
+        usage that is reported of it was checked by the caller."""
+        self._finish_reason = self._judge = None
         self._limit(prompt_tokens, self.output_tokens + max_tokens, self._count.tokens + longest_tokens)
 
     async def cut_short(self) -> None:
@@ -232,17 +246,18 @@ class Relay:
                 self._call_check.add(deltas)
         if refuses:
             response.refusal = True
+            self.is_plain = False
             # It has no citations: their positions would refer to text that is not an answer.
             self._cite = None
         if self._started is not None:
             response.started.CopyFrom(self._started)
             self._started = None
-        if self._cite is not None:
-            self._said += contents
+        if self.transcript is not None:
+            self.transcript.add(contents)
         if self.finished is not None:
             response.finished.CopyFrom(self.finished)
-            if self._cite is not None:
-                response.finished.citations.extend(self._cite("".join(self._said)))
+            if self._cite is not None and self.transcript is not None:
+                response.finished.citations.extend(self._cite(self.transcript.text))
         return response
 
     async def _cut(
@@ -280,8 +295,6 @@ class Relay:
     def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
         if is_cut:
             return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
-        if self._finish_reason in FAILURE_REASONS:
-            raise ProviderError("failed in the middle of its answer")
         if not self._calls.all_named:
             raise ProviderError("called a function without naming it")
         if usage is not None and self._judge is not None:
@@ -307,6 +320,16 @@ class Relay:
             completion_tokens = usage.completion_tokens or completion_tokens
             cached_tokens = min(usage.cached_tokens or 0, prompt_tokens)
         return Usage(prompt_tokens=prompt_tokens, cached_tokens=cached_tokens, completion_tokens=completion_tokens)
+
+
+def _keep_and_send(transcript: Transcript, send: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    keep = transcript.add_packed
+
+    def keep_and_send(packed: bytes) -> None:
+        keep(packed)
+        send(packed)
+
+    return keep_and_send
 
 
 def canonical_reason(told: str | None, *, has_calls: bool) -> str:

@@ -62,6 +62,8 @@ class Prompt:
     conversation: bytes = b""
     # The digest of the client's own `prompt_cache_key`, if it sent one.
     cache_key: bytes = b""
+    # The beginning of the answer, which the model is to continue.
+    answer_prefix: str = ""
 
 
 async def compose_prompt(

@@ -7,9 +7,10 @@ goes moves only its own share. A chat whose preferred member is full, failing or
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_states import ClassModels, ModelState, WeightedModel
 
 _HASH_BYTES: Final = 8
@@ -30,6 +31,18 @@ def in_turn(models: ClassModels, key_id: str, conversation: bytes = b"") -> Iter
                 yield model_state
     yield from left_alone
     yield from failing
+
+
+def continuing(candidates: Iterable[ModelState], cut: ModelState) -> Iterator[ModelState]:
+    """Yields those that can continue the answer of a model that was cut; that model itself last, if it is healthy."""
+    is_candidate = False
+    for model_state in candidates:
+        if model_state is cut:
+            is_candidate = True
+        elif model_state.target.continues is not None:
+            yield model_state
+    if is_candidate and cut.target.continues is not None and cut.breaker.state is BreakerState.CLOSED:
+        yield cut
 
 
 def _members_in_turn(tier: Sequence[WeightedModel], key_id: str, conversation: bytes) -> Iterator[ModelState]:

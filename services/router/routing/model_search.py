@@ -13,6 +13,7 @@ from services.router.answers.gathering import Gathering
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import longest_output_tokens
+from services.router.prompts.answer_prefix import add_prefix
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
@@ -263,12 +264,14 @@ class ModelSearch:
 def _make_call(
     prompt: Prompt, parameters: Parameters, target: Target, max_tokens: int, *, streams: bool
 ) -> ProviderCall:
-    tools = prompt.tools
+    tools, messages = prompt.tools, prompt.messages
+    if prompt.answer_prefix and target.continues is not None:
+        messages, parameters = add_prefix(messages, parameters, prompt.answer_prefix, target.continues)
     if prompt.offered_tools is not None and target.has_tools and not tools.json:
         tools = prompt.offered_tools
     return ProviderCall(
         model_name=target.model_name,
-        messages=prompt.messages,
+        messages=messages,
         tools=tools,
         parameters=parameters,
         max_tokens=max_tokens,

@@ -56,6 +56,8 @@ class ClassModels:
     tells_conversations: bool = False
     # None in a class of one model, which is compared with no other.
     outcomes: ClassOutcomes | None = None
+    # Whether one of them can continue an answer that another began.
+    may_continue: bool = False
     # The same with the canary in front, for its accounts.
     with_canary: "ClassModels | None" = None
     # Set only there.
@@ -136,6 +138,7 @@ class ModelStates:
             tuple(map(self._state_of, route.targets)),
             tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
             outcomes=self._outcomes_of(class_id, route),
+            may_continue=any(target.continues is not None for target in route.targets),
         )
         if route.canary is None:
             return models

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final, Literal
 
+from msgspec import Meta
+
+from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing import route_file as kinds
 from services.router.routing.provider_route import read_address
@@ -14,6 +17,11 @@ DEFAULT_TIMEOUTS: Final = Timeouts()
 
 # Timeouts that a model may override; the connect timeout belongs to the provider.
 _TIMEOUTS: Final = ("first_byte_s", "idle_s", "whole_s", "total_s")
+
+_CONTINUES: Final = Annotated[
+    bool | Literal["prefix", "repeated_prefix", "partial", "continue_final_message"],
+    Meta(description="must be true, false, prefix, repeated_prefix, partial or continue_final_message"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class Target:
     queueing_s: float | None = None
     # What the provider charges us; None: not stated.
     cost: ProviderCost | None = None
+    # How it is made to continue an answer that another model began; None: it cannot.
+    continues: PrefixStyle | None = None
 
 
 def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: Timeouts) -> Target:
@@ -68,9 +78,19 @@ def read_target(table: Table, providers: Mapping[str, ProviderRoute], timeouts: 
         table.read("queue_most_waiting", kinds.POSITIVE, MOST_WAITING),
         table.read("queueing_s", kinds.SECONDS_OR_ZERO, None),
         _read_cost(table) if table.has("cost") else None,
+        _read_continues(table, providers[provider].kind if provider in providers else ""),
     )
     table.finish()
     return target
+
+
+def _read_continues(table: Table, kind: str) -> PrefixStyle | None:
+    continues = table.read("continues", _CONTINUES, False)
+    if (continues and kind == "gemini") or (continues not in (True, False) and kind in ("anthropic", "local")):
+        table.mistake("continues", f"is not possible with {kind}")
+    if isinstance(continues, str):
+        return PrefixStyle(continues)
+    return PrefixStyle.LAST_MESSAGE if continues else None
 
 
 def _read_cost(table: Table) -> ProviderCost:

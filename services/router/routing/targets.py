@@ -9,10 +9,10 @@ from services.router.answers.grants import TokenAllowance
 from services.router.prompts.prompt import Prompt
 from services.router.providers.base import PieceSink
 from services.router.providers.http.answer_buffer import BufferBudget
-from services.router.routing.candidates import in_turn
+from services.router.routing.candidates import continuing, in_turn
 from services.router.routing.circuit_breaker import BreakerState
 from services.router.routing.model_search import Attempts, ModelSearch
-from services.router.routing.model_states import ModelStates
+from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.upstream import Upstream
 from services.rules.model_classes import CLASSES
 
@@ -52,8 +52,11 @@ class Targets:
         allowance: TokenAllowance,
         attempts: Attempts,
         sink: PieceSink | None = None,
+        *,
+        cut: ModelState | None = None,
     ) -> Upstream:
-        """`sink` is offered what is read of the answer once it has begun."""
+        """`sink` is offered what is read of the answer once it has begun. `cut` is the model whose answer is to be
+        continued, which not every model can."""
         budget = self._budgets[class_id]
         models = self._model_states.by_class[class_id].for_account(chat.account_id)
         attempts.routes_version = self._model_states.routes.version
@@ -62,7 +65,8 @@ class Targets:
         )
         budget.waiting += 1
         try:
-            for model_state in in_turn(models, search.key_id, prompt.conversation):
+            candidates = in_turn(models, search.key_id, prompt.conversation)
+            for model_state in candidates if cut is None else continuing(candidates, cut):
                 if attempts.count - attempts.refits >= self._most_attempts:
                     break
                 if search.refusals.saturated is not None and not model_state.breaker.may_be_asked():

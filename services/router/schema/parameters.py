@@ -1,6 +1,6 @@
 """The parameters of a request, described and parsed once."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -85,6 +85,10 @@ class Parameters:
         if len(kept) == len(self.fields):
             return self
         return Parameters(msgspec.json.encode(kept) if kept else b"")
+
+    def with_fields(self, added: Mapping[str, Raw]) -> "Parameters":
+        """Returns these and others; the same object if there are no others."""
+        return Parameters(msgspec.json.encode({**self.fields, **added})) if added else self
 
     @property
     def wants_one_call(self) -> bool:

@@ -196,13 +196,11 @@ def _effort(parameters: KnownParameters) -> dict[str, Any]:
 
 def _may_think(request: dict[str, Any], conversation: Conversation) -> bool:
     """Returns whether thinking may stay enabled. It excludes a forced tool call, and needs the thoughts before the last
-    call, which were not kept. Its budget must also leave room for the answer."""
+    call, or before the beginning of an answer, which were not kept. Its budget must also leave room for the answer."""
     is_forced = request.get("tool_choice", {}).get("type") in ("any", "tool")
     # A tool result may be followed by user text in the same turn.
     last = conversation.turns[-1]
-    is_after_call = not isinstance(last, ModelTurn) and any(
-        isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:]
-    )
+    is_after_call = any(isinstance(turn, ResultsTurn) for turn in conversation.turns[-2:])
     # The route's; without one, the model decides.
     budget_tokens = as_count(as_object(request["thinking"]).get("budget_tokens")) or 0
-    return not is_forced and not is_after_call and budget_tokens < request["max_tokens"]
+    return not (is_forced or is_after_call or isinstance(last, ModelTurn)) and budget_tokens < request["max_tokens"]

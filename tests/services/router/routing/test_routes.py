@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis.settings import SettingsError
+from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.providers.base import Timeouts
 from services.router.routing.routes import DEFAULT_PATH, load_routes
 from services.router.routing.target import ProviderCost
@@ -314,3 +315,20 @@ def test_what_a_provider_charges_is_read_exactly(routes_file: Path) -> None:
         routes_file.write_text(GOOD.replace(base, table))
         big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
         assert big.cost == ProviderCost(50_000_000, cached, 100_000_001, written, written_1h), cost
+
+
+def test_model_may_continue_answers_in_the_way_of_its_server(routes_file: Path) -> None:
+    base = "max_output_tokens = 100"
+    for written, style in (
+        ("true", PrefixStyle.LAST_MESSAGE),
+        ("false", None),
+        ('"prefix"', PrefixStyle.PREFIX),
+        ('"continue_final_message"', PrefixStyle.CONTINUE_FINAL_MESSAGE),
+    ):
+        routes_file.write_text(GOOD.replace(base, f"{base}\ncontinues = {written}"))
+        big = load_routes(routes_file, {"HOST_KEY": "secret"}).classes["mezzo"].targets[0]
+        assert big.continues is style, written
+    for written in ('"yes"', "1"):
+        routes_file.write_text(GOOD.replace(base, f"{base}\ncontinues = {written}"))
+        with pytest.raises(SettingsError, match="continues: must be true"):
+            load_routes(routes_file, {"HOST_KEY": "secret"})

@@ -216,6 +216,8 @@ async def test_thinking_is_left_out_where_it_would_be_refused(upstream: Anthropi
     assert plain["thinking"] == thinking
     assert "thinking" not in forced
     assert "thinking" not in after_a_call
+    begun = await asked(upstream, conversation(USER, {"role": "assistant", "content": "Once"}), thinking=thinking)
+    assert "thinking" not in begun
 
 
 @pytest.mark.parametrize(("max_tokens", "thinks"), [(1000, False), (4096, False), (4097, True)])

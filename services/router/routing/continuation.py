@@ -1,0 +1,129 @@
+"""Continues an answer of plain text that was cut, at another model, in the stream that the client already reads.
+
+The other model gets the prompt and the answer so far, and nothing else, so that it goes on in the same manner. The
+client is charged for the prompt once, and for the text that it received, by our count: no provider knows the usage of
+an answer that two of them wrote.
+"""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, ChatOpen, Finished
+from legato_protos.type.v1.usage_pb2 import Usage
+from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.router.answers.grants import TokenAllowance
+from services.router.answers.relay import Relay
+from services.router.answers.seam import Seam
+from services.router.answers.transcript import Transcript
+from services.router.prompts.answer_prefix import PrefixStyle
+from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
+from services.router.providers.base import ProviderError
+from services.router.routing.model_states import ModelState
+from services.router.routing.upstream import Upstream
+
+MOST_CONTINUATIONS: Final = 2
+# What is kept of one chat while it is answered; a longer prompt or answer is not continued.
+LARGEST_PROMPT_BYTES: Final = 1024 * 1024
+LARGEST_ANSWER_BYTES: Final = 1024 * 1024
+
+
+class OpenContinuation(Protocol):
+    def __call__(self, chat: ChatOpen, prompt: Prompt, seam: Seam, cut: ModelState) -> Awaitable[Upstream]:
+        """Opens a call to a model that can continue the answer; its pieces are offered to the seam."""
+        ...
+
+
+def may_be_continued(chat: ChatOpen, prompt: Prompt) -> bool:
+    """Tells if the prompt and the answer are to be kept, so that another model of the class can continue the answer."""
+    return (
+        chat.stream
+        and not prompt.tools.json
+        and (
+            "response_format" not in prompt.parameters.fields or prompt.parameters.known.response_format.type == "text"
+        )
+        # A beginning of the client's own would have to be joined to what the model said.
+        and prompt.messages.parsed[-1].role != "assistant"
+        and prompt.messages.size_bytes <= LARGEST_PROMPT_BYTES
+    )
+
+
+def new_transcript() -> Transcript:
+    return Transcript(LARGEST_ANSWER_BYTES)
+
+
+@dataclass(slots=True, repr=False)
+class Continuation:
+    """Keeps what is needed of one chat to continue its answer."""
+
+    chat: ChatOpen
+    prompt: Prompt
+    allowance: TokenAllowance
+    relay: Relay
+    open_upstream: OpenContinuation
+    # The output limit of the whole answer.
+    max_tokens: int
+    count: int = 0
+    # Of the present call, if it continues another.
+    seam: Seam | None = None
+    _output_tokens_before: int = 0
+
+    async def open_next(self, cut: Upstream, error: ProviderError) -> Upstream | None:
+        """Opens a call that continues an answer which was cut by an error; raises the error if that is not possible.
+        Returns None if the answer was as long as it may be."""
+        relay, transcript = self.relay, self.relay.transcript
+        is_kept = transcript is not None and transcript.is_whole and relay.is_plain
+        if transcript is None or not is_kept or self.count == MOST_CONTINUATIONS:
+            raise error
+        output_tokens = relay.output_tokens
+        left_tokens = self.max_tokens - output_tokens
+        if left_tokens < 1:
+            await relay.cut_short()
+            return None
+        seam = Seam(relay, transcript.text)
+        said_tokens = output_tokens + TOKENS_PER_MESSAGE
+        prompt = replace(self.prompt, answer_prefix=seam.prefix, tokens=self.prompt.tokens + said_tokens)
+        self.allowance.continue_answer(said_tokens, output_tokens)
+        try:
+            upstream = await self.open_upstream(self._chat(left_tokens), prompt, seam, cut.model_state)
+        except LegatoError as refusal:
+            forget_origin(refusal)
+            if refusal.reason is not Reason.CREDITS_EXHAUSTED:
+                raise error from None
+            await relay.cut_short()
+            return None
+        if upstream.model_state.target.continues is PrefixStyle.REPEATED_PREFIX:
+            seam.expect_repetition()
+        relay.begin_round(self.prompt.tokens, upstream.max_tokens, upstream.longest_tokens)
+        self.count += 1
+        self.seam, self._output_tokens_before = seam, output_tokens
+        return upstream
+
+    def record_call(self, upstream: Upstream) -> None:
+        """Replaces what is recorded of the present call, if it continues another, by what concerns this call alone: it
+        calibrates the model's counts, and costs."""
+        finished, seam = self.relay.finished, self.seam
+        if finished is None or seam is None:
+            return
+        output_tokens = self.relay.output_tokens - self._output_tokens_before
+        usage = Usage(prompt_tokens=upstream.prompt.tokens, completion_tokens=output_tokens)
+        told = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
+        upstream.told_usage, upstream.comparable_tokens = told, None
+        upstream.finished = Finished(finish_reason=finished.finish_reason, usage_source=USAGE_SOURCE_COUNTED)
+        if told is not None and told.prompt_tokens and told.completion_tokens:
+            cached_tokens = min(told.cached_tokens or 0, told.prompt_tokens)
+            usage = Usage(
+                prompt_tokens=told.prompt_tokens,
+                cached_tokens=cached_tokens,
+                completion_tokens=told.completion_tokens,
+            )
+            upstream.finished.usage_source = USAGE_SOURCE_PROVIDER
+        upstream.finished.usage.CopyFrom(usage)
+
+    def _chat(self, left_tokens: int) -> ChatOpen:
+        chat = ChatOpen()
+        chat.CopyFrom(self.chat)
+        chat.max_tokens = left_tokens
+        # The edge knows that a provider has the prompt.
+        chat.tells_acceptance = False
+        return chat
