@@ -203,7 +203,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,
-        **described(target, "running", "limit", "promise_until", "other_region"),
+        **described(target, "running", "limit", "promise_until", "other_region", "cuts_prompts_from_tokens"),
         "notes": _notes(target),
         "routes_version": routes_version,
     }
@@ -218,4 +218,6 @@ def _notes(target: Target) -> list[str]:
         notes.append(f"zero retention is promised until {target.promise_until}")
     if target.other_region:
         notes.append(f"its certificate names {target.other_region}")
+    if target.HasField("cuts_prompts_from_tokens"):
+        notes.append(f"cuts prompts from {target.cuts_prompts_from_tokens} tokens on")
     return notes

@@ -699,6 +699,7 @@ class Target(_message.Message):
     CANARY_FIELD_NUMBER: _builtins.int
     PROMISE_UNTIL_FIELD_NUMBER: _builtins.int
     OTHER_REGION_FIELD_NUMBER: _builtins.int
+    CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     provider: _builtins.str
     model_name: _builtins.str
@@ -723,6 +724,8 @@ class Target(_message.Message):
     """
     other_region: _builtins.str
     """The region that the server's certificate names, if the routes state another. Empty: none."""
+    cuts_prompts_from_tokens: _builtins.int
+    """The smallest prompt that its server cut without a word, by our count. Absent: it has cut none, as far as its counts tell."""
     @_builtins.property
     def cost(self) -> Global___ProviderCost:
         """What the provider charges us, as the routes state it. Absent: they do not."""
@@ -749,15 +752,20 @@ class Target(_message.Message):
         canary: Global___Canary | None = ...,
         promise_until: _builtins.str = ...,
         other_region: _builtins.str = ...,
+        cuts_prompts_from_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "canary", b"canary", "cost", b"cost", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
+    _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofReturnType__limit: _TypeAlias = _typing.Literal["limit"]  # noqa: Y015
     _WhichOneofArgType__limit: _TypeAlias = _typing.Literal["_limit", b"_limit"]  # noqa: Y015
     _WhichOneofReturnType__median_latency_s: _TypeAlias = _typing.Literal["median_latency_s"]  # noqa: Y015
     _WhichOneofArgType__median_latency_s: _TypeAlias = _typing.Literal["_median_latency_s", b"_median_latency_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cuts_prompts_from_tokens) -> _WhichOneofReturnType__cuts_prompts_from_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__limit) -> _WhichOneofReturnType__limit | None: ...
     @_typing.overload

@@ -29,6 +29,8 @@ class Violation(Enum):
     """A way in which a provider's answer is invalid."""
 
     PROMPT_TOKENS = "prompt_tokens"
+    # The model has not read all of the prompt.
+    PROMPT_CUT = "prompt_cut"
     COMPLETION_TOKENS = "completion_tokens"
     # The model exceeded its output limit.
     MAX_TOKENS = "max_tokens"

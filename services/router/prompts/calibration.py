@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 # In a shorter prompt the template outweighs the tokenizer.
 LEAST_PROMPT_TOKENS: Final = 256
-# No tokenizer differs from ours by more: such a count is an error, or the prompt was truncated.
-SMALLEST_RATIO: Final = 0.2
+# No tokenizer differs from ours by more: such a count is an error, or the prompt was cut.
+SMALLEST_RATIO: Final = 0.4
 LARGEST_RATIO: Final = 5.0
 # Limits per size bucket. Few samples per account keep a busy one with unusual texts from dominating.
 SAMPLES_PER_ACCOUNT: Final = 8
@@ -25,6 +25,13 @@ LEAST_ANSWER_TOKENS: Final = 128
 # Until then, tokens are believed to be up to twice as long as ours.
 LEAST_ANSWERS: Final = 8
 UNKNOWN_ANSWER_RATIO: Final = 0.5
+
+
+# A model that reports a smaller part of its usual count has not read all of a prompt. No server cuts a smaller prompt.
+CUT_SHARE: Final = 0.7
+LEAST_CUT_TOKENS: Final = 1024
+# The ratios of smaller prompts say nothing about those of larger ones: a server's fixed additions raise them.
+LEAST_STEADY_TOKENS: Final = 2048
 
 
 class CountedPrompt(NamedTuple):
@@ -73,6 +80,21 @@ class Calibration:
         ratio = model_tokens / prompt.tokens
         if SMALLEST_RATIO <= ratio <= LARGEST_RATIO:
             self._by_size.setdefault(_size(prompt), _Samples()).add(prompt.account_id, ratio)
+
+    def least_tokens(self, prompt: CountedPrompt) -> int:
+        """Returns the least count that a model may report which has read all of a prompt; 0 for a small prompt.
+
+        Samples of other sizes count, too: those of the same size may all be of prompts that were cut."""
+        if prompt.tokens < LEAST_CUT_TOKENS:
+            return 0
+        size = _size(prompt)
+        steady_bits = LEAST_STEADY_TOKENS.bit_length()
+        usual_ratios = [
+            samples.lower_ratio() if each == size else min(1.0, samples.lower_ratio())
+            for each, samples in self._by_size.items()
+            if each == size or (each[0] == size[0] and each[1] >= steady_bits)
+        ]
+        return int(max([SMALLEST_RATIO, *(CUT_SHARE * ratio for ratio in usual_ratios)]) * prompt.tokens)
 
     def ratios(self, prompt: CountedPrompt) -> Ratios | None:
         """Returns the ratios for similar prompts, or for the nearest known size; None if there are none."""

@@ -32,6 +32,8 @@ class ClassRoute:
     # In order of preference: a later tier is asked if no model of an earlier one answers.
     tiers: tuple[tuple[TierMember, ...], ...] = ()
     canary: CanaryRoute | None = None
+    # Models whose servers cut prompts in silence get none of the size that they cut.
+    refuse_cut_prompts: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -58,8 +60,9 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
         return ClassRoute()
     tiers = _read_tiers(table, models)
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
+    refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
     table.finish()
-    return ClassRoute(tiers, canary)
+    return ClassRoute(tiers, canary, refuse_cut_prompts)
 
 
 def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:

@@ -87,6 +87,9 @@ class ModelSearch:
     async def try_model(self, model_state: ModelState) -> Upstream | None:
         """Tries one model; returns None if another may do better."""
         target, chat = model_state.target, self.chat
+        if self.models.route.refuse_cut_prompts and model_state.cut_prompts.cuts(self.prompt.tokens):
+            self.refusals.no_room = too_long_for(model_state.cut_prompts.read_tokens)
+            return None
         asked_tokens = chat.max_tokens if chat.HasField("max_tokens") else None
         ratios = model_state.calibration.ratios(self.counted)
         try:
@@ -222,7 +225,7 @@ class ModelSearch:
         if error.failure is Failure.PROVIDER:
             self.refusals.is_for_now = True
         if error.failure is Failure.CONTEXT:
-            self.refusals.no_room = too_long_for(target)
+            self.refusals.no_room = too_long_for(target.context_tokens)
         if error.failure is Failure.BUSY:
             account_id = self.chat.account_id or self.key_id
             refusal = model_state.saturation.turned_away(error.retry_after_s, self.key_id, account_id)

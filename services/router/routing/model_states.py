@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from services.chassis.http_client.origin import read_url
@@ -13,6 +14,7 @@ from services.router.providers.base import Provider, ProviderError, ProviderRout
 from services.router.routing.canary import Canary
 from services.router.routing.circuit_breaker import BreakerState, CircuitBreaker
 from services.router.routing.class_route import ClassRoute
+from services.router.routing.cut_prompts import CutPrompts
 from services.router.routing.outcomes import ClassOutcomes
 from services.router.routing.queue_watch import QueueGauge, QueueWatch
 from services.router.routing.region import find_other_region
@@ -34,6 +36,7 @@ class ModelState:
     breaker: CircuitBreaker
     spending: Spending = field(default_factory=Spending)
     calibration: Calibration = field(default_factory=Calibration)
+    cut_prompts: CutPrompts = field(default_factory=CutPrompts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class ModelStates:
         self._model_states = {key: before.get(key) or self._open(*key) for key in wanted}
         self.by_class = {class_id: self._models_of(class_id, route) for class_id, route in routes.classes.items()}
         for key, model_state in before.items():
+            # Its server may have got a larger window.
+            model_state.cut_prompts.forget()
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
                 self._start(model_state.saturation.queue_watch.aclose())
 
@@ -199,6 +204,7 @@ class ModelStates:
             saturation,
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
             Spending(target.cost),
+            cut_prompts=CutPrompts(self._clock, partial(self._log_cut, target)),
         )
 
     def _log_rollback(self, canary: Canary) -> None:
@@ -209,6 +215,15 @@ class ModelStates:
             provider=target.provider,
             model_name=target.model_name,
             reason=f"{canary.tally} failed, of the others {canary.baseline}",
+        )
+
+    def _log_cut(self, target: Target, tokens: int, model_tokens: int) -> None:
+        self._log.warning(
+            "model.cut_prompt",
+            provider=target.provider,
+            model_name=target.model_name,
+            prompt_tokens=model_tokens,
+            reason=f"we count {tokens} tokens",
         )
 
     def _log_state(self, target: Target, state: BreakerState) -> None:

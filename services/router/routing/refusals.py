@@ -5,7 +5,6 @@ from typing import Final
 
 from services.chassis.errors import LegatoError, Reason
 from services.router.providers.base import CannotDo, Failure, ProviderError
-from services.router.routing.target import Target
 from services.router.schema.parameters import RARELY_TAKEN, STEERING, Parameters
 
 # Fields of every request, beside its parameters.
@@ -42,11 +41,11 @@ class Refusals:
         return self.saturated or (failed if self.is_for_now else self.no_room or self.refused or self.cannot or failed)
 
 
-def too_long_for(target: Target) -> LegatoError:
+def too_long_for(context_tokens: int) -> LegatoError:
     return LegatoError(
         Reason.CONTEXT_EXCEEDED,
         f"The prompt, including tool definitions, is too long: this model's maximum context length is"
-        f" {target.context_tokens} tokens. Please shorten the messages.",
+        f" {context_tokens} tokens. Please shorten the messages.",
         param="messages",
     )
 

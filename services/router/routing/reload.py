@@ -82,6 +82,8 @@ def _lines(routes: Routes) -> list[str]:
             for member in tier:
                 target, weight = member.target, f", weight {member.weight}" if len(tier) > 1 else ""
                 lines.append(f"{class_id}: {number}. {_model(target, weight)}")
+        if route.refuse_cut_prompts:
+            lines.append(f"{class_id}: refuses cut prompts")
         if (canary := route.canary) is not None:
             accounts = "".join(f", {account_id}" for account_id in sorted(canary.accounts))
             lines.append(f"{class_id}: canary {_model(canary.target, f', {canary.percent:g} %{accounts}')}")

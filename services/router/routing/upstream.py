@@ -78,13 +78,15 @@ class Upstream:
             self.attempt.failed()
         if self.finished is not None:
             usage, calibration = self.finished.usage, self.model_state.calibration
-            # A prompt count that differs from ours can only be the model's.
-            if self.finished.usage_source == USAGE_SOURCE_PROVIDER or usage.prompt_tokens != self.prompt.tokens:
-                calibration.note(self.prompt, usage.prompt_tokens)
+            told = self.told_usage
+            if told is not None and told.prompt_tokens:
+                is_cut = self.model_state.cut_prompts.note(self.prompt, told, calibration)
+                if is_cut:
+                    self.attempt.violated(Violation.PROMPT_CUT)
             if self.finished.usage_source == USAGE_SOURCE_PROVIDER and self.comparable_tokens is not None:
                 calibration.note_answer(self.prompt.account_id, self.comparable_tokens, usage.completion_tokens)
             self.attempt.finished(usage.prompt_tokens, usage.completion_tokens)
-            self.model_state.spending.add(usage, self.told_usage)
+            self.model_state.spending.add(usage, told)
         if self.went_beyond_limit:
             self.attempt.violated(Violation.MAX_TOKENS)
         end_span(self.span, error, self.finished)

@@ -33,6 +33,7 @@ BIG = router_pb2.Target(
     weight=70,
     promise_until="2026-11-01",
     other_region="eastus",
+    cuts_prompts_from_tokens=5000,
 )
 SPARE = router_pb2.Target(
     class_id="forte",
@@ -99,7 +100,12 @@ def test_models_are_shown_with_how_they_do() -> None:
             "routes_version": VERSION,
             "promise_until": "2026-11-01",
             "other_region": "eastus",
-            "notes": ["zero retention is promised until 2026-11-01", "its certificate names eastus"],
+            "cuts_prompts_from_tokens": 5000,
+            "notes": [
+                "zero retention is promised until 2026-11-01",
+                "its certificate names eastus",
+                "cuts prompts from 5000 tokens on",
+            ],
         },
         {
             "router": "router",
@@ -118,6 +124,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "routes_version": VERSION,
             "promise_until": "2999-12-31",
             "other_region": None,
+            "cuts_prompts_from_tokens": None,
             "notes": [],
         },
     ]

@@ -5,6 +5,7 @@ import pytest
 from services.router.prompts.calibration import (
     LEAST_ANSWER_TOKENS,
     LEAST_ANSWERS,
+    LEAST_CUT_TOKENS,
     LEAST_PROMPT_TOKENS,
     MOST_ACCOUNTS,
     SAMPLES_PER_ACCOUNT,
@@ -106,3 +107,25 @@ def test_answers_that_say_nothing_about_the_vocabulary_are_not_believed(tokens: 
     for _ in range(LEAST_ANSWERS):
         calibration.note_answer("a", tokens, model_tokens)
     assert calibration.answer_ratio == UNKNOWN_ANSWER_RATIO
+
+
+def test_least_count_of_a_prompt_that_was_read_follows_the_usual_ratio() -> None:
+    calibration = Calibration()
+    assert calibration.least_tokens(prompt(LEAST_CUT_TOKENS - 1)) == 0
+    assert calibration.least_tokens(prompt(10_000)) == 4_000
+    calibration.note(prompt(10_000), 18_000)
+    assert calibration.least_tokens(prompt(10_000)) == 12_600
+    # What a server adds is a smaller part of a larger prompt.
+    assert calibration.least_tokens(prompt(40_000)) == 28_000
+    assert calibration.least_tokens(prompt(10_000, has_tools=True)) == 4_000
+
+
+def test_prompts_that_were_all_cut_do_not_hide_it_once_smaller_ones_are_known() -> None:
+    calibration = Calibration()
+    calibration.note(prompt(8_000), 4_096)
+    assert calibration.least_tokens(prompt(8_000)) < 4_096
+    # Too small to tell: a template may be most of it.
+    calibration.note(prompt(300), 900)
+    assert calibration.least_tokens(prompt(8_000)) < 4_096
+    calibration.note(prompt(3_000), 3_000)
+    assert calibration.least_tokens(prompt(8_000)) == 5_600

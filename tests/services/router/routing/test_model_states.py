@@ -12,12 +12,14 @@ import pytest
 
 from services.chassis.load.admission import NO_LIMIT
 from services.chassis.telemetry.log import Log
+from services.router.prompts.calibration import CountedPrompt
 from services.router.providers import open_provider
 from services.router.providers.base import (
     Piece,
     ProviderCall,
     ProviderError,
     ProviderRoute,
+    ProviderUsage,
     Timeouts,
 )
 from services.router.routing.class_route import in_order
@@ -198,3 +200,13 @@ async def test_renewed_promise_leaves_all_else_as_it_is(played: Played) -> None:
     played.replace(target("a"), evidence="contract 2", until=date(2028, 1, 1))
     assert played.model_states.by_class["mezzo"].all == before
     assert played.model_states.routes.providers["a"].evidence == "contract 2"
+
+
+async def test_reload_forgets_that_a_server_cut_prompts(played: Played) -> None:
+    played.replace(target("a"))
+    model_state = played.model_states.by_class["mezzo"].all[0]
+    model_state.cut_prompts.note(CountedPrompt(9_000, False, "a"), ProviderUsage(2_048, 7, 0), model_state.calibration)
+    assert model_state.cut_prompts.cuts(9_000)
+    played.replace(target("a"))
+    assert played.model_states.by_class["mezzo"].all[0] is model_state
+    assert not model_state.cut_prompts.cuts(9_000)

@@ -149,6 +149,12 @@ def test_caching_can_be_switched_off_and_cache_keys_are_sent_where_they_are_know
         assert host.prompt_cache_key == is_sent
 
 
+def test_class_may_refuse_models_that_cut_prompts(routes_file: Path) -> None:
+    routes_file.write_text(GOOD.replace("[classes.mezzo]", "[classes.mezzo]\nrefuse_cut_prompts = true"))
+    classes = load_routes(routes_file, {"HOST_KEY": "secret"}).classes
+    assert [name for name, route in classes.items() if route.refuse_cut_prompts] == ["mezzo"]
+
+
 def test_every_mistake_is_named_at_once_by_its_key(routes_file: Path) -> None:
     text = """
     colour = "red"
