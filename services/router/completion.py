@@ -25,10 +25,17 @@ from services.router.prompts import tokens
 from services.router.prompts.conversation import digest_cache_key, digest_conversation
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
 from services.router.providers.base import ProviderError
-from services.router.routing.continuation import Continuation, OpenContinuation, may_be_continued, new_transcript
+from services.router.routing.continuation import (
+    Continuation,
+    OpenContinuation,
+    may_be_continued,
+    new_transcript,
+    pass_on_call,
+)
 from services.router.routing.model_search import Attempts
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.refusals import NotAccepted
+from services.router.routing.shadow import Shadows
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
 from services.router.routing.upstream import Upstream
@@ -94,6 +101,7 @@ class Completions:
         log: Log,
         grounding: Grounding | None = None,
         prompt_memory: FairBudget | None = None,
+        shadows: Shadows | None = None,
     ) -> None:
         """`grounding` is None if it is not configured."""
         self._model_states = model_states
@@ -103,6 +111,7 @@ class Completions:
         self._grounding = grounding
         self._running = 0
         self._prompt_memory = prompt_memory or open_prompt_memory()
+        self._shadows = shadows or Shadows(model_states, self._prompt_memory, clock, log)
         # Time from a chat's arrival until a model is called, for metrics.
         self.prepare_times_s = Histogram(STEP_BOUNDS_S)
         # Answers that were cut and could be continued, by outcome.
@@ -160,6 +169,10 @@ class Completions:
         while self._running:
             await asyncio.sleep(0.02)
 
+    async def aclose(self) -> None:
+        """Ends what runs in the background."""
+        await self._shadows.aclose()
+
     async def _converse(
         self, opened: _OpenedChat, conversation: ChatConversation, allowance: TokenAllowance, record: _ChatRecord
     ) -> None:
@@ -186,6 +199,7 @@ class Completions:
             conversation, only_one_call=only_one_call, packs=chat.takes_packed, cite=cite, transcript=transcript
         )
         upstream = await self._targets.open(record.class_id, chat, prompt, allowance, record.attempts, relay)
+        self._shadows.copy(record.class_id, chat, prompt, upstream.max_tokens)
         if is_kept:
             open_next = self._open_next(record.class_id, allowance)
             record.continuation = Continuation(chat, prompt, allowance, relay, open_next, upstream.max_tokens)
@@ -217,7 +231,7 @@ class Completions:
         while opened is not None:
             try:
                 with opened, TimeLimit(over_at_s - self._clock.elapsed_s(), late):
-                    await _pass_on_call(opened, relay, record.continuation)
+                    await pass_on_call(opened, relay, record.continuation)
                 return
             except ProviderError as error:
                 if record.continuation is None or error is late:
@@ -276,6 +290,7 @@ class Completions:
             upstream = await self._targets.open(
                 record.class_id, chat, rounds.prompt, allowance, record.attempts, rounds
             )
+        self._shadows.copy(record.class_id, chat, rounds.prompt, upstream.max_tokens)
         started = _started(record, upstream)
         relay.begin(started, upstream.prompt.tokens, allowance, upstream.longest_tokens)
         with TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer")):
@@ -316,26 +331,6 @@ class Completions:
             duration_ms=round(1000 * (self._clock.elapsed_s() - began_s), 1),
             **({} if span is None else {"trace_id": span.trace_id}),
         )
-
-
-async def _pass_on_call(upstream: Upstream, relay: Relay, continuation: Continuation | None) -> None:
-    seam = None if continuation is None else continuation.seam
-    try:
-        if await relay.pass_on(upstream.first if seam is None else seam.join(upstream.first)):
-            # The relay takes ordinary pieces as they are read; only the others get here.
-            async for piece in upstream.rest:
-                # Placed here rather than after sending: the previous piece has mostly left the process by now.
-                failpoints.hit("router.passed_on")
-                if not await relay.pass_on(piece if seam is None else seam.join(piece)):
-                    break
-    finally:
-        upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
-        upstream.went_beyond_limit = relay.went_beyond_limit
-        upstream.comparable_tokens = relay.comparable_tokens
-        if continuation is not None:
-            continuation.record_call(upstream)
-        # Closes the provider's connection, however the chat ends.
-        await upstream.rest.aclose()
 
 
 def _started(record: _ChatRecord, upstream: Upstream) -> Started:

@@ -1,12 +1,15 @@
 """The models of a class as the routes file lists them: in tiers, each with weights."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from services.router.routing import route_file as kinds
 from services.router.routing.route_file import Table
 from services.router.routing.target import Target
 from services.rules.model_classes import CLASSES
+
+DEFAULT_CALLS_PER_MINUTE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +31,42 @@ class CanaryRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class ShadowRoute:
+    """A new model, which gets copies of some chats and answers none."""
+
+    target: Target
+    # Of the chats.
+    percent: float
+    # Of each router.
+    calls_per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClassRoute:
     # In order of preference: a later tier is asked if no model of an earlier one answers.
     tiers: tuple[tuple[TierMember, ...], ...] = ()
     canary: CanaryRoute | None = None
     # Models whose servers cut prompts in silence get none of the size that they cut.
     refuse_cut_prompts: bool = False
+    shadow: ShadowRoute | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """All models: the tiers in order of preference, then a canary that is in none."""
+        """All models that serve: the tiers in order of preference, then a canary that is in none."""
         found = dict.fromkeys(member.target for tier in self.tiers for member in tier)
         if self.canary is not None:
             found.setdefault(self.canary.target)
         return tuple(found)
 
     @property
+    def called(self) -> tuple[Target, ...]:
+        """All models that serve, and the one that gets copies."""
+        return self.targets if self.shadow is None else (*self.targets, self.shadow.target)
+
+    @property
     def checks_calls(self) -> bool:
         """Returns whether tool calls are checked, to compare models by them."""
-        return self.canary is not None
+        return self.canary is not None or self.shadow is not None
 
 
 def in_order(*targets: Target) -> ClassRoute:
@@ -61,8 +81,11 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     tiers = _read_tiers(table, models)
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
+    route = ClassRoute(tiers, canary, refuse_cut_prompts)
+    if table.has("shadow"):
+        route = replace(route, shadow=_read_shadow(table.inner("shadow"), route, models))
     table.finish()
-    return ClassRoute(tiers, canary, refuse_cut_prompts)
+    return route
 
 
 def _read_tiers(table: Table, models: Mapping[str, Target]) -> tuple[tuple[TierMember, ...], ...]:
@@ -98,6 +121,19 @@ def _read_canary(
     elif tiers and [member.target for member in tiers[0]] == [target]:
         table.mistake("model", "is the first model of the class already")
     return None if target is None else CanaryRoute(target, percent, accounts)
+
+
+def _read_shadow(table: Table, route: ClassRoute, models: Mapping[str, Target]) -> ShadowRoute | None:
+    model = table.read("model", kinds.TEXT)
+    percent = table.read("percent", kinds.PERCENT)
+    calls_per_minute = table.read("calls_per_minute", kinds.POSITIVE, DEFAULT_CALLS_PER_MINUTE)
+    table.finish()
+    target = models.get(model)
+    if model and target is None:
+        table.mistake("model", f'no model named "{model}"')
+    elif target in route.targets:
+        table.mistake("model", "serves the class already")
+    return None if target is None else ShadowRoute(target, percent, calls_per_minute)
 
 
 def _check_names(table: Table, key: str, names: Sequence[str], models: Mapping[str, Target]) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, ChatOpen, Finished
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
+from services.chassis.process import failpoints
 from services.router.answers.grants import TokenAllowance
 from services.router.answers.relay import Relay
 from services.router.answers.seam import Seam
@@ -127,3 +128,24 @@ class Continuation:
         # The edge knows that a provider has the prompt.
         chat.tells_acceptance = False
         return chat
+
+
+async def pass_on_call(upstream: Upstream, relay: Relay, continuation: Continuation | None = None) -> None:
+    """Relays the answer to one call, and notes how it finished."""
+    seam = None if continuation is None else continuation.seam
+    try:
+        if await relay.pass_on(upstream.first if seam is None else seam.join(upstream.first)):
+            # The relay takes ordinary pieces as they are read; only the others get here.
+            async for piece in upstream.rest:
+                # Placed here rather than after sending: the previous piece has mostly left the process by now.
+                failpoints.hit("router.passed_on")
+                if not await relay.pass_on(piece if seam is None else seam.join(piece)):
+                    break
+    finally:
+        upstream.finished, upstream.told_usage = relay.finished, relay.told_usage
+        upstream.went_beyond_limit = relay.went_beyond_limit
+        upstream.comparable_tokens = relay.comparable_tokens
+        if continuation is not None:
+            continuation.record_call(upstream)
+        # Closes the provider's connection, however the chat ends.
+        await upstream.rest.aclose()

@@ -206,6 +206,8 @@ class ModelSearch:
         self.has_canary_failed |= role is CallRole.CANARY and outcome.is_failure
 
     def _role_of(self, model_state: ModelState) -> CallRole:
+        if self.models.shadow_model is model_state:
+            return CallRole.SHADOW
         return CallRole.CANARY if self.models.canary_model is model_state else CallRole.BASELINE
 
     def _note(self, error: ProviderError, model_state: ModelState) -> None:

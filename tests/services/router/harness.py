@@ -1,5 +1,6 @@
 """A router on a real gRPC server, in front of model servers that do as they are told."""
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from services.chassis.exchange.calls import ClientCall
 from services.chassis.exchange.client import ExchangeClient
 from services.chassis.exchange.rpc import RpcCall
 from services.chassis.load.fair_budget import FairBudget
+from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.rpc.channel import open_channel
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
@@ -38,6 +40,7 @@ from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing.class_route import ClassRoute, TierMember, in_order
 from services.router.routing.model_states import ModelStates
 from services.router.routing.routes import Routes
+from services.router.routing.shadow import Shadows
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
 from services.router.servicers.router import RouterServicer
@@ -89,6 +92,9 @@ class Answer:
 class Router:
     """Chats with the router by way of its exchange, or by the ordinary RPC."""
 
+    # Of a router in this process.
+    model_states: ModelStates
+
     def __init__(self, stub: "RouterServiceAsyncStub", exchange: ExchangeClient) -> None:
         self.stub = stub
         self._exchange = exchange
@@ -139,6 +145,7 @@ async def running_router(
     also: Callable[[Completions], object] | None = None,
     prompt_memory: FairBudget | None = None,
     route: ClassRoute | None = None,
+    shadow_dice: Callable[[], float] = random.random,
 ) -> AsyncIterator[Router]:
     """`route` is of all classes, in place of the targets in their order."""
     routes = Routes(
@@ -150,7 +157,8 @@ async def running_router(
     clock = SystemClock()
     model_states = ModelStates(routes, partial(open_provider, local_model_socket=folder / "model.sock"), clock, log)
     targets_in_turn = Targets(model_states, log, most_attempts, tells_traces=tells_traces)
-    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory)
+    shadows = Shadows(model_states, prompt_memory or open_prompt_memory(), clock, log, shadow_dice)
+    completions = Completions(model_states, targets_in_turn, clock, log, grounding, prompt_memory, shadows)
     if registry is not None:
         show_model_states(model_states, registry)
         show_chats(completions, registry)
@@ -160,9 +168,11 @@ async def running_router(
     await server.start()
     try:
         async with connected_router(f"unix:{folder}/router.sock", log) as router:
+            router.model_states = model_states
             yield router
     finally:
         await server.stop(0)
+        await completions.aclose()
         await model_states.aclose()
 
 

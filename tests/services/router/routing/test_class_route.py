@@ -78,3 +78,59 @@ def test_canary_has_a_percentage_and_may_name_accounts(routes_file: Path) -> Non
 def test_mistakes_in_a_canary_are_named(canary: str, mistakes: list[str], routes_file: Path) -> None:
     found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, f"{FORTISSIMO}\ncanary = {canary}"))
     assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
+
+
+def test_shadow_has_a_percentage_and_a_number_of_calls_a_minute(routes_file: Path) -> None:
+    shadow = 'models = ["big"]\nshadow = { model = "small", percent = 0.5, calls_per_minute = 6 }'
+    routes_file.write_text(GOOD.replace(FORTISSIMO, shadow))
+    routes = load_routes(routes_file, {"HOST_KEY": "secret"})
+    route = routes.classes["fortissimo"]
+    assert route.shadow is not None
+    assert (route.shadow.target.model_name, route.shadow.percent, route.shadow.calls_per_minute) == ("small", 0.5, 6)
+    assert [target.model_name for target in route.targets] == ["vendor/big"]
+    assert "bundled" in routes.providers
+
+
+@pytest.mark.parametrize(
+    ("shadow", "mistakes"),
+    [
+        ('{ model = "huge", percent = 1 }', ['shadow.model: no model named "huge"']),
+        ('{ model = "big", percent = 1 }', ["shadow.model: serves the class already"]),
+        ('{ model = "small" }', ["shadow.percent: is missing"]),
+        (
+            '{ model = "small", percent = 1, calls_per_minute = 0 }',
+            ["shadow.calls_per_minute: must be a whole number above zero"],
+        ),
+    ],
+)
+def test_mistakes_in_a_shadow_are_named(shadow: str, mistakes: list[str], routes_file: Path) -> None:
+    found = mistakes_of(routes_file, GOOD.replace(FORTISSIMO, f'models = ["big"]\nshadow = {shadow}'))
+    assert found == [f"classes.fortissimo.{mistake}" for mistake in mistakes]
+
+
+def test_copy_does_not_leave_the_region_of_the_models_that_serve(routes_file: Path) -> None:
+    shadow = 'models = ["big"]\nshadow = { model = "other", percent = 1 }'
+    other = """
+[providers.abroad]
+kind = "openai"
+base_url = "https://abroad.test/v1"
+zero_retention = true
+region = "{region}"
+[models.other]
+provider = "abroad"
+name = "other"
+context_tokens = 1000
+max_output_tokens = 100
+"""
+
+    def in_regions(serving: str, copied: str) -> str:
+        stated = GOOD.replace('base_url = "https://host.test/v1"', f'base_url = "https://host.test/v1"\n{serving}')
+        return stated.replace(FORTISSIMO, shadow) + other.replace('region = "{region}"\n', copied)
+
+    canada, ireland = 'region = "ca-central-1"\n', 'region = "eu-west-1"\n'
+    mistake = "classes.fortissimo.shadow: is at a provider of region {}, but the class is served in ca-central-1"
+    assert mistakes_of(routes_file, in_regions(canada, ireland)) == [mistake.format("eu-west-1")]
+    assert mistakes_of(routes_file, in_regions(canada, "")) == [mistake.format("unknown")]
+    for serving, copied in ((canada, canada), ("", ireland), ("", "")):
+        routes_file.write_text(in_regions(serving, copied))
+        assert load_routes(routes_file, {"HOST_KEY": "secret"}).classes["fortissimo"].shadow is not None
