@@ -24,6 +24,7 @@ _TOOL_MODES: Final = {
     for name, number in pb.ToolMode.items()
     if number != pb.TOOL_MODE_UNSPECIFIED
 }
+_TEXTS: Final = ("model", "reasoning_effort", "verbosity", "prompt_cache_key")
 _SAMPLING_NUMBERS: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 # Larger numbers are not exact, and stay what they are.
 _LARGEST_EXACT: Final = 2**53
@@ -53,9 +54,7 @@ async def render_chat(chat: pb.Chat, *, is_streamed: bool) -> bytes:
 
 
 def _parameters(chat: pb.Chat) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        name: given for name in ("model", "reasoning_effort", "verbosity") if (given := getattr(chat, name))
-    }
+    fields: dict[str, Any] = {name: given for name in _TEXTS if (given := getattr(chat, name))}
     for name in ("parallel_tool_calls", "max_tokens"):
         if chat.HasField(name):
             fields[name] = getattr(chat, name)
@@ -98,10 +97,7 @@ def _message(message: pb.Message, name: str) -> dict[str, Any]:
     if kind == "text":
         fields["content"] = message.text
     elif kind == "parts":
-        fields["content"] = [
-            {"type": "text", "text": part.text} if part.HasField("text") else {"type": "text"}
-            for part in message.parts.parts
-        ]
+        fields["content"] = list(map(_part, message.parts.parts))
     if message.tool_calls:
         fields["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -113,10 +109,28 @@ def _message(message: pb.Message, name: str) -> dict[str, Any]:
     return fields
 
 
+def _part(part: pb.Part) -> dict[str, Any]:
+    fields: dict[str, Any] = {"type": "text", **_cache_control(part)}
+    if part.HasField("text"):
+        fields["text"] = part.text
+    return fields
+
+
 def _tool(tool: pb.Tool, name: str) -> dict[str, Any]:
     if not tool.HasField("function"):
         return {}
-    return {"type": "function", "function": _described(tool.function, f"{name}.function")}
+    return {
+        "type": "function",
+        "function": _described(tool.function, f"{name}.function"),
+        **_cache_control(tool),
+    }
+
+
+def _cache_control(marked: pb.Part | pb.Tool) -> dict[str, Any]:
+    if not marked.HasField("cache_control"):
+        return {}
+    ttl = {"ttl": marked.cache_control.ttl} if marked.cache_control.ttl else {}
+    return {"cache_control": {"type": "ephemeral", **ttl}}
 
 
 def _described(thing: pb.Function | pb.JsonSchemaFormat, name: str) -> dict[str, Any]:

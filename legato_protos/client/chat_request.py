@@ -47,6 +47,7 @@ class ChatOptions(TypedDict, total=False):
     logit_bias: Mapping[str, float]
     reasoning_effort: str
     verbosity: str
+    prompt_cache_key: str
 
 
 def system(text: str) -> Message:
@@ -112,6 +113,7 @@ def chat_from(messages: Messages, options: ChatOptions) -> Chat:
         ),
         reasoning_effort=options.get("reasoning_effort", ""),
         verbosity=options.get("verbosity", ""),
+        prompt_cache_key=options.get("prompt_cache_key", ""),
     )
 
 

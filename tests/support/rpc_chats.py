@@ -22,7 +22,7 @@ TOOL_MODES: Final = {
     "required": pb.TOOL_MODE_REQUIRED,
 }
 _SAMPLING: Final = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
-_PLAIN: Final = ("model", "max_tokens", "parallel_tool_calls", "reasoning_effort", "verbosity")
+_PLAIN: Final = ("model", "max_tokens", "parallel_tool_calls", "reasoning_effort", "verbosity", "prompt_cache_key")
 
 
 def socket_of(data: Path) -> str:
@@ -60,7 +60,7 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
     if isinstance(content, str):
         made.text = content
     elif content is not None:
-        made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"]) for part in content]))
+        made.parts.CopyFrom(pb.Parts(parts=[pb.Part(text=part["text"], **_mark(part)) for part in content]))
     for call in left.pop("tool_calls", ()):
         made.tool_calls.add(id=call["id"], **call["function"])
     for name in list(left):
@@ -69,7 +69,13 @@ def _message(message: Mapping[str, Any]) -> pb.Message:
 
 
 def _tool(tool: Mapping[str, Any]) -> pb.Tool:
-    return pb.Tool(function=pb.Function(**_with_struct(tool["function"], "parameters")))
+    return pb.Tool(function=pb.Function(**_with_struct(tool["function"], "parameters")), **_mark(tool))
+
+
+def _mark(marked: Mapping[str, Any]) -> dict[str, Any]:
+    if "cache_control" not in marked:
+        return {}
+    return {"cache_control": {name: value for name, value in marked["cache_control"].items() if name != "type"}}
 
 
 def _response_format(wanted: Mapping[str, Any]) -> pb.ResponseFormat:

@@ -108,6 +108,12 @@ SERVED: Final = {
         }
     ),
     "zeros": Case({"temperature": 0, "top_p": 0, "seed": 0, "presence_penalty": 0, "frequency_penalty": 0}),
+    "what is to be cached": Case(
+        {"prompt_cache_key": "ann", "tools": [{**WEATHER, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]},
+        messages=[
+            {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}
+        ],
+    ),
     "reasoning": Case({"reasoning_effort": "low", "verbosity": "high"}),
     "max_tokens": Case({"max_tokens": 2}, (Reply(contents=RAIN, usage=None),)),
     "cut by the provider": Case({"max_tokens": 2**31 - 1}, (Reply(finish_reason="length"),)),

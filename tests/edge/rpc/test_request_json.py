@@ -38,12 +38,16 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         model="mezzo",
         messages=[
             pb.Message(role=pb.ROLE_SYSTEM, text="Be brief."),
-            pb.Message(role=pb.ROLE_USER, name="ann", parts=pb.Parts(parts=[pb.Part(text="How"), pb.Part(text="?")])),
+            pb.Message(
+                role=pb.ROLE_USER,
+                name="ann",
+                parts=pb.Parts(parts=[pb.Part(text="How"), pb.Part(text="?", cache_control=pb.CacheControl())]),
+            ),
             pb.Message(role=pb.ROLE_ASSISTANT, tool_calls=[call]),
             pb.Message(role=pb.ROLE_TOOL, tool_call_id="call_1", text="rain"),
             pb.Message(role=pb.ROLE_ASSISTANT, refusal="No."),
         ],
-        tools=[WEATHER],
+        tools=[WEATHER, pb.Tool(function=pb.Function(name="now"), cache_control=pb.CacheControl(ttl="1h"))],
         tool_choice=pb.ToolChoice(function_name="weather"),
         parallel_tool_calls=False,
         response_format=pb.ResponseFormat(json_schema=pb.JsonSchemaFormat(name="day", schema=struct(SCHEMA))),
@@ -51,6 +55,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         sampling=pb.Sampling(temperature=0, top_p=0.5, stop=["."], seed=7, logit_bias={"50256": -100, "11": 0.5}),
         reasoning_effort="low",
         verbosity="high",
+        prompt_cache_key="ann",
     )
     assert json.loads(await render_chat(chat, is_streamed=True)) == {
         "model": "mezzo",
@@ -59,7 +64,10 @@ async def test_every_field_has_its_place_in_the_body() -> None:
             {
                 "role": "user",
                 "name": "ann",
-                "content": [{"type": "text", "text": "How"}, {"type": "text", "text": "?"}],
+                "content": [
+                    {"type": "text", "text": "How"},
+                    {"type": "text", "text": "?", "cache_control": {"type": "ephemeral"}},
+                ],
             },
             {
                 "role": "assistant",
@@ -76,7 +84,12 @@ async def test_every_field_has_its_place_in_the_body() -> None:
                 "function": {
                     "name": "weather", "description": "Says it.", "parameters": SCHEMA, "strict": True,
                 },
-            }
+            },
+            {
+                "type": "function",
+                "function": {"name": "now"},
+                "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            },
         ],
         "tool_choice": {"type": "function", "function": {"name": "weather"}},
         "parallel_tool_calls": False,
@@ -89,6 +102,7 @@ async def test_every_field_has_its_place_in_the_body() -> None:
         "logit_bias": {"11": 0.5, "50256": -100},
         "reasoning_effort": "low",
         "verbosity": "high",
+        "prompt_cache_key": "ann",
         "stream": True,
     }  # fmt: skip
 

@@ -43,6 +43,7 @@ EVERYTHING: ChatOptions = {
     "logit_bias": {"50256": -100.0},
     "reasoning_effort": "low",
     "verbosity": "high",
+    "prompt_cache_key": "ann",
 }
 
 
