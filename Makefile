@@ -190,6 +190,10 @@ rollout: .venv/dev ## Replace 0.1.0 under load on one PostgreSQL, and check the 
 revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
 	@$(BIN)/python -m tests.campaigns.revocation $(ARGS)
 
+.PHONY: continuations
+continuations: .venv/dev ## Cut answers at random places, and check that they go on without a seam and are charged once (three minutes). Options: make continuations ARGS="--cuts 50 --seed 7"
+	@$(BIN)/python -m tests.campaigns.continuations $(ARGS)
+
 .PHONY: killed-callers
 killed-callers: .venv/dev ## Kill programs that call over gRPC at random moments, and check the ledger (two minutes). Options: make killed-callers ARGS="--callers 50 --seed 7"
 	@$(BIN)/python -m tests.campaigns.callers $(ARGS)

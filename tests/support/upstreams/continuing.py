@@ -56,6 +56,11 @@ class Script:
     def text(self) -> str:
         return "".join(self.texts)
 
+    @property
+    def usage(self) -> tuple[int, int]:
+        """The tokens of the prompt and the answer that it reports of each call, which are nobody else's count."""
+        return 7, len(self.texts) + 11
+
 
 def prefix_of(call: dict[str, Any]) -> str:
     """The beginning of the answer that a call was given."""
@@ -84,7 +89,7 @@ class ContinuingUpstream(Upstream):
         cut = script.cuts.popleft() if script.cuts else None
         if cut is None:
             await _write(response, events)
-            usage = {"prompt_tokens": 1, "completion_tokens": len(events)}
+            usage = dict(zip(("prompt_tokens", "completion_tokens"), script.usage, strict=True))
             await response.write(
                 b"data: " + _CHUNK % (b"{}", msgspec.json.encode(script.finish_reason)) + b"\n\n"
                 b'data: {"choices":[],"usage":' + msgspec.json.encode(usage) + b"}\n\ndata: [DONE]\n\n"
