@@ -117,7 +117,11 @@ class Piece:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.contents or self.tool_calls or self.hidden or self.finish_reason)
+        return self.says_nothing and not self.finish_reason
+
+    @property
+    def says_nothing(self) -> bool:
+        return not (self.contents or self.tool_calls or self.hidden)
 
 
 class PieceSink(Protocol):
@@ -178,6 +182,13 @@ class ProviderError(Exception):
 
 class ServerRefused(ProviderError):
     """The provider's server refuses connections."""
+
+
+class ProviderTimedOut(ProviderError):
+    """The provider took too long."""
+
+    def __init__(self, what: str = "took too long to answer") -> None:
+        super().__init__(what)
 
 
 class CannotDo(ProviderError):

@@ -40,6 +40,11 @@ STEADY_S: Final = 30.0
 TRIAL_TIMEOUT_LATENCIES: Final = 4.0
 LEAST_TRIAL_TIMEOUT_S: Final = 10.0
 
+# If another healthy model is untried, the first token is waited for as many times the median latency, but not less than
+# this minimum.
+FIRST_TOKEN_LATENCIES: Final = 4.0
+LEAST_FIRST_TOKEN_S: Final = 30.0
+
 LATENCIES_KEPT: Final = 128
 
 # A model is slow to begin if a chat waits longer than this, and than this multiple of the median latency.
@@ -104,6 +109,11 @@ class CircuitBreaker:
         """Timeout of a trial call; None while the latency is unknown."""
         latency_s = self.median_latency_s
         return None if latency_s is None else max(LEAST_TRIAL_TIMEOUT_S, TRIAL_TIMEOUT_LATENCIES * latency_s)
+
+    @property
+    def first_token_timeout_s(self) -> float:
+        """How long the first token is waited for while another healthy model is untried."""
+        return max(LEAST_FIRST_TOKEN_S, FIRST_TOKEN_LATENCIES * (self.median_latency_s or 0.0))
 
     def is_slow_to_begin(self) -> bool:
         """Returns whether a chat waits for its first piece clearly longer than usual, and no later one has overtaken

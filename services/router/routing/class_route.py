@@ -49,6 +49,8 @@ class ClassRoute:
     # Models whose servers cut prompts in silence get none of the size that they cut.
     refuse_cut_prompts: bool = False
     shadow: ShadowRoute | None = None
+    # How long the first token is waited for while another model may be asked; None: by what is usual for the model.
+    first_token_s: float | None = None
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -81,7 +83,8 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     tiers = _read_tiers(table, models)
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
-    route = ClassRoute(tiers, canary, refuse_cut_prompts)
+    first_token_s = table.read("first_token_s", kinds.SECONDS, None)
+    route = ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s=first_token_s)
     if table.has("shadow"):
         route = replace(route, shadow=_read_shadow(table.inner("shadow"), route, models))
     table.finish()

@@ -11,14 +11,23 @@ from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
 from services.router.answers.gathering import Gathering
 from services.router.answers.grants import TokenAllowance
+from services.router.answers.relay import canonical_reason
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import longest_output_tokens
 from services.router.prompts.answer_prefix import add_prefix
 from services.router.prompts.calibration import CountedPrompt
 from services.router.prompts.fitting import fit_max_tokens, model_prompt_tokens, refit_max_tokens
 from services.router.prompts.prompt import Prompt
-from services.router.providers.base import CannotDo, Failure, PieceSink, ProviderCall, ProviderError
+from services.router.providers.base import (
+    CannotDo,
+    Failure,
+    PieceSink,
+    ProviderCall,
+    ProviderError,
+    ProviderTimedOut,
+)
 from services.router.providers.http.answer_buffer import BufferBudget
+from services.router.routing.circuit_breaker import Attempt, BreakerState
 from services.router.routing.model_states import ClassModels, ModelState
 from services.router.routing.outcomes import CallOutcome, CallRole
 from services.router.routing.refusals import Refusals, against_policy, dropped_after, not_accepted, too_long_for
@@ -28,6 +37,10 @@ from services.router.schema.parameters import Parameters
 
 # The field by which models refuse to stream: some do, to organizations that OpenAI has not verified.
 STREAM_FIELD: Final = "stream"
+# A longer `retry-after` is the client's to wait for.
+LONGEST_RETRY_WAIT_S: Final = 5.0
+# Statuses below are of a request, or of our account, that stays as it is.
+_SERVER_FAILED: Final = 500
 
 
 @dataclass(slots=True)
@@ -55,6 +68,11 @@ class _PlannedCall(NamedTuple):
     streams: bool = True
 
 
+class _Retry(NamedTuple):
+    planned: _PlannedCall
+    after_s: float
+
+
 @dataclass(slots=True, repr=False)
 class ModelSearch:
     """One chat's search for a model."""
@@ -70,6 +88,7 @@ class ModelSearch:
     tells_traces: bool
     # Memory for whole answers.
     gather_budget: BufferBudget
+    most_attempts: int
     key_id: str = field(init=False)
     counted: CountedPrompt = field(init=False)
     # Models to try last: others have a larger context window.
@@ -79,6 +98,11 @@ class ModelSearch:
     has_canary_failed: bool = False
     # What the model that has just refused may take instead.
     again: _PlannedCall | None = None
+    tried: list[ModelState] = field(default_factory=list)
+    # The last call, if it failed in a way that may be over soon, and when it may be repeated.
+    retry: _Retry | None = None
+    # An answer of nothing, in whose place another model is asked.
+    empty: Upstream | None = None
 
     def __post_init__(self) -> None:
         self.key_id = self.chat.key_id or self.chat.account_id
@@ -150,9 +174,10 @@ class ModelSearch:
             call.traceparent = span.traceparent
         if chat.tells_acceptance or (chat.stream and prompt.parameters.json):
             call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
-        # The duration of an answer that does not stream cannot be predicted, so it gets no trial timeout.
-        if attempt.is_trial and len(self.models.all) > 1 and planned.streams:
-            call.patience_s = model_state.breaker.trial_timeout_s
+        self.tried.append(model_state)
+        # The duration of an answer that does not stream cannot be predicted.
+        if len(self.models.all) > 1 and planned.streams:
+            call.patience_s = self._patience_s(model_state, attempt)
         try:
             first, pieces = await begin(model_state, call, model_use, attempt, gathering)
         except BaseException as error:
@@ -160,6 +185,7 @@ class ModelSearch:
             if not isinstance(error, ProviderError):
                 raise
             self.again = self._after(error, planned, max_tokens)
+            self.retry = _retry_of(error, planned, was_left=call.patience_s is not None)
             if self.again is None or self.again.is_refit:
                 self._note(error, model_state)
             else:
@@ -171,7 +197,35 @@ class ModelSearch:
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
         self._count_begun(upstream)
+        if first.says_nothing and self.empty is None and _is_stop(first.finish_reason) and self._has_another():
+            self.empty = upstream
+            return None
         return upstream
+
+    def _patience_s(self, model_state: ModelState, attempt: Attempt) -> float | None:
+        """Returns how long the model may be silent before its first token; None if nothing is gained by leaving it."""
+        breaker = model_state.breaker
+        if attempt.is_trial:
+            return breaker.trial_timeout_s
+        if not self._has_another():
+            return None
+        return self.models.route.first_token_s or breaker.first_token_timeout_s
+
+    def _has_another(self) -> bool:
+        """Tells if another healthy model is untried."""
+        return self.has_attempts and any(
+            model_state not in self.tried and self._is_ready(model_state) for model_state in self.models.all
+        )
+
+    def _is_ready(self, model_state: ModelState) -> bool:
+        saturation, is_closed = model_state.saturation, model_state.breaker.state is BreakerState.CLOSED
+        has_room = saturation.gate.has_room_for(self.key_id) and not saturation.backoff.left_s(self.key_id)
+        return is_closed and has_room and self.prompt.tokens < model_state.target.context_tokens
+
+    @property
+    def has_attempts(self) -> bool:
+        """Tells if the chat may be sent to another model."""
+        return self.attempts.count - self.attempts.refits < self.most_attempts
 
     def _after(self, error: ProviderError, planned: _PlannedCall, max_tokens: int) -> _PlannedCall | None:
         """Returns what the model may take instead of a call that it refused."""
@@ -264,6 +318,23 @@ class ModelSearch:
             attempt=self.attempts.count,
             **fields,
         )
+
+
+def _is_stop(finish_reason: str | None) -> bool:
+    return canonical_reason(finish_reason, has_calls=False) == "stop"
+
+
+def _retry_of(error: ProviderError, planned: _PlannedCall, *, was_left: bool) -> _Retry | None:
+    """Returns the call again if its failure may be over soon. A model that timed out would take as long once more,
+    unless it was left for another before its time was over; one that names no time to wait is full."""
+    if error.failure is Failure.BUSY:
+        wait_s = error.retry_after_s
+        return None if wait_s is None or wait_s > LONGEST_RETRY_WAIT_S else _Retry(planned, wait_s)
+    has_timed_out = isinstance(error, ProviderTimedOut) and not was_left
+    is_permanent = error.http_status is not None and error.http_status < _SERVER_FAILED
+    if error.failure is not Failure.PROVIDER or has_timed_out or is_permanent:
+        return None
+    return _Retry(planned, 0.0)
 
 
 def _make_call(

@@ -122,7 +122,7 @@ class Shadows:
         relay = Relay(nowhere, only_one_call=prompt.parameters.wants_one_call)
         allowance = TokenAllowance(nowhere, None)
         attempts, budget = Attempts(), self._gather_budget
-        search = ModelSearch(chat, prompt, allowance, attempts, relay, models, self._log, False, budget)
+        search = ModelSearch(chat, prompt, allowance, attempts, relay, models, self._log, False, budget, 1)
         try:
             upstream = await search.try_model(model_state)
             # The model has the prompt.

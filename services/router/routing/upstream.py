@@ -10,6 +10,7 @@ from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
 from services.chassis.telemetry.tracing import Span, current_span
 from services.chassis.timing.deadlines import TimeLimit
 from services.router.answers.gathering import GatheredAnswer, Gathering
+from services.router.answers.relay import FAILURE_REASONS
 from services.router.answers.tool_call_check import ToolCallCheck
 from services.router.answers.usage_check import UsageCheck, Violation, longest_output_tokens
 from services.router.prompts.calibration import CountedPrompt
@@ -19,6 +20,7 @@ from services.router.providers.base import (
     Piece,
     ProviderCall,
     ProviderError,
+    ProviderTimedOut,
     ProviderUsage,
     ServerRefused,
 )
@@ -94,13 +96,21 @@ class Upstream:
             self.note_outcome(self._outcome(error))
         self.model_use.release()
 
+    async def discard(self) -> None:
+        """Ends an answer of nothing, in whose place another model has answered."""
+        await self.rest.aclose()
+        if self.note_outcome is not None:
+            self.note_outcome(CallOutcome(EMPTY, first_token_s=self.attempt.first_token_s))
+        end_span(self.span)
+        self.model_use.release()
+
     def _outcome(self, error: BaseException | None) -> CallOutcome:
         outcome = CallOutcome(first_token_s=self.attempt.first_token_s)
         if self.finished is None or isinstance(error, ProviderError):
             outcome.error = CUT
             return outcome
         first, finished = self.first, self.finished
-        if first.last and not (first.contents or first.tool_calls or first.hidden):
+        if first.last and first.says_nothing:
             outcome.error = EMPTY
         outcome.duration_s, outcome.finish_reason = self.attempt.age_s(), finished.finish_reason
         outcome.prompt_tokens, outcome.completion_tokens = (
@@ -123,11 +133,15 @@ async def begin(
         pieces = model_state.provider.answer(call)
         first = await anext(pieces)
         model_use.begun(first)
-        attempt.begun(is_answer=gathering is None)
+        attempt.begun(is_answer=False)
         if gathering is None:
+            if first.says_nothing and first.finish_reason in FAILURE_REASONS:
+                await pieces.aclose()
+                raise ProviderError("failed before its answer")
+            attempt.answered()
             return first, pieces
         left_s = model_state.target.timeouts.total_s - attempt.age_s()
-        with TimeLimit(left_s, ProviderError("took too long to answer")):
+        with TimeLimit(left_s, ProviderTimedOut()):
             gathered = await gathering.gather(first, pieces)
         attempt.answered()
         return gathered.popleft(), GatheredAnswer(gathered, pieces)

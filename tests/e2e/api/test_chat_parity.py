@@ -121,11 +121,11 @@ SERVED: Final = {
     "refused by the model": Case(replies=(Reply(contents=[], refusals=["I", " will", " not."]),)),
     "a parameter that the model does not take": Case({"seed": 7}, (SEED_REFUSED, Reply())),
     "a prompt that is too long for the model": Case(replies=(Reply(status=400, body=TOO_LONG),)),
-    "an upstream that fails": Case(replies=(Reply(status=500, body='{"error":"out of order"}'),)),
+    "an upstream that fails": Case(replies=(Reply(status=500, body='{"error":"out of order"}'),) * 2),
     "an upstream that does not know us": Case(replies=(Reply(status=401),)),
     "an upstream that is busy": Case(replies=(Reply(status=429, headers={"retry-after": "7"}),)),
-    "an upstream that talks nonsense": Case(replies=(Reply(body="<html>"),)),
-    "an upstream that breaks off": Case(replies=(Reply(contents=RAIN, cut_after=3),)),
+    "an upstream that talks nonsense": Case(replies=(Reply(body="<html>"),) * 2),
+    "an upstream that breaks off": Case(replies=(Reply(contents=RAIN, cut_after=3),) * 2),
 }
 
 # Refused before any provider is asked.

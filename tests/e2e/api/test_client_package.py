@@ -36,10 +36,11 @@ def test_a_chat_whose_model_fails_is_repeated_and_charged_once(
     client: LegatoClient, service: Service, upstream: Upstream, account: str
 ) -> None:
     before_nanos = service.settled_balance_nanos(account)
-    upstream.replies.append(Reply(status=500, body='{"error":"out of order"}'))
+    # The router has asked its only model twice.
+    upstream.replies += [Reply(status=500, body='{"error":"out of order"}')] * 2
     answer = client.complete("Say hello.", model="mezzo")
     assert answer.message.text == "Hello, world!"
-    assert len(upstream.requests) == 2
+    assert len(upstream.requests) == 3
     assert before_nanos - service.settled_balance_nanos(account) == answer.usage.cost_nanos > 0
 
 

@@ -145,7 +145,7 @@ def test_credit_held_by_running_requests_429(service: Service, upstream: Upstrea
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_upstream_error_502(client: openai.OpenAI, upstream: Upstream, stream: bool) -> None:
-    upstream.replies.append(Reply(status=500, body='{"error":"out of order"}'))
+    upstream.default_reply = Reply(status=500, body='{"error":"out of order"}')
     with pytest.raises(openai.InternalServerError) as raised:
         client.chat.completions.create(model="mezzo", messages=QUESTION, stream=stream)
     _check(raised.value, 502, "api_error", code="upstream_error")

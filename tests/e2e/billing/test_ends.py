@@ -108,7 +108,7 @@ def test_end(request: pytest.FixtureRequest, prompt_tokens: int, upstream: Upstr
     service: Service = request.getfixturevalue(case.asked)
     account = service.new_account(case.credits)
     api_key = service.new_key(account)
-    upstream.replies.append(case.reply)
+    upstream.default_reply = case.reply
     if case.leaves_after is None:
         delivered = text_seen(rule, post_chat(service, api_key, case.chat))
     else:

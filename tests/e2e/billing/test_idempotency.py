@@ -103,11 +103,12 @@ def test_failure_before_the_first_byte_frees_the_key_at_once(
     service: Service, upstream: Upstream, account: str, api_key: str, key: dict[str, str], body: dict[str, Any]
 ) -> None:
     failure = {**body, "model": "fortissimo"}
-    upstream.replies += [Reply(status=500, body="{}")] * 2
+    # The only model is asked twice for each.
+    upstream.replies += [Reply(status=500, body="{}")] * 4
     for expected in (502, 502, 200):
         assert post_chat(service, api_key, failure, key).status == expected
     assert post_chat(service, api_key, failure, key).status == 409
-    assert len(upstream.requests) == 3
+    assert len(upstream.requests) == 5
 
 
 def test_failure_in_mid_stream_keeps_the_key(
@@ -183,10 +184,10 @@ def test_official_client_asks_once_and_is_told_of_the_first_request(
 def test_official_client_s_own_retry_under_a_key_is_served_after_an_empty_failure(
     service: Service, upstream: Upstream, account: str, patient_client: PatientClient, key: dict[str, str]
 ) -> None:
-    upstream.replies.append(Reply(status=500, body="{}"))
+    upstream.replies += [Reply(status=500, body="{}")] * 2
     answer = patient_client.chat.completions.create(model="fortissimo", messages=QUESTION, extra_headers=key)
     assert answer.choices[0].message.content == "Hello, world!"
-    assert patient_client.asked == len(upstream.requests) == 2
+    assert (patient_client.asked, len(upstream.requests)) == (2, 3)
     service.settled_balance_nanos(account)
     [row] = service.usage(account)
     assert row.requests == 1

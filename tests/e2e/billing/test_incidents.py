@@ -94,7 +94,7 @@ def test_error_text_is_not_billed_as_output_new_api_5288(
 ) -> None:
     """Elsewhere, it was charged at the price of output."""
     reply, delivered_tokens = ERRORS[where]
-    upstream.replies.append(reply)
+    upstream.default_reply = reply
     answer = post_chat(service, api_key, CHAT)
     assert b"overloaded" not in answer.body
     service.settled_balance_nanos(account)
@@ -153,12 +153,13 @@ def test_failed_requests_leave_no_credit_held_litellm_27639(service: Service, up
     api_key = service.new_key(account)
     for reply in FAILURES.values():
         # Each of them holds all of the credit, so one hold that stayed would refuse the next.
-        upstream.replies.append(reply)
+        upstream.default_reply = reply
         assert post_chat(service, api_key, CHAT).status in (400, 502)
         assert service.settled_balance_nanos(account) == 20_000
+    upstream.default_reply, asked = Reply(), len(upstream.requests)
     upstream.replies.append(Reply(stall_after=1))
     leaving = OpenChat(service, api_key, CHAT)
-    wait_for_requests(upstream, len(FAILURES) + 1)
+    wait_for_requests(upstream, asked + 1)
     leaving.leave()
     assert service.settled_balance_nanos(account) == 20_000
     assert post_chat(service, api_key, CHAT).status == 200

@@ -38,7 +38,7 @@ def test_client_is_not_disturbed_by_signs_of_life(impatient: Service, upstream: 
 
 def test_end_of_a_request_that_fails_after_signs_of_life(impatient: Service, upstream: Upstream) -> None:
     account = impatient.new_account()
-    upstream.replies.append(Reply(status=500, delay_s=1))
+    upstream.replies += [Reply(status=500, delay_s=1)] * 2
 
     answer = post_chat(impatient, impatient.new_key(account), CHAT)
 

@@ -13,7 +13,6 @@ CREDIT_NANOS = 5 * 10**9
 BEFORE_THE_FIRST_BYTE = {
     "error": Reply(status=500, body='{"error":{"message":"overloaded"}}'),
     "redirect": Reply(status=302, headers={"Location": "/elsewhere"}),
-    "refusal": Reply(status=422, body="no"),
     "quota": Reply(status=429, body='{"error":{"code":"insufficient_quota"}}'),
     "not JSON": Reply(body="<html>It works!</html>", content_type="text/html"),
     "error in place of an answer": Reply(body='{"error":{"message":"no such model"}}'),
@@ -43,9 +42,9 @@ def test_request_that_the_model_does_not_accept_is_not_repeated_by_the_client(
     upstream: Upstream, client: openai.OpenAI
 ) -> None:
     upstream.default_reply = Reply(status=400, body='{"error":{"message":"bad schema"}}')
-    with pytest.raises(openai.InternalServerError) as refused:
+    with pytest.raises(openai.BadRequestError) as refused:
         client.with_options(max_retries=2).chat.completions.create(model="mezzo", messages=QUESTION)
-    assert refused.value.status_code == 502
+    assert refused.value.code == "request_not_supported"
     assert len(upstream.requests) == 1
 
 

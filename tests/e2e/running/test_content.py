@@ -106,11 +106,12 @@ def _fail_upstream(service: Service, upstream: Upstream, api_key: str, canary: C
     }
     for path, reply in failures.items():
         for stream in (False, True):
-            upstream.replies.append(reply)
+            upstream.default_reply = reply
             body = _conversation(canary, f"{path} {stream}", model="fortissimo", stream=stream)
             answer = post_chat(service, api_key, body)
             assert answer.status == 502 or b'{"error"' in answer.body
             assert answer.status == 200 or said.encode() not in answer.body
+    upstream.default_reply = Reply()
 
 
 def _send_nonsense(service: Service, api_key: str, canary: Canaries) -> None:

@@ -207,7 +207,7 @@ def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_
     service: Service, upstream: Upstream, client: openai.OpenAI
 ) -> None:
     served = client.chat.completions.with_raw_response.create(model="mezzo", messages=QUESTION)
-    upstream.replies.append(Reply(status=500))
+    upstream.replies.append(Reply(status=401))
     with pytest.raises(openai.InternalServerError) as failed:
         client.with_options(max_retries=0).chat.completions.create(model="mezzo", messages=QUESTION)
     refused = post_chat(service, "sk-legato-unknown", {"model": "mezzo", "messages": QUESTION})
@@ -223,7 +223,7 @@ def test_debug_lines_tell_what_was_refused_which_models_were_asked_and_what_was_
     assert [line["name"] for line in told("metering", "operation.ended", served_id)] == ["Reserve", "Settle"]
     wait_until(lambda: told("router", "model.failed", failed_id))
     assert [line["model_name"] for line in told("router", "model.called", served_id)] == ["upstream-model"]
-    assert [(line["attempt"], line["http_status"]) for line in told("router", "model.failed", failed_id)] == [(1, 500)]
+    assert [(line["attempt"], line["http_status"]) for line in told("router", "model.failed", failed_id)] == [(1, 401)]
     wait_until(lambda: told("edge", "request.refused", refused_id))
     assert [(line["http_status"], line["reason"]) for line in told("edge", "request.refused", refused_id)] == [
         (401, "KEY_INVALID")

@@ -322,8 +322,9 @@ async def test_one_line_is_logged_for_a_chat_and_nothing_of_what_was_said(
     canary = as_json([{"role": "user", "content": "canary"}])
     upstream.replies += [
         Reply(contents=["canary"]),
-        Reply(status=500, body="canary"),
-        Reply(events=['{"error":"canary"}']),
+        # Each is repeated once.
+        *[Reply(status=500, body="canary")] * 2,
+        *[Reply(events=['{"error":"canary"}'])] * 2,
         Reply(events=['{"choices":[{"delta":{"content":"canary"}}]}', "canary"]),
     ]
     await router.ask(canary, tools_json=b'["canary"]')

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import msgspec
 
 from services.chassis.http_client.connection import HttpConnection
-from services.chassis.http_client.failures import ConnectionRefused, Interrupted
+from services.chassis.http_client.failures import ConnectionRefused, Interrupted, TimedOut
 from services.chassis.http_client.origin import RequestHead, read_url
 from services.chassis.timing.deadlines import TimeLimit
 from services.router.providers.answer import LARGEST_PIECE_CHARACTERS, ProviderAnswer
@@ -20,6 +20,7 @@ from services.router.providers.base import (
     ProviderCall,
     ProviderError,
     ProviderRoute,
+    ProviderTimedOut,
     ServerRefused,
     Timeouts,
 )
@@ -120,7 +121,7 @@ class HttpProvider(ABC):
             stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink, patience_s)
             # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
             # caller enforces it, since a slow client also takes time.
-            with TimeLimit(over_at_s - loop.time(), ProviderError("took too long to answer")):
+            with TimeLimit(over_at_s - loop.time(), ProviderTimedOut()):
                 piece = await stream.first_piece()
             yield piece
             while not piece.last:
@@ -177,6 +178,8 @@ class HttpProvider(ABC):
 
 
 def _failure_of(error: Interrupted) -> ProviderError:
+    if isinstance(error, TimedOut):
+        return ProviderTimedOut(str(error))
     return (ServerRefused if isinstance(error, ConnectionRefused) else ProviderError)(str(error))
 
 

@@ -206,7 +206,7 @@ async def test_call_of_nothing_in_particular_is_the_models_failure(
     stream: bool, router: Router, upstream: Upstream
 ) -> None:
     nameless = {"index": 0, "id": "call_a", "type": "function", "function": {"arguments": "{}"}}
-    upstream.replies.append(Reply(contents=[], tool_calls=[nameless], message_tool_calls=[nameless]))
+    upstream.default_reply = Reply(contents=[], tool_calls=[nameless])
     with pytest.raises(LegatoError) as failure:
         await router.ask(stream=stream, tools_json=b'[{"type":"function","function":{"name":"now"}}]')
     assert failure.value.reason is Reason.UPSTREAM_FAILED

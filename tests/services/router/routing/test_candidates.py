@@ -102,9 +102,10 @@ async def test_request_that_no_model_wants_is_told_apart_from_a_model_that_fails
 
 async def test_only_model_of_a_class_is_asked_however_often_it_has_failed(socket_folder: Path, log: Log) -> None:
     async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
-        upstream.replies.extend([BROKEN] * 3 * FAILURES_IN_A_ROW)
+        upstream.default_reply = BROKEN
         for _ in range(3 * FAILURES_IN_A_ROW):
             assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+        upstream.default_reply = Reply()
         assert await attempt_of(router) == 1
 
 
@@ -154,6 +155,7 @@ async def test_models_that_fail_are_not_asked_once_more_for_every_chat(socket_fo
     ):
         for _ in range(FAILURES_IN_A_ROW):
             await refusal_of(router)
+        asked = len(second.requests)
         # All have been asked before the first of them fails.
         first.default_reply = delayed(BROKEN, 1)
         second.default_reply = delayed(BROKEN, 60)
@@ -163,7 +165,7 @@ async def test_models_that_fail_are_not_asked_once_more_for_every_chat(socket_fo
             await asyncio.wait([chat for chat in waiting if not chat.done()], return_when=asyncio.FIRST_COMPLETED)
         assert {chat.result().reason for chat in waiting if chat.done()} == {Reason.UPSTREAM_FAILED}
         # And one more, should the pause be over by now.
-        assert len(second.requests) <= FAILURES_IN_A_ROW + tried_again + 1
+        assert len(second.requests) <= asked + tried_again + 1
         for chat in waiting:
             chat.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -178,7 +180,9 @@ async def test_retries_that_are_over_make_room_for_others(socket_folder: Path, l
     ):
         for _ in range(chats):
             assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
-        assert (len(first.requests), len(second.requests)) == (chats, chats)
+        assert len(first.requests) == chats
+        # Until it is known to fail, it is asked twice.
+        assert chats < len(second.requests) < chats + FAILURES_IN_A_ROW
 
 
 async def test_model_that_answers_takes_over_every_chat_of_one_that_dies(socket_folder: Path, log: Log) -> None:

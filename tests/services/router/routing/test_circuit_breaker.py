@@ -201,6 +201,7 @@ def test_slow_model_is_given_more_time_when_it_is_tried_out(
     clock.advance(latency_s)
     attempt.begun()
     assert health.trial_timeout_s == timeout_s
+    assert health.first_token_timeout_s == max(30.0, 4 * latency_s)
 
 
 def test_figures_are_of_all_attempts_and_of_answers(health: CircuitBreaker, clock: FakeClock) -> None:

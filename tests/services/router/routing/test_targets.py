@@ -1,4 +1,4 @@
-"""Models that have no room: who is asked in their place, and what the client is told."""
+"""Models that have no room, fail or are silent: who is asked in their place, and what the client is told."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,13 +6,19 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from services.chassis.errors import Reason
 from services.chassis.telemetry.log import Log
 from services.router.routing.backoff import LEAST_PROBES, LONGEST_BACKOFF_S, MOST_PROBES
+from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
+from services.router.routing.class_route import in_order
+from services.router.routing.model_search import LONGEST_RETRY_WAIT_S
 from services.router.routing.targets import LEAST_RETRIES, RETRY_SHARE, RetryBudget
-from tests.services.router.harness import Call, Router, read, refusal_of, running_router, target
+from tests.services.router.harness import QUICK, Call, Router, read, refusal_of, running_router, target
 from tests.support.upstreams.openai import Reply, Upstream
 
+BROKEN = Reply(status=500)
 STALLED = Reply(stall_after=2)
 TWO = 2
 
@@ -168,3 +174,124 @@ def test_of_many_chats_a_share_is_tried_again_at_once() -> None:
     retries = int(RETRY_SHARE * 100)
     assert not RetryBudget(waiting=100, retries=retries - 1).is_spent
     assert RetryBudget(waiting=100, retries=retries).is_spent
+
+
+async def test_class_says_how_long_the_first_token_is_waited_for(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(delay_s=60)) as first, Upstream() as second:
+        targets = {target("first"): first, target("second"): second}
+        async with running_router(
+            socket_folder, log, targets, route=replace(in_order(*targets), first_token_s=0.2)
+        ) as router:
+            for stream in (True, False):
+                assert (await router.ask(stream=stream)).responses[0].started.attempt == 2
+
+
+async def test_only_model_that_is_left_has_its_own_time(socket_folder: Path, log: Log) -> None:
+    async with Upstream(Reply(delay_s=60)) as first, Upstream(Reply(delay_s=0.5)) as second:
+        targets = {target("first"): first, target("second"): second}
+        async with running_router(
+            socket_folder, log, targets, route=replace(in_order(*targets), first_token_s=0.2)
+        ) as router:
+            assert (await router.ask()).responses[0].started.attempt == 2
+
+
+async def test_model_that_shows_life_is_not_left(socket_folder: Path, log: Log) -> None:
+    """Its first event has the role alone, and so have some that follow."""
+    role = '{"choices":[{"index":0,"delta":{"role":"assistant"}}]}'
+    thinking = Reply(
+        events=[role] * 8 + ['{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}'],
+        event_delay_s=0.15,
+    )
+    async with Upstream(thinking) as first, Upstream() as second:
+        targets = {target("first"): first, target("second"): second}
+        async with running_router(
+            socket_folder, log, targets, route=replace(in_order(*targets), first_token_s=0.6)
+        ) as router:
+            answer = await router.ask()
+    assert (answer.text, answer.responses[0].started.attempt) == ("Hello", 1)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_answer_of_nothing_is_tried_once_at_the_next_model(stream: bool, socket_folder: Path, log: Log) -> None:
+    nothing = Reply(contents=[])
+    async with Upstream(nothing) as first, Upstream() as second, Upstream() as third:
+        targets = {target("first"): first, target("second"): second, target("third"): third}
+        async with running_router(socket_folder, log, targets) as router:
+            assert (await router.ask(stream=stream)).text == "Hello, world!"
+            for reply in (nothing, Reply(status=400)):
+                second.default_reply = third.default_reply = reply
+                answer = await router.ask(stream=stream)
+                assert (answer.text, answer.finished.finish_reason) == ("", "stop")
+        assert len(third.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [Reply(contents=[], finish_reason="length"), Reply(contents=[], finish_reason="content_filter")],
+    ids=["length", "filter"],
+)
+async def test_answer_that_was_stopped_before_it_began_is_the_answer(
+    reply: Reply, socket_folder: Path, log: Log
+) -> None:
+    async with Upstream(reply) as first, Upstream() as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            assert (await router.ask()).finished.finish_reason == reply.finish_reason
+        assert not second.requests
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=500),
+        Reply(cut_after=1),
+        Reply(contents=[], finish_reason="error"),
+        Reply(status=429, headers={"retry-after-ms": "50"}),
+    ],
+    ids=["500", "cut", "failed", "busy for a moment"],
+)
+async def test_only_model_is_asked_once_more(reply: Reply, stream: bool, socket_folder: Path, log: Log) -> None:
+    async with Upstream() as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        upstream.replies.append(reply)
+        assert (await router.ask(stream=stream)).text == "Hello, world!"
+        assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(status=400),
+        Reply(status=401),
+        Reply(status=429),
+        Reply(status=429, headers={"retry-after": str(int(LONGEST_RETRY_WAIT_S) + 1)}),
+        Reply(delay_s=60),
+    ],
+    ids=["refused", "locked out", "full", "full for long", "silent"],
+)
+async def test_what_would_not_be_over_is_not_repeated(reply: Reply, socket_folder: Path, log: Log) -> None:
+    async with Upstream(reply) as upstream:
+        async with running_router(socket_folder, log, {target("main"): upstream}, QUICK) as router:
+            await refusal_of(router)
+        assert len(upstream.requests) == 1
+
+
+async def test_chat_is_repeated_once_and_not_by_a_client_that_is_gone(socket_folder: Path, log: Log) -> None:
+    async with Upstream(BROKEN) as first, Upstream(BROKEN) as second:
+        async with running_router(socket_folder, log, {target("first"): first, target("second"): second}) as router:
+            assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
+            assert (len(first.requests), len(second.requests)) == (1, 2)
+            call = router.open()
+            await second.received(3)
+            call.cancel()
+            second.default_reply = Reply()
+            assert (await router.ask()).text == "Hello, world!"
+        assert len(second.requests) == 4
+
+
+async def test_model_that_fails_all_the_time_is_not_asked_twice(socket_folder: Path, log: Log) -> None:
+    async with Upstream(BROKEN) as upstream, running_router(socket_folder, log, {target("main"): upstream}) as router:
+        for _ in range(FAILURES_IN_A_ROW):
+            await refusal_of(router)
+        asked = len(upstream.requests)
+        await refusal_of(router)
+        assert len(upstream.requests) == asked + 1

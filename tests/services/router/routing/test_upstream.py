@@ -51,7 +51,7 @@ async def test_place_is_free_again_when_the_client_leaves_before_the_first_piece
 async def test_place_is_free_again_when_the_model_fails(socket_folder: Path, log: Log) -> None:
     async with Upstream() as upstream, router_with_room_for_two(socket_folder, log, upstream) as router:
         for _ in range(3 * TWO):
-            upstream.replies.append(Reply(status=500))
+            upstream.replies.append(Reply(status=401))
             assert (await refusal_of(router)).reason is Reason.UPSTREAM_FAILED
         assert (await router.ask()).text == "Hello, world!"
 
