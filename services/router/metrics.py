@@ -27,6 +27,7 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
 
     version = "1 for the version of the routes in use: the same on every router whose file says the same."
     registry.gauge("legato_routes_info", version, lambda: {model_states.routes.version: 1}, "version")
+    show_providers(model_states, registry)
     breaker = "Circuit breaker of a model: 0 closed, 1 half-open (one chat at a time), 2 open (tried last)."
     states = of_models({(): lambda model: model.breaker.state.value})
     registry.gauge("legato_breaker_state", breaker, states, *MODEL_LABELS)
@@ -44,28 +45,6 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     )
     attempt = "Attempts at a model, by outcome. One that fails in mid-answer also counts as answered."
     registry.counter("legato_upstream_attempts", attempt, attempts, *MODEL_LABELS, "outcome")
-    promise = "When a provider's promise to retain no data lapses, as the routes state it."
-    registry.gauge(
-        "legato_provider_promise_until_timestamp_seconds",
-        promise,
-        lambda: {
-            name: lapses_at_s(route.until)
-            for name, route in model_states.routes.providers.items()
-            if route.until is not None
-        },
-        "gen_ai_provider_name",
-    )
-    region = "Whether the certificate of a provider's server names another region than the routes."
-    registry.gauge(
-        "legato_provider_other_region",
-        region,
-        lambda: {
-            name: name in model_states.other_regions
-            for name, route in model_states.routes.providers.items()
-            if route.region
-        },
-        "gen_ai_provider_name",
-    )
     violation = "Answers with implausible usage or beyond their token limit, by violation."
     violations = of_models({(each.value,): partial(_violations, each) for each in Violation})
     registry.counter("legato_upstream_violations", violation, violations, *MODEL_LABELS, "violation")
@@ -102,6 +81,32 @@ def _show_outcomes(model_states: ModelStates, registry: Registry) -> None:
     call = "Calls in classes of several models, by the role of the model and by outcome: answered, or the error's kind."
     labels = ("class", "role", *MODEL_LABELS, "outcome")
     registry.counter("legato_class_calls", call, lambda: _calls(model_states), *labels)
+
+
+def show_providers(model_states: ModelStates, registry: Registry) -> None:
+    """Registers what providers have promised, and whether they are where the routes say."""
+    promise = "When a provider's promise to retain no data lapses, as the routes state it."
+    registry.gauge(
+        "legato_provider_promise_until_timestamp_seconds",
+        promise,
+        lambda: {
+            name: lapses_at_s(route.until)
+            for name, route in model_states.routes.providers.items()
+            if route.until is not None
+        },
+        "gen_ai_provider_name",
+    )
+    region = "Whether the certificate of a provider's server names another region than the routes."
+    registry.gauge(
+        "legato_provider_other_region",
+        region,
+        lambda: {
+            name: name in model_states.other_regions
+            for name, route in model_states.routes.providers.items()
+            if route.region
+        },
+        "gen_ai_provider_name",
+    )
 
 
 def show_chats(completions: Completions, registry: Registry) -> None:

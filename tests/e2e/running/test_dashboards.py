@@ -6,8 +6,10 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import openai
 import pytest
@@ -22,6 +24,10 @@ from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
 from services.payments.metrics import show_payments
+from services.router.metrics import show_providers
+from services.router.providers.base import ProviderRoute
+from services.router.routing.model_states import ModelStates
+from services.router.routing.routes import Routes
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
@@ -111,10 +117,13 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 
 def _told_where_configured(folder: Path) -> list[Any]:
-    """Metrics of processes with certificates, Valkey limits and card payments."""
+    """Metrics of processes with certificates, Valkey limits, card payments and providers that are not our own."""
     registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_payments({"failed": 1}, registry)
+    provider = ProviderRoute("acme", "openai", until=date(2027, 6, 30), region="canadaeast")
+    routed = SimpleNamespace(routes=Routes({"acme": provider}, {}), other_regions={})
+    show_providers(cast(ModelStates, routed), registry)
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
     return families_in(generate_latest(registry).decode())
 
