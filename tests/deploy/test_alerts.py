@@ -179,3 +179,15 @@ def test_provider_in_another_region_is_told(tmp_path: Path) -> None:
     summary = "The certificate of acme names another region than the routes"
     provider = {"gen_ai_provider_name": "acme"}
     assert agrees(tmp_path, {series: "0+0x5 1+0x30"}, "ProviderInOtherRegion", "10m", summary, provider)
+
+
+def test_canary_that_was_rolled_back_on_one_router_is_told(tmp_path: Path) -> None:
+    labels = {"class": "forte", "gen_ai_provider_name": "acme", "gen_ai_request_model": "new"}
+    named = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    figures = {
+        f'legato_canary_state{{{named},instance="one"}}': "0+0x5 1+0x30",
+        f'legato_canary_state{{{named},instance="two"}}': "0+0x30",
+    }
+    summary = "The canary of forte failed more than its other models: new at acme was rolled back"
+    assert agrees(tmp_path, figures, "CanaryRolledBack", "4m", "", labels)
+    assert agrees(tmp_path, figures, "CanaryRolledBack", "10m", summary, labels)

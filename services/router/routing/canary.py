@@ -14,9 +14,9 @@ from typing import Final
 
 from services.router.routing.class_route import CanaryRoute
 
-# A bad start or a breakdown: so many failures in a row, while the others answer and fail less often than this share.
+# A bad start or a breakdown: so many failures in a row, while the others answer and have failed less often than this.
 FAILURES_IN_A_ROW: Final = 5
-MOST_BASELINE_SHARE: Final = 0.25
+MOST_BASELINE_SHARE: Final = 0.1
 # Otherwise, after at least so many calls: a sequential test of the hypothesis that it fails by the margin more often
 # against the one that it fails as often. Whenever it is looked at, the odds of being wrong are one to `EVIDENCE`.
 LEAST_CALLS: Final = 20
@@ -24,7 +24,7 @@ MARGIN: Final = 0.05
 EVIDENCE: Final = 1000
 # With so many calls, the counts of both are halved, so that a long good time does not hide a bad one.
 MOST_CALLS: Final = 400
-# The others are thought to have failed once in so many calls before the first: a share of 5 % until more is known.
+# Before their first call, the others are thought to have failed once in so many: a share of 5 % until more is known.
 _PRIOR_CALLS: Final = 20
 
 _HASH_BYTES: Final = 8
@@ -95,16 +95,23 @@ class Canary:
             self._on_rollback(self)
 
     def _fails_in_a_row(self) -> bool:
-        calls, failures = self._meanwhile.calls, self._meanwhile.failures
-        return self._failures_in_a_row >= FAILURES_IN_A_ROW and calls > 0 and failures < MOST_BASELINE_SHARE * calls
+        if self._failures_in_a_row < FAILURES_IN_A_ROW or self._usual_share() >= MOST_BASELINE_SHARE:
+            return False
+        return self._meanwhile.failures < MOST_BASELINE_SHARE * self._meanwhile.calls
+
+    def _usual_share(self) -> float:
+        """Returns the share of their calls in which the others fail."""
+        return (self.baseline.failures + 1) / (self.baseline.calls + _PRIOR_CALLS)
 
     def _fails_more(self) -> bool:
         calls, failures = self.tally.calls, self.tally.failures
         if calls < LEAST_CALLS:
             return False
-        usual = (self.baseline.failures + 1) / (self.baseline.calls + _PRIOR_CALLS)
-        worse = min(usual + MARGIN, 0.99)
-        if worse <= usual:
+        usual = self._usual_share()
+        # It may be higher than what was seen.
+        usual += math.sqrt(usual * (1 - usual) / (self.baseline.calls + _PRIOR_CALLS))
+        worse = usual + MARGIN
+        if worse >= 1:
             return False
         likelihood = failures * math.log(worse / usual) + (calls - failures) * math.log((1 - worse) / (1 - usual))
         return likelihood >= math.log(EVIDENCE)
