@@ -19,6 +19,7 @@ import pytest
 
 from cli.supervision.health import HealthProbe
 from services.router.local_model import WORK_PATH
+from services.router.prompts.answer_prefix import PrefixStyle, add_prefix
 from services.router.providers.base import Failure, Piece, ProviderCall, ProviderError, Timeouts
 from services.router.providers.local.provider import LocalProvider
 from tests.services.router.providers.asking import changed, make_call, opened
@@ -108,6 +109,20 @@ async def test_model_answers_as_a_stream(provider: LocalProvider) -> None:
     assert sum(len(piece.contents) for piece in pieces) > 1
     assert pieces[-1].last
     assert pieces[-1].usage is not None
+
+
+async def test_model_goes_on_with_the_beginning_of_its_answer(provider: LocalProvider) -> None:
+    call = replace(CALL, max_tokens=24)
+
+    def said(pieces: list[Piece]) -> str:
+        return "".join(content for piece in pieces for content in piece.contents)
+
+    whole = said(await ask(provider, call))
+    words = whole.split(" ")
+    begun = " ".join(words[: len(words) // 2])
+    messages, parameters = add_prefix(call.messages, call.parameters, begun, PrefixStyle.LAST_MESSAGE)
+    rest = said(await ask(provider, replace(call, messages=messages, parameters=parameters)))
+    assert (begun + rest).startswith(whole)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -210,3 +210,9 @@ def _check_messages(messages: list[dict[str, Any]], tool_names: set[str]) -> Non
             require(call["name"] in tool_names, "Requests which have tool_use blocks must define tools")
         called = {call["id"] for call in calls}
     require(not called, "tool_use ids without tool_result blocks")
+    last = _as_blocks(messages[-1]["content"])[-1]
+    is_prefix = messages[-1]["role"] == "assistant" and last["type"] == "text"
+    require(
+        not is_prefix or last["text"] == last["text"].rstrip(),
+        "messages: final assistant content cannot end with trailing whitespace",
+    )

@@ -9,6 +9,7 @@ from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_PROVIDER,
     ChatRequest,
     ChatResponse,
+    Citation,
     Grant,
     Started,
 )
@@ -299,6 +300,27 @@ async def test_only_ordinary_pieces_are_packed_and_only_for_callers_who_take_the
     assert (unpack_piece(ordinary) if isinstance(ordinary, bytes) else ordinary) == expected
     assert isinstance(ordinary, bytes) is packs
     assert all(isinstance(other, ChatResponse) for other in others)
+
+
+async def test_citations_are_of_the_whole_text_however_it_was_sent_and_by_how_many_calls() -> None:
+    caller, asked = Caller(), []
+
+    def cite(text: str) -> list[Citation]:
+        asked.append(text)
+        return [Citation(start_index=5, end_index=8, title="manual.pdf")]
+
+    relay = Relay(caller, packs=True, cite=cite)
+    relay.begin(Started(max_tokens=100), 5, TokenAllowance(caller, None), 200)
+    await relay.pass_on(Piece(contents=["See "]))
+    assert relay.take(Piece(contents=["[", "1]"]))
+    relay.begin_round(5, 90, 180)
+    await relay.pass_on(Piece(contents=[", or"]))
+    await relay.pass_on(Piece(contents=[" not."], finish_reason="stop", last=True))
+    assert asked == ["See [1], or not."]
+    ended = caller.sent[-1]
+    assert isinstance(ended, ChatResponse)
+    assert [cited.title for cited in ended.finished.citations] == ["manual.pdf"]
+    assert ended.finished.usage.completion_tokens == count("See [1], or not.")
 
 
 async def test_whole_answer_that_its_provider_has_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:

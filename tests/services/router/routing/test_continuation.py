@@ -19,6 +19,7 @@ from services.router.routing.continuation import MOST_CONTINUATIONS
 from services.router.routing.target import Target
 from tests.services.router.harness import QUICK, WAYS, Answer, as_json, read, running_router, target
 from tests.support.leftovers import nothing_is_left
+from tests.support.upstreams.anthropic import AnthropicReply, AnthropicUpstream
 from tests.support.upstreams.continuing import WAYS as CUTS
 from tests.support.upstreams.continuing import ContinuingUpstream, Cut, Script, Way, prefix_of
 from tests.support.upstreams.openai import Reply, Upstream
@@ -105,6 +106,22 @@ async def test_model_that_is_alone_continues_its_own_answer(socket_folder: Path,
     ):
         upstream.script = told = script(Cut("closed", 0.5))
         assert (await router.ask()).text == told.text
+
+
+async def test_model_of_another_vendor_continues_after_blanks_that_it_would_refuse(
+    socket_folder: Path, log: Log
+) -> None:
+    async with (
+        Upstream(Reply(contents=["Once", " upon \n"], cut_after=3)) as first,
+        AnthropicUpstream() as second,
+        running_router(socket_folder, log, {target("first"): first, continuing("second"): second}) as router,
+    ):
+        second.replies.append(AnthropicReply(contents=[" \n", "a time."]))
+        answer = await router.ask()
+    assert total(answer) == ("Once upon \na time.", count("Once upon \na time."))
+    *_, asked, begun = second.requests[0].json["messages"]
+    assert (asked["role"], begun["role"]) == ("user", "assistant")
+    assert [block["text"] for block in begun["content"]] == ["Once upon"]
 
 
 async def test_answer_that_used_up_its_limit_is_cut_off_there(socket_folder: Path, log: Log) -> None:
