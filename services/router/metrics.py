@@ -152,6 +152,6 @@ def _cost_nanos(kind: str, model: ModelState) -> float:
 def _read(model_states: ModelStates, readings: _Readings) -> dict[tuple[str, ...], Any]:
     """Returns the values of each model; if the routes have it with different limits, the first one counts."""
     found: dict[tuple[str, str], ModelState] = {}
-    for model in (model for models in model_states.by_class.values() for model in models.all):
+    for model in (model for models in model_states.by_class.values() for model in (models.with_canary or models).all):
         found.setdefault((model.target.provider, model.target.model_name), model)
     return {(*labels, *more): read(model) for labels, model in found.items() for more, read in readings.items()}

@@ -53,7 +53,7 @@ class ClassModels:
 
     route: ClassRoute
     tiers: tuple[tuple[WeightedModel, ...], ...]
-    # All of them, in order of preference, and a canary.
+    # All of them, in order of preference.
     all: tuple[ModelState, ...]
     # Whether it matters which conversation a chat is a turn of.
     tells_conversations: bool = False
@@ -146,7 +146,7 @@ class ModelStates:
         models = ClassModels(
             route,
             tiers,
-            tuple(map(self._state_of, route.targets)),
+            _all_in(tiers),
             tells_conversations=takes_cache_key or any(len(tier) > 1 for tier in tiers),
             outcomes=self._outcomes_of(class_id, route),
             may_continue=any(target.continues is not None for target in route.targets),
@@ -156,8 +156,9 @@ class ModelStates:
             return models
         canary_model = self._state_of(route.canary.target)
         others = (tuple(member for member in tier if member.model_state is not canary_model) for tier in tiers)
-        canary_tiers = ((WeightedModel(canary_model, 1),), *filter(None, others))
-        return replace(models, with_canary=replace(models, tiers=canary_tiers, canary_model=canary_model))
+        tiers = ((WeightedModel(canary_model, 1),), *filter(None, others))
+        with_canary = replace(models, tiers=tiers, all=_all_in(tiers), canary_model=canary_model)
+        return replace(models, with_canary=with_canary)
 
     def _outcomes_of(self, class_id: str, route: ClassRoute) -> ClassOutcomes | None:
         """Returns the outcomes so far. The judgement on a canary is kept unless the canary has changed."""
@@ -252,6 +253,10 @@ class ModelStates:
     def _log_state(self, target: Target, state: BreakerState) -> None:
         event = "target.back" if state is BreakerState.CLOSED else "target.failing"
         self._log.warning(event, provider=target.provider, model_name=target.model_name)
+
+
+def _all_in(tiers: tuple[tuple[WeightedModel, ...], ...]) -> tuple[ModelState, ...]:
+    return tuple(member.model_state for tier in tiers for member in tier)
 
 
 def _gauge_key(route: ProviderRoute, target: Target) -> str:

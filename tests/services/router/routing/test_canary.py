@@ -18,6 +18,7 @@ ACCOUNTS = [f"acct_{number:04}" for number in range(10_000)]
 OLD, SPARE, NEW = target("old"), target("spare"), target("new")
 ROLLED_BACK = '"canary.rolled_back"'
 BROKEN = Reply(status=500)
+EMPTY = Reply(contents=[])
 REFUSES = Reply(status=400, body='{"error": {"message": "no"}}')
 TOOLS = as_json([{"type": "function", "function": {"name": "look_up"}}])
 
@@ -128,7 +129,7 @@ async def test_chats_of_an_account_go_to_one_model_and_fall_back_from_the_canary
             assert await served_by(router, "acct_other", new, old, spare) == [0, 1, 1]
 
 
-@pytest.mark.parametrize("reply", [BROKEN, REFUSES], ids=["fails", "refuses"])
+@pytest.mark.parametrize("reply", [BROKEN, REFUSES, EMPTY], ids=["fails", "refuses", "says nothing"])
 async def test_canary_that_fails_is_left_at_once_and_no_chat_is_lost(
     reply: Reply, socket_folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
@@ -146,11 +147,24 @@ async def test_canary_that_fails_is_left_at_once_and_no_chat_is_lost(
             assert await served_by(router, f"acct_{number}", new, old) == [1, 1]
         assert log_text().count(ROLLED_BACK) == 1
         assert registry.get_sample_value("legato_canary_state", {**labels, "class": "forte"}) == 1
-        error = "refused" if reply is REFUSES else "provider"
+        error = {id(REFUSES): "refused", id(EMPTY): "empty"}.get(id(reply), "provider")
         counted = {**labels, "class": "forte", "role": "canary", "outcome": error}
         assert registry.get_sample_value("legato_class_calls_total", counted) == FAILURES_IN_A_ROW
         new.default_reply = Reply()
         assert await served_by(router, "acct_0", new, old) == [0, 1]
+
+
+async def test_slow_model_is_not_left_for_a_canary_that_the_account_is_not_in(socket_folder: Path, log: Log) -> None:
+    route = ClassRoute(in_order(OLD).tiers, CanaryRoute(NEW, 0.001, frozenset({"acct_tester"})), first_token_s=0.2)
+    slow = Reply(first_event_delay_s=0.6)
+    async with (
+        Upstream(slow) as old,
+        Upstream(slow) as new,
+        running_router(socket_folder, log, {OLD: old, NEW: new}, route=route) as router,
+    ):
+        assert await served_by(router, "acct_other", new, old) == [0, 1]
+        # The canary is left, and no model behind it is untried.
+        assert await served_by(router, "acct_tester", new, old) == [1, 1]
 
 
 async def test_answers_that_break_off_and_invalid_tool_calls_are_failures(
