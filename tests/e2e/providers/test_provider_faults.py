@@ -6,9 +6,9 @@ Each row of FAULTS is a line of the table in docs/faults.md.
 
 import gzip
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -126,12 +126,17 @@ class Outcome:
     sees: str
     charged: str = "nothing"
     calls: tuple[int, int] = (1, 1)
+    # An open connection that is closed just as it is used is replaced, once: the provider may see one more call.
+    reconnects: bool = False
     after_s: int = 0
     status: int = 200
     code: str | None = None
 
     def calling(self, first: int, second: int) -> "Outcome":
         return replace(self, calls=(first, second))
+
+    def reconnecting(self) -> "Outcome":
+        return replace(self, reconnects=True)
 
     def after(self, after_s: int) -> "Outcome":
         return replace(self, after_s=after_s)
@@ -167,6 +172,8 @@ class Row:
     # How many calls fail; then it answers.
     fails: int = 100
     has_second: bool = True
+    # What the client asks for beside the ordinary.
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 NO_SERVER, NO_NAME = "http://127.0.0.1:FREE/v1", "http://provider.invalid/v1"
@@ -182,19 +189,24 @@ FAULTS = [
     Row("has a name that does not resolve", None, BY_SECOND.calling(0, 1), address=NO_NAME),
     Row("does not speak TLS where it should", None, BY_SECOND.calling(0, 1), address=NO_TLS),
     Row("has a certificate that is not trusted", None, BY_SECOND.calling(0, 1), address=NOT_TRUSTED),
-    # An open connection may be closed just as it is used, so it is replaced, once.
-    Row("closes the connection without a response", lambda answer: [CLOSE], BY_SECOND.calling(2, 1)),
-    Row("resets the connection without a response", lambda answer: [CUT], BY_SECOND.calling(2, 1)),
+    Row("closes the connection without a response", lambda answer: [CLOSE], BY_SECOND.reconnecting()),
+    Row("resets the connection without a response", lambda answer: [CUT], BY_SECOND.reconnecting()),
     # Silence.
+    Row("sends nothing", silence, BY_SECOND.after(30)),
+    Row("is silent after half of its headers", lambda answer: [STREAM_HEAD[:40], SILENCE], BY_SECOND.after(30)),
+    Row("is silent after its headers", silent_after("head"), BY_SECOND.after(30)),
+    Row("is silent after a first event without content", silent_after("role"), BY_SECOND.after(30)),
     Row("is silent after its first words", silent_after("first"), BROKEN_OFF.after(60), BY_SECOND.after(60)),
     Row("is silent before its finish", silent_after("rest"), BROKEN_OFF_LATE.after(60), BY_SECOND.after(60)),
     Row("is silent before its usage", silent_after("finish"), BY_FIRST_COUNTED.after(5)),
     Row("is silent before its end", silent_after("usage"), BY_FIRST.after(5)),
     Row("pauses for 24 s before its first words", pauses_after("head", 24), BY_FIRST.after(24)),
     Row("pauses for 44 s after its first words", pauses_after("first", 44), BY_FIRST.after(44)),
+    Row("sends comments and no event", comments_after("head"), BY_SECOND.after(30)),
     Row("sends one byte at a time", byte_by_byte, BY_FIRST),
     # Refusals.
     Row("400, for a field that it does not know", refuses(400, "unsupported_parameter"), BY_SECOND),
+    Row("400, for `seed`, once", refuses(400, "seed"), BY_FIRST.calling(2, 0), fails=1, fields={"seed": 7}),
     Row("400, for the content of the prompt", refuses(400, POLICY), AGAINST_POLICY.calling(1, 0)),
     Row("401", refuses(401), BY_SECOND),
     Row("402", refuses(402), BY_SECOND),
@@ -218,6 +230,7 @@ FAULTS = [
     Row("an HTML page with status 200", says(HTML), BY_SECOND),
     Row("an empty body with status 200", says(response(200, b"")), BY_SECOND),
     Row("an empty stream", ends_after("head"), BY_SECOND),
+    Row("an answer without content", empty, BY_SECOND),
     Row("an invalid event first", garbage_after("role"), BY_SECOND),
     Row("an invalid event after its first words", garbage_after("first"), BROKEN_OFF, BY_SECOND),
     Row("an error event with code 400 first", error_after("head", 400), BY_SECOND),
@@ -240,13 +253,41 @@ FAULTS = [
     Row("cut before its usage", cut_after("finish"), BY_FIRST_COUNTED),
     Row("cut before its end", cut_after("usage"), BY_FIRST),
     # No model answers.
+    Row("500, and so does the second", refuses(500), FAILED.calling(1, 2), second=refuses(500)),
     Row("429, and so does the second", refuses(429), FULL, second=refuses(429)),
     Row("400, and so does the second", refuses(400), NOT_SUPPORTED, second=refuses(400)),
+    Row("400, and the second 500", refuses(400), FAILED.calling(1, 2), second=refuses(500)),
     Row("500, and the second 400 for the content", refuses(500), AGAINST_POLICY, second=refuses(400, POLICY)),
+    Row("sends nothing, nor does the second", silence, FAILED.after(150), second=silence),
+    Row("an answer without content, and so does the second", empty, EMPTY, second=empty),
     # A class with one model.
+    Row("500 once, as the only model", refuses(500), BY_FIRST.calling(2, 0), fails=1, has_second=False),
+    Row("500, as the only model", refuses(500), FAILED.calling(2, 0), has_second=False),
+    Row(
+        "429 once with `retry-after: 1`, as the only model",
+        BUSY_SHORTLY,
+        BY_FIRST.calling(2, 0).after(1),
+        fails=1,
+        has_second=False,
+    ),
     Row("429 with `retry-after: 20`, as the only model", BUSY, FULL.calling(1, 0), has_second=False),
     Row("400, as the only model", refuses(400), NOT_SUPPORTED.calling(1, 0), has_second=False),
     Row("sends nothing, as the only model", silence, FAILED.calling(1, 0).after(120), has_second=False),
+    Row(
+        "cut once before its words, as the only model",
+        cut_after("role"),
+        BY_FIRST.calling(2, 0),
+        fails=1,
+        has_second=False,
+    ),
+    Row(
+        "cut once after its first words, as the only model",
+        cut_after("first"),
+        BROKEN_OFF,
+        BY_FIRST.calling(2, 0),
+        fails=1,
+        has_second=False,
+    ),
 ]
 
 
@@ -285,7 +326,7 @@ def test_every_fault_has_the_outcome_that_is_written(pair: TwoProviders, prompt_
         for streams in (True, False):
             for has_tools in (False, True):
                 prepare(pair, row, has_tools=has_tools)
-                seen = pair.chat(client, streams=streams, has_tools=has_tools)
+                seen = pair.chat(client, streams=streams, has_tools=has_tools, **row.fields)
                 found.append((row, client, streams, has_tools, seen))
     wrong = []
     for row, client, streams, has_tools, seen in found:
@@ -362,12 +403,15 @@ def compare(
         "our count": Charge(prompt_tokens[has_tools], our_count(delivered), "counted"),
         "what was delivered": Charge(prompt_tokens[has_tools], our_count(delivered), "counted"),
     }
+    calls = expected.calls
+    if expected.reconnects and seen.calls == (calls[0] + 1, calls[1]):
+        calls = seen.calls
     status = 200 if streams and expected.after_s > KEEPALIVE_S else expected.status
     pairs = {
         "status": (status, seen.status),
         "code": (expected.code, seen.code),
         "text": (delivered, seen.said),
-        "calls": (expected.calls, seen.calls),
+        "calls": (calls, seen.calls),
         "charge": (charges.get(expected.charged), charge),
     }
     differences = [f"{name} {found} and not {wanted}" for name, (wanted, found) in pairs.items() if wanted != found]
