@@ -197,7 +197,9 @@ class ModelSearch:
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
         self._count_begun(upstream)
-        if first.says_nothing and self.empty is None and _is_stop(first.finish_reason) and self._has_another():
+        # What was cut at its very end goes on with nothing.
+        is_empty = first.says_nothing and _is_stop(first.finish_reason) and not prompt.answer_prefix
+        if is_empty and self.empty is None and self._has_another():
             self.empty = upstream
             return None
         return upstream

@@ -108,6 +108,18 @@ async def test_model_that_is_alone_continues_its_own_answer(socket_folder: Path,
         assert (await router.ask()).text == told.text
 
 
+async def test_answer_that_was_cut_at_its_very_end_is_asked_for_once(socket_folder: Path, log: Log) -> None:
+    targets = (target("first"), continuing("second"), continuing("third"))
+    async with (
+        ContinuingUpstream(told := script(Cut("closed", 1.0))) as upstream,
+        running_router(socket_folder, log, dict.fromkeys(targets, upstream)) as router,
+    ):
+        answer = await router.ask()
+    assert total(answer) == (told.text, count(told.text))
+    assert answer.finished.finish_reason == "stop"
+    assert [call["model"] for call in told.calls] == ["first-model", "second-model"]
+
+
 async def test_model_of_another_vendor_continues_after_blanks_that_it_would_refuse(
     socket_folder: Path, log: Log
 ) -> None:
