@@ -112,7 +112,7 @@ class CircuitBreaker:
 
     @property
     def first_token_timeout_s(self) -> float:
-        """How long the first token is waited for while another healthy model is untried."""
+        """The wait for the first token while another healthy model is untried."""
         return max(LEAST_FIRST_TOKEN_S, FIRST_TOKEN_LATENCIES * (self.median_latency_s or 0.0))
 
     def is_slow_to_begin(self) -> bool:

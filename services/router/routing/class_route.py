@@ -51,6 +51,8 @@ class ClassRoute:
     shadow: ShadowRoute | None = None
     # How long the first token is waited for while another model may be asked; None: by what is usual for the model.
     first_token_s: float | None = None
+    # Whether another model is asked then, at the same time.
+    hedge: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -84,7 +86,10 @@ def read_class_route(name: str, table: Table, models: Mapping[str, Target]) -> C
     canary = _read_canary(table.inner("canary"), tiers, models) if table.has("canary") else None
     refuse_cut_prompts = table.read("refuse_cut_prompts", kinds.FLAG, False)
     first_token_s = table.read("first_token_s", kinds.SECONDS, None)
-    route = ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s=first_token_s)
+    hedge = table.read("hedge", kinds.FLAG, False)
+    if hedge and len([member for tier in tiers for member in tier]) < 2:
+        table.mistake("hedge", "needs a second model")
+    route = ClassRoute(tiers, canary, refuse_cut_prompts, first_token_s=first_token_s, hedge=hedge)
     if table.has("shadow"):
         route = replace(route, shadow=_read_shadow(table.inner("shadow"), route, models))
     table.finish()

@@ -199,7 +199,7 @@ class ModelSearch:
         self._count_begun(upstream)
         # What was cut at its very end goes on with nothing.
         is_empty = first.says_nothing and _is_stop(first.finish_reason) and not prompt.answer_prefix
-        if is_empty and self.empty is None and self._has_another():
+        if is_empty and self.empty is None and self.has_another():
             self.empty = upstream
             return None
         return upstream
@@ -209,11 +209,13 @@ class ModelSearch:
         breaker = model_state.breaker
         if attempt.is_trial:
             return breaker.trial_timeout_s
-        if not self._has_another():
+        if not self.has_another():
             return None
-        return self.models.route.first_token_s or breaker.first_token_timeout_s
+        route = self.models.route
+        # With a hedge, another model is asked then, and this one may still answer.
+        return breaker.first_token_timeout_s if route.hedge or route.first_token_s is None else route.first_token_s
 
-    def _has_another(self) -> bool:
+    def has_another(self) -> bool:
         """Tells if another healthy model is untried."""
         return self.has_attempts and any(
             model_state not in self.tried and self._is_ready(model_state) for model_state in self.models.all

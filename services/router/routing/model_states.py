@@ -26,6 +26,15 @@ from services.router.routing.target import Target
 OpenProvider = Callable[[ProviderRoute, Timeouts], Provider]
 
 
+@dataclass(slots=True)
+class HedgedCalls:
+    """The calls of a model that raced with another's, and what the prompts of lost ones cost."""
+
+    spending: Spending
+    won: int = 0
+    lost: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelState:
     """The runtime state of one model."""
@@ -37,6 +46,7 @@ class ModelState:
     spending: Spending = field(default_factory=Spending)
     calibration: Calibration = field(default_factory=Calibration)
     cut_prompts: CutPrompts = field(default_factory=CutPrompts)
+    hedges: HedgedCalls = field(default_factory=lambda: HedgedCalls(Spending()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +229,7 @@ class ModelStates:
             CircuitBreaker(self._clock, lambda state: self._log_state(target, state)),
             Spending(target.cost),
             cut_prompts=CutPrompts(self._clock, partial(self._log_cut, target)),
+            hedges=HedgedCalls(Spending(target.cost)),
         )
 
     def _log_rollback(self, canary: Canary) -> None:

@@ -96,10 +96,10 @@ class Upstream:
             self.note_outcome(self._outcome(error))
         self.model_use.release()
 
-    async def discard(self) -> None:
-        """Ends an answer of nothing, in whose place another model has answered."""
+    async def discard(self, *, is_empty: bool = False) -> None:
+        """Ends an answer in whose place another model's is passed on."""
         await self.rest.aclose()
-        if self.note_outcome is not None:
+        if self.note_outcome is not None and is_empty:
             self.note_outcome(CallOutcome(EMPTY, first_token_s=self.attempt.first_token_s))
         end_span(self.span)
         self.model_use.release()
