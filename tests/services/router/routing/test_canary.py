@@ -1,5 +1,6 @@
 """A new model that is tried for some accounts, and given up when it fails clearly more than the others."""
 
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -167,23 +168,35 @@ async def test_slow_model_is_not_left_for_a_canary_that_the_account_is_not_in(so
         assert await served_by(router, "acct_tester", new, old) == [1, 1]
 
 
+def calling(arguments: str) -> Reply:
+    function = {"name": "look_up", "arguments": arguments}
+    call = {"index": 0, "id": "a", "type": "function", "function": function}
+    return Reply(contents=[], tool_calls=[call], finish_reason="tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("reply", "fails"),
+    [(Reply(cut_after=2), True), (calling("{"), True), (calling("{}"), False)],
+    ids=["breaks off", "calls without arguments", "calls"],
+)
 async def test_answers_that_break_off_and_invalid_tool_calls_are_failures(
-    socket_folder: Path, log: Log, log_text: Callable[[], str]
+    reply: Reply, fails: bool, socket_folder: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "look_up", "arguments": "{"}}
-    for reply in (Reply(cut_after=2), Reply(contents=[], tool_calls=[call], finish_reason="tool_calls")):
-        log_before = log_text().count(ROLLED_BACK)
-        async with Upstream() as old, Upstream(reply) as new:
-            route = in_canary(0.001, "acct_tester")
-            async with running_router(socket_folder, log, {OLD: old, SPARE: old, NEW: new}, route=route) as router:
-                for _ in range(FAILURES_IN_A_ROW):
-                    try:
-                        await router.ask(account_id="acct_tester", tools_json=TOOLS)
-                    except LegatoError:
-                        assert reply.cut_after
-                    await router.ask(account_id="acct_other")
-                assert log_text().count(ROLLED_BACK) == log_before + 1
-                assert await served_by(router, "acct_tester", new, old) == [0, 1]
+    async with (
+        Upstream() as old,
+        Upstream(reply) as new,
+        running_router(
+            socket_folder, log, {OLD: old, SPARE: old, NEW: new}, route=in_canary(0.001, "acct_tester")
+        ) as router,
+    ):
+        for _ in range(FAILURES_IN_A_ROW):
+            with contextlib.suppress(LegatoError):
+                await router.ask(account_id="acct_tester", tools_json=TOOLS)
+            await router.ask(account_id="acct_other")
+        assert log_text().count(ROLLED_BACK) == fails
+        assert len(new.requests) == FAILURES_IN_A_ROW
+        new.default_reply = Reply()
+        assert await served_by(router, "acct_tester", new) == [not fails]
 
 
 async def test_outage_of_all_models_and_chats_that_all_refuse_are_not_held_against_the_canary(
