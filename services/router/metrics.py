@@ -87,6 +87,9 @@ def _show_outcomes(model_states: ModelStates, registry: Registry) -> None:
     call = "Calls in classes of several models, by the role of the model and by outcome: answered, or the error's kind."
     labels = ("class", "role", *MODEL_LABELS, "outcome")
     registry.counter("legato_class_calls", call, lambda: _calls(model_states), *labels)
+    tokens = "Tokens of complete answers in these classes, by the role of the model."
+    labels = ("class", "role", *MODEL_LABELS, "gen_ai_token_type")
+    registry.counter("legato_class_tokens", tokens, lambda: _class_tokens(model_states), *labels)
 
 
 def show_providers(model_states: ModelStates, registry: Registry) -> None:
@@ -140,6 +143,16 @@ def _calls(model_states: ModelStates) -> dict[tuple[str, ...], int]:
         if models.outcomes is not None
         for model in models.outcomes.models
         for outcome, count in {"answered": model.answers, **model.errors}.items()
+    }
+
+
+def _class_tokens(model_states: ModelStates) -> dict[tuple[str, ...], int]:
+    return {
+        (class_id, model.role.value, model.provider, model.model_name, kind): count
+        for class_id, models in model_states.by_class.items()
+        if models.outcomes is not None
+        for model in models.outcomes.models
+        for kind, count in (("input", model.prompt_tokens), ("output", model.completion_tokens))
     }
 
 

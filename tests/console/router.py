@@ -10,6 +10,7 @@ from services.router.completion import Completions
 from services.router.providers import open_provider
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW
 from services.router.routing.model_states import ModelStates
+from services.router.routing.outcomes import CUT, CallOutcome, CallRole
 from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
 from services.router.routing.target import DEFAULT_TIMEOUTS
@@ -44,6 +45,29 @@ LIMITS: Final = {"maple-small": 64, "maple-large": 48}
 RUNNING: Final = {"maple-small": 12, "maple-large": 41, "cedar-2-max": 3}
 FAILING: Final = "cedar-2"
 
+# A class with new models beside its own, and what calls to them came to: how many, and how many of them failed.
+EVALUATED: Final = "forte"
+NEW_MODELS: Final = """canary = { model = "cedar-2-max", percent = 5 }
+shadow = { model = "maple-small", percent = 1, calls_per_minute = 30 }
+"""
+OUTCOMES: Final = (
+    (CallRole.BASELINE, "maple-large", 2_000, 10),
+    (CallRole.BASELINE, "cedar-2", 900, 5),
+    (CallRole.CANARY, "cedar-2-max", 120, 30),
+    (CallRole.SHADOW, "maple-small", 60, 0),
+)
+
+
+def count_outcomes(states: ModelStates) -> None:
+    models = states.by_class[EVALUATED]
+    assert models.outcomes is not None
+    targets = {target.model_name: target for target in models.route.called}
+    for role, name, calls, failures in OUTCOMES:
+        for number in range(calls):
+            outcome = CallOutcome(CUT if number < failures else "", 0.4 if role is CallRole.SHADOW else 0.8, 2.0)
+            outcome.prompt_tokens, outcome.completion_tokens, outcome.finish_reason = 900, 120, "stop"
+            models.outcomes.note(role, targets[name], outcome)
+
 
 class Router:
     def __init__(self, folder: Path) -> None:
@@ -54,12 +78,13 @@ class Router:
         self._states: ModelStates | None = None
         self._is_busy = False
         self._is_usual = False
+        self._evaluates = False
 
     def reset(self) -> None:
         """Leaves three classes of models that were never asked, and nothing that grounds chats."""
         self.grounding.reset()
         if not self._is_usual:
-            self._is_busy = False
+            self._is_busy = self._evaluates = False
             self.bundle()
             self._is_usual = True
 
@@ -80,8 +105,15 @@ class Router:
         for name in CLASSES:
             weights = {"tiny": 1} if name in bundled else MODELS[name]
             tier = ", ".join(f"{model} = {weight}" for model, weight in weights.items())
-            parts.append(f"[classes.{name}]\ntiers = [{{ {tier} }}]\n")
+            new = NEW_MODELS if self._evaluates and name == EVALUATED else ""
+            parts.append(f"[classes.{name}]\ntiers = [{{ {tier} }}]\n{new}")
         self._file.write_text("".join(parts))
+
+    def evaluate(self) -> None:
+        """Has a class with a canary that was rolled back, and with a shadow, from the first call of a test on."""
+        self._evaluates = True
+        self.bundle()
+        self.be_busy()
 
     def write_mistakes(self) -> None:
         self._is_usual = False
@@ -116,6 +148,8 @@ class Router:
                 if state.target.model_name == FAILING:
                     for _ in range(FAILURES_IN_A_ROW):
                         state.breaker.failed(state.breaker.start_attempt())
+        if self._evaluates:
+            count_outcomes(states)
         return states
 
     async def close(self) -> None:

@@ -27,7 +27,18 @@ from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 
 COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
-    *("canary", "breaker", "attempts", "failures", "latency_ms", "running", "limit", "routes_version", "notes"),
+    *(
+        "canary",
+        "shadow",
+        "breaker",
+        "attempts",
+        "failures",
+        "latency_ms",
+        "running",
+        "limit",
+        "routes_version",
+        "notes",
+    ),
 ]
 MISTAKEN = 2
 _Found = TypeVar("_Found")
@@ -200,6 +211,7 @@ def describe(router: str, target: Target, routes_version: str) -> dict[str, Any]
         "router": router,
         **described(target, "class", "tier", "weight", "provider", "model"),
         "canary": _canary(target),
+        "shadow": f"{target.shadow.percent:g} %" if target.HasField("shadow") else None,
         "breaker": (value_of(target, "breaker_state") or "unknown").replace("_", "-"),
         **described(target, "attempts", "failures"),
         "latency_ms": latency_ms,

@@ -1,7 +1,7 @@
 """Routes and the health of providers: what each router knows of the models it asks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -13,11 +13,18 @@ from console.web.visit import Visit
 from legato_protos.auth.v1 import users_pb2
 from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError
+from services.rules.model_classes import CLASSES
+from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
 
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
     pb.BREAKER_STATE_CLOSED: ("Healthy", "good"),
     pb.BREAKER_STATE_HALF_OPEN: ("Recovering", "warn"),
     pb.BREAKER_STATE_OPEN: ("Failing", "bad"),
+}
+ROLES: Final[dict[int, str]] = {
+    pb.CALL_ROLE_BASELINE: "serves",
+    pb.CALL_ROLE_CANARY: "canary",
+    pb.CALL_ROLE_SHADOW: "shadow",
 }
 
 
@@ -28,6 +35,10 @@ class RouterRoutes:
     address: str
     classes: list[tuple[str, list[pb.Target]]]
     problem: str = ""
+    # Of the routes.
+    version: str = ""
+    # What the calls to models came to.
+    outcomes: tuple[pb.ModelOutcomes, ...] = ()
     # What a reload did; empty: there was none.
     outcome: str = ""
     # What a reload would do: lines that come and go, and mistakes for which it would be refused.
@@ -35,13 +46,28 @@ class RouterRoutes:
     mistakes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The outcomes of a class with a canary or a shadow: each model with its role, and verdicts on the new ones."""
+
+    class_id: str
+    models: list[tuple[str, OutcomeSum]]
+    verdicts: list[str]
+
+
 async def show(visit: Visit) -> Response:
     request = pb.ListTargetsRequest(compares_file=True)
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ListTargets(request)
-        changes, mistakes = tuple(answer.changes), tuple(answer.file_mistakes)
-        return RouterRoutes(address, _by_class(answer.targets), changes=changes, mistakes=mistakes)
+        return RouterRoutes(
+            address,
+            _by_class(answer.targets),
+            version=answer.version,
+            outcomes=await _outcomes_of(router),
+            changes=tuple(answer.changes),
+            mistakes=tuple(answer.file_mistakes),
+        )
 
     return _page(visit, await _ask_each(visit, ask))
 
@@ -53,14 +79,54 @@ async def reload(visit: Visit) -> Response:
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
         answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest())
-        return RouterRoutes(address, _by_class(answer.targets), outcome="Reloaded. New chats use these routes.")
+        outcome = "Reloaded. New chats use these routes."
+        return RouterRoutes(address, _by_class(answer.targets), version=answer.version, outcome=outcome)
 
     reloaded = await _ask_each(visit, ask)
     return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
 
 
 def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200) -> Response:
-    return visit.render("operator_routes.html", status, routers=routers, breakers=BREAKERS)
+    return visit.render(
+        "operator_routes.html",
+        status,
+        routers=routers,
+        breakers=BREAKERS,
+        versions={router.version for router in routers if not router.problem},
+        evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
+    )
+
+
+def _evaluations(outcomes: list[pb.ModelOutcomes]) -> Iterator[Evaluation]:
+    """Yields the evaluation of each class with a canary or a shadow that was called, summed over routers."""
+    for class_id in CLASSES:
+        by_role = {
+            role: [each for each in outcomes if (each.class_id, each.role) == (class_id, role)] for role in ROLES
+        }
+        if any(by_role[role] for role in ROLES if role != pb.CALL_ROLE_BASELINE):
+            yield Evaluation(class_id, *_compared(by_role))
+
+
+def _compared(by_role: dict[int, list[pb.ModelOutcomes]]) -> tuple[list[tuple[str, OutcomeSum]], list[str]]:
+    """Returns the sums of each model in each role, and how the new models compare with all others together."""
+    sums = [
+        (ROLES[role], sum_outcomes(name, outcomes))
+        for role, outcomes in by_role.items()
+        for name in dict.fromkeys(f"{each.provider}/{each.model_name}" for each in outcomes)
+    ]
+    baseline = OutcomeSum("the others")
+    for each in by_role[pb.CALL_ROLE_BASELINE]:
+        baseline.add(each)
+    new = [(role, each) for role, each in sums if role != ROLES[pb.CALL_ROLE_BASELINE]]
+    return sums, [f"{role.capitalize()}: {compare(baseline, each)}" for role, each in new]
+
+
+async def _outcomes_of(router: RouterCalls) -> tuple[pb.ModelOutcomes, ...]:
+    """Returns none for a router of an earlier release, which does not tell them."""
+    try:
+        return tuple((await router.route_admin.ListOutcomes(pb.ListOutcomesRequest())).outcomes)
+    except LegatoError:
+        return ()
 
 
 async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[RouterRoutes]]) -> list[RouterRoutes]:

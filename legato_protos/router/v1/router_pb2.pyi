@@ -697,6 +697,7 @@ class Target(_message.Message):
     TIER_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
     CANARY_FIELD_NUMBER: _builtins.int
+    SHADOW_FIELD_NUMBER: _builtins.int
     PROMISE_UNTIL_FIELD_NUMBER: _builtins.int
     OTHER_REGION_FIELD_NUMBER: _builtins.int
     CUTS_PROMPTS_FROM_TOKENS_FIELD_NUMBER: _builtins.int
@@ -734,6 +735,10 @@ class Target(_message.Message):
     def canary(self) -> Global___Canary:
         """Set if the model is tried before the tiers, for some accounts; it has no tier here."""
 
+    @_builtins.property
+    def shadow(self) -> Global___Shadow:
+        """Set if the model serves no chat, but gets copies of some; it has no tier here."""
+
     def __init__(
         self,
         *,
@@ -750,13 +755,14 @@ class Target(_message.Message):
         tier: _builtins.int = ...,
         weight: _builtins.int = ...,
         canary: Global___Canary | None = ...,
+        shadow: Global___Shadow | None = ...,
         promise_until: _builtins.str = ...,
         other_region: _builtins.str = ...,
         cuts_prompts_from_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "canary", b"canary", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "limit", b"limit", "median_latency_s", b"median_latency_s", "shadow", b"shadow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens", "_limit", b"_limit", "_median_latency_s", b"_median_latency_s", "attempts", b"attempts", "breaker_state", b"breaker_state", "canary", b"canary", "class_id", b"class_id", "cost", b"cost", "cuts_prompts_from_tokens", b"cuts_prompts_from_tokens", "failures", b"failures", "limit", b"limit", "median_latency_s", b"median_latency_s", "model_name", b"model_name", "other_region", b"other_region", "promise_until", b"promise_until", "provider", b"provider", "running", b"running", "shadow", b"shadow", "tier", b"tier", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["cuts_prompts_from_tokens"]  # noqa: Y015
     _WhichOneofArgType__cuts_prompts_from_tokens: _TypeAlias = _typing.Literal["_cuts_prompts_from_tokens", b"_cuts_prompts_from_tokens"]  # noqa: Y015
@@ -796,6 +802,30 @@ class Canary(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Canary: _TypeAlias = Canary  # noqa: Y015
+
+@_typing.final
+class Shadow(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERCENT_FIELD_NUMBER: _builtins.int
+    CALLS_PER_MINUTE_FIELD_NUMBER: _builtins.int
+    percent: _builtins.float
+    """Of the chats."""
+    calls_per_minute: _builtins.int
+    """At most, of each router."""
+    def __init__(
+        self,
+        *,
+        percent: _builtins.float = ...,
+        calls_per_minute: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls_per_minute", b"calls_per_minute", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Shadow: _TypeAlias = Shadow  # noqa: Y015
 
 @_typing.final
 class ListOutcomesRequest(_message.Message):

@@ -145,6 +145,11 @@ def change_routes(backends: Backends) -> None:
     backends.router.write(limits={"maple-small": 64, "maple-large": 64})
 
 
+def evaluate_models(backends: Backends) -> None:
+    backends.fill_operator()
+    backends.router.evaluate()
+
+
 def break_operator(backends: Backends) -> None:
     backends.fill_operator()
     backends.fail = {

@@ -1,5 +1,11 @@
 """Routes, as each router knows them."""
 
+import re
+from unittest.mock import AsyncMock
+
+import pytest
+
+from console.pages.operator import routes
 from tests.console.backends import not_answering
 from tests.console.harness import ConsoleHarness
 
@@ -8,7 +14,8 @@ def test_routes_show_each_model_and_a_reload_says_what_is_wrong(console: Console
     text = console.get("/operator/routes", session).text
     assert "41 of 48" in text
     assert "Failing" in text
-    assert text.count("weight 70") == 1
+    # Beside the tier, and under the model where there is no room for it.
+    assert text.count("weight 70") == 2
     assert "Reloaded" in console.post("/operator/routes/reload", session=session).text
     console.router.write_mistakes()
     answer = console.post("/operator/routes/reload", session=session)
@@ -35,3 +42,42 @@ def test_a_router_that_does_not_answer_is_told_so(console: ConsoleHarness, sessi
     answer = console.get("/operator/routes", session)
     assert answer.status == 200
     assert "What this router does is not known" in answer.text
+
+
+def test_new_models_are_shown_with_their_outcomes_beside_those_that_serve(
+    console: ConsoleHarness, session: str
+) -> None:
+    console.router.evaluate()
+    text = console.get("/operator/routes", session).text
+    for words in (
+        "canary, 5 % of accounts",
+        "shadow, 1 % of chats, at most 30 a minute",
+        "Rolled back",
+        "New models of forte",
+        "Canary: cedar/cedar-2-max fails more often: 25.0 % of 120 against 0.5 % of 2,900.",
+        "Shadow: Neither fails clearly more often: 0.5 % of 2,900 against 0.0 % of 60.",
+    ):
+        assert words in text, words
+    assert "New models of mezzo" not in text
+
+
+def test_version_of_the_routes_is_shown_and_changes_with_them(console: ConsoleHarness, session: str) -> None:
+    def version(text: str) -> str:
+        [found] = re.findall(r'Version <span class="mono">([0-9a-f]{12})</span>', text)
+        return str(found)
+
+    before = version(console.get("/operator/routes", session).text)
+    console.router.write(limits={"maple-small": 63})
+    assert version(console.get("/operator/routes", session).text) == before
+    assert version(console.post("/operator/routes/reload", session=session).text) != before
+
+
+def test_routers_with_different_routes_are_told_apart(
+    console: ConsoleHarness, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for versions, differ in ((("0123456789ab", "ba9876543210"), True), (("0123456789ab", "0123456789ab"), False)):
+        found = [routes.RouterRoutes(f"router-{number}", [], version=each) for number, each in enumerate(versions)]
+        monkeypatch.setattr(routes, "_ask_each", AsyncMock(return_value=found))
+        text = console.get("/operator/routes", session).text
+        assert ("The routers use different routes" in text) == differ
+        assert all(text.count(each) == versions.count(each) for each in versions)

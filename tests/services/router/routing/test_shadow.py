@@ -10,6 +10,7 @@ import pytest
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import LEAST_PROMPT_BYTES, open_prompt_memory
 from services.chassis.telemetry.log import Log
+from services.chassis.telemetry.metrics import Registry
 from services.router.routing import shadow
 from services.router.routing.circuit_breaker import FAILURES_IN_A_ROW, BreakerState
 from services.router.routing.class_route import ClassRoute, ShadowRoute, in_order
@@ -37,12 +38,15 @@ async def shadowed(
     reply: Reply | None = None,
     dice: Callable[[], float] = lambda: 0.0,
     memory: FairBudget | None = None,
+    registry: Registry | None = None,
 ) -> AsyncIterator[tuple[Router, Upstream, Upstream]]:
     """A router, the server of its model, and that of the model that gets copies."""
     async with AsyncExitStack() as stack:
         old = await stack.enter_async_context(Upstream())
         new = await stack.enter_async_context(Upstream(reply))
-        running = running_router(folder, log, {OLD: old, NEW: new}, route=route, shadow_dice=dice, prompt_memory=memory)
+        running = running_router(
+            folder, log, {OLD: old, NEW: new}, route=route, shadow_dice=dice, prompt_memory=memory, registry=registry
+        )
         yield await stack.enter_async_context(running), old, new
 
 
@@ -71,7 +75,8 @@ async def test_copy_is_what_the_model_got_and_its_answer_is_only_counted(
 ) -> None:
     call = {"index": 0, "id": "a", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
     reply = Reply(contents=["Another answer"], tool_calls=[call], finish_reason="tool_calls")
-    async with shadowed(socket_folder, log, copied(), reply) as (router, old, new):
+    registry = Registry()
+    async with shadowed(socket_folder, log, copied(), reply, registry=registry) as (router, old, new):
         answer = await router.ask(MESSAGES, tools_json=TOOLS, stream=stream, max_tokens=50)
         assert (answer.text, answer.tool_calls) == ("Hello, world!", [])
         copies = await counted(router)
@@ -82,6 +87,15 @@ async def test_copy_is_what_the_model_got_and_its_answer_is_only_counted(
         assert (copies.prompt_tokens, copies.completion_tokens) == (USAGE["prompt_tokens"], USAGE["completion_tokens"])
         assert (copies.tool_calls, copies.valid_tool_calls, copies.finish_reasons) == (1, 1, {"tool_calls": 1})
         assert sum(copies.first_token_s.counts) == sum(copies.durations_s.counts) == 1
+        labels = {
+            "class": "forte",
+            "role": "shadow",
+            "gen_ai_provider_name": "new",
+            "gen_ai_request_model": "new-model",
+        }
+        calls = registry.get_sample_value("legato_class_calls_total", {**labels, "outcome": "answered"})
+        tokens = registry.get_sample_value("legato_class_tokens_total", {**labels, "gen_ai_token_type": "output"})
+        assert (calls, tokens) == (1, USAGE["completion_tokens"])
         baseline = outcomes_of(router, CallRole.BASELINE)
         assert (baseline.model_name, baseline.calls, baseline.tool_calls) == ("old-model", 1, 0)
     for content in (SECRET, "Another", "world"):
