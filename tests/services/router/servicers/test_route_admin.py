@@ -176,7 +176,7 @@ async def test_what_is_known_of_a_model_outlives_a_reload_that_leaves_it_as_it_w
         await served.reload()
         [old, new] = await served.targets()
         assert (old.model_name, old.breaker_state) == ("old-model", BREAKER_STATE_OPEN)
-        assert (old.attempts, old.failures) == (FAILURES_IN_A_ROW, FAILURES_IN_A_ROW)
+        assert old.attempts == old.failures == len(upstream.requests) >= FAILURES_IN_A_ROW
         assert (new.model_name, new.breaker_state, new.attempts) == ("new-model", BREAKER_STATE_CLOSED, 0)
         assert not old.HasField("median_latency_s")
 
