@@ -195,7 +195,7 @@ def our_count(said: str) -> int:
 def two_providers(folder: Path) -> Iterator[TwoProviders]:
     first, second = ScriptedUpstream(FIRST[False]), ScriptedUpstream(SECOND[False])
     not_trusted = ScriptedUpstream(FIRST[False], server_context(make_certificate(folder, "localhost")))
-    clock = MovedClock(folder, is_waiting=lambda: first.waiting + second.waiting > 0)
+    clock = MovedClock(folder, is_waiting=lambda: first.is_waiting() or second.is_waiting())
 
     async def sleep(delay_s: float) -> None:
         until_s = clock.ahead_s + delay_s

@@ -148,7 +148,20 @@ class ScriptedUpstream(Upstream):
         self._tls = tls
         self._visits: set[asyncio.Task[None]] = set()
 
+    def is_waiting(self) -> bool:
+        """Tells another thread if a connection is silent, pauses or drips, and the other side has not left it."""
+        if not self.waiting:
+            return False
+        return asyncio.run_coroutine_threadsafe(self._count_waiting(), self._loop).result() > 0
+
+    async def _count_waiting(self) -> int:
+        # Turns of the loop, in which it notices that a connection was closed, and its task ends.
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return self.waiting
+
     async def start(self, port: int = 0) -> None:
+        self._loop = asyncio.get_running_loop()
         self._server = await asyncio.start_server(self._visit, "127.0.0.1", port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
