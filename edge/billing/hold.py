@@ -80,8 +80,8 @@ class ChatHold:
         """Holds credit for the prompt and a first slice of output; raises one of REFUSALS. A pending admission is asked
         for with it.
 
-        Holds all of the output if the answer is `whole` and the account can well afford it: then the provider may be
-        asked for one whole answer, which cannot be stopped when the credit ends."""
+        Holds all of the output if the answer is `whole` and the account can well afford it: then the router need not
+        ask for more while it gathers the answer."""
         most_tokens = min(max_tokens or LONGEST_OUTPUT_TOKENS, LONGEST_OUTPUT_TOKENS)
         self._slot = slot = self._journal.claim(self.request_id, self._principal.account_id)
         failpoints.hit("edge.claimed")

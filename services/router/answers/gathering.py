@@ -76,10 +76,7 @@ class Gathering:
             if self.is_cut:
                 await rest.aclose()
                 return self._pieces(Piece(finish_reason="length", last=True))
-            calls = ToolCalls()
-            for fragment in self._fragments:
-                calls.add_fragment(fragment)
-            if self._finish_reason in FAILURE_REASONS or not calls.all_named:
+            if self._finish_reason in FAILURE_REASONS or not self._are_calls_named():
                 raise ProviderError("failed in the middle of its answer")
             return self._pieces(piece)
         except BaseException:
@@ -102,6 +99,14 @@ class Gathering:
             covered_tokens = await self._allowance.cover_output(wanted_tokens, self._max_tokens)
             self.is_cut = covered_tokens < count.tokens
         return not self.is_cut
+
+    def _are_calls_named(self) -> bool:
+        if not self._fragments:
+            return True
+        calls = ToolCalls()
+        for fragment in self._fragments:
+            calls.add_fragment(fragment)
+        return calls.all_named
 
     def _keep(self, piece: Piece, characters: int) -> None:
         (self._refusal if piece.refuses else self._said).extend(piece.contents)

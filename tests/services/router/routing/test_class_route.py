@@ -30,11 +30,20 @@ def test_listed_models_are_tiers_of_one(routes_file: Path) -> None:
     assert tiers_of(routes_file, FORTISSIMO) == [{"vendor/big": 1}, {"small": 1}]
 
 
+def test_first_token_and_hedge_are_of_a_class_that_says_so(routes_file: Path) -> None:
+    routes_file.write_text(GOOD + "first_token_s = 2.5\nhedge = true\n")
+    classes = load_routes(routes_file, {"HOST_KEY": "secret"}).classes
+    assert (classes["fortissimo"].first_token_s, classes["fortissimo"].hedge) == (2.5, True)
+    assert (classes["forte"].first_token_s, classes["forte"].hedge) == (None, False)
+
+
 @pytest.mark.parametrize(
     ("models", "mistakes"),
     [
         ("", ["models: is missing; a class has models or tiers"]),
         (f"{FORTISSIMO}\ntiers = [{{ big = 1 }}]", ["tiers: cannot stand beside models"]),
+        ('models = ["big"]\nhedge = true', ["hedge: needs a second model"]),
+        (f"{FORTISSIMO}\nfirst_token_s = 0", ["first_token_s: must be a number of seconds above zero"]),
         ("tiers = []", ["tiers: must be a non-empty list of tables"]),
         ('tiers = ["big"]', ["tiers: must be a non-empty list of tables"]),
         ("tiers = [{ big = 1 }, {}]", ["tiers: has a tier without a model"]),
