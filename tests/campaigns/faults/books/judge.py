@@ -97,7 +97,8 @@ def _judge_amounts(chat: Chat, account: Account, price: Price, seen: Circumstanc
     kinds = [entry.kind for entry in account.charges]
     if len(account.holds) > 1 or len(kinds) > len(set(kinds)):
         found.append(Violation("doubled", f"{len(account.holds)} holds and {kinds}", chat))
-    if len(chat.asked) > 1:
+    # A call that is cut before anything was delivered is repeated once.
+    if len(chat.asked) > (2 if chat.part.cut_after == 0 else 1):
         found.append(Violation("doubled", f"the provider was asked {len(chat.asked)} times", chat))
     cost_nanos = _cost(price, account.charged)
     # Whatever it costs, no more than a limit leaves is charged, and no less.
