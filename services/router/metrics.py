@@ -77,10 +77,10 @@ def show_model_states(model_states: ModelStates, registry: Registry) -> None:
     cost = "What a provider charges for the tokens of a model, by the cost that the routes state."
     costs = of_models({(kind,): partial(_cost_nanos, kind) for kind in KINDS})
     registry.counter("legato_upstream_cost_nanodollars", cost, costs, *MODEL_LABELS, "kind")
-    _show_outcomes(model_states, registry)
+    show_outcomes(model_states, registry)
 
 
-def _show_outcomes(model_states: ModelStates, registry: Registry) -> None:
+def show_outcomes(model_states: ModelStates, registry: Registry) -> None:
     """Registers what compares the models of a class with each other."""
     canary = "Canary of a class: 0 tried for its accounts, 1 rolled back."
     registry.gauge("legato_canary_state", canary, lambda: _canaries(model_states), "class", *MODEL_LABELS)

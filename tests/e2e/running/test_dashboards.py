@@ -24,10 +24,14 @@ from services.metering.limits import LocalLimiter
 from services.metering.metrics import show_shared_limits
 from services.metering.valkey import ValkeyLimiter
 from services.payments.metrics import show_payments
-from services.router.metrics import show_providers
+from services.router.metrics import show_outcomes, show_providers
 from services.router.providers.base import ProviderRoute
+from services.router.routing.canary import Canary
+from services.router.routing.class_route import CanaryRoute
 from services.router.routing.model_states import ModelStates
+from services.router.routing.outcomes import CallOutcome, CallRole, ClassOutcomes
 from services.router.routing.routes import Routes
+from services.router.routing.target import Target
 from tests.e2e.chats import QUESTION
 from tests.e2e.operations import PROCESSES, families_in, metrics_of
 from tests.e2e.raw_http import post_chat
@@ -117,13 +121,20 @@ def told(service: Service, shared_upstream: Upstream, tmp_path_factory: pytest.T
 
 
 def _told_where_configured(folder: Path) -> list[Any]:
-    """Metrics of processes with certificates, Valkey limits, card payments and providers that are not our own."""
+    """Metrics of processes with certificates, Valkey limits, card payments, a canary and providers that are not our
+    own."""
     registry, log = Registry(), Log("test")
     show_certificate(registry, Authority(folder).certificates("edge", log))
     show_payments({"failed": 1}, registry)
     provider = ProviderRoute("acme", "openai", until=date(2027, 6, 30), region="canadaeast")
     routed = SimpleNamespace(routes=Routes({"acme": provider}, {}), other_regions={})
     show_providers(cast(ModelStates, routed), registry)
+    target = Target("acme", "new", 1000, 100)
+    canary = Canary("mezzo", CanaryRoute(target, 5), lambda canary: None)
+    outcomes = ClassOutcomes()
+    outcomes.note(CallRole.CANARY, target, CallOutcome())
+    compared = SimpleNamespace(by_class={"mezzo": SimpleNamespace(canary=canary, outcomes=outcomes)})
+    show_outcomes(cast(ModelStates, compared), registry)
     show_shared_limits(ValkeyLimiter("redis://127.0.0.1:1", LocalLimiter(FakeClock()), log), registry)
     return families_in(generate_latest(registry).decode())
 
