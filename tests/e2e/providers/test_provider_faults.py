@@ -211,6 +211,7 @@ FAULTS = [
     Row("pauses for 24 s before its first words", pauses_after("head", 24), BY_FIRST.after(24)),
     Row("pauses for 44 s after its first words", pauses_after("first", 44), BY_FIRST.after(44)),
     Row("sends comments and no event", comments_after("head"), BY_SECOND.after(30)),
+    Row("sends comments after a first event without content", comments_after("role"), BY_SECOND.after(30)),
     Row("sends one byte at a time", byte_by_byte, BY_FIRST),
     # Refusals.
     Row("400, for a field that it does not know", refuses(400, "unsupported_parameter"), BY_SECOND),

@@ -99,12 +99,13 @@ class HttpProvider(ABC):
     async def answer(self, call: ProviderCall) -> AsyncGenerator[Piece, None]:
         """Yields the pieces of the answer. Closing the generator closes the connection."""
         loop = asyncio.get_running_loop()
-        over_at_s = loop.time() + self._timeouts.total_s
+        total_s = self._timeouts.total_s
+        begun_by_s = loop.time() + min(total_s, call.patience_s or total_s)
         try:
             connection = await self._post(call)
         except Interrupted as error:
             raise _failure_of(error) from None
-        streams, sink, patience_s = call.stream, call.sink, call.patience_s
+        streams, sink = call.stream, call.sink
         # It refers to the prompt, which is not needed any more.
         del call
         answer, buffer = self.answer_type(), AnswerBuffer(self._budget)
@@ -118,10 +119,10 @@ class HttpProvider(ABC):
                     await asyncio.sleep(0)
                     yield answer.pieces.popleft()
                 return
-            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink, patience_s)
-            # Comments or pings restart the idle timeout, so a total timeout is needed too. After the first piece the
-            # caller enforces it, since a slow client also takes time.
-            with TimeLimit(over_at_s - loop.time(), ProviderTimedOut()):
+            stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
+            # Comments or pings restart the idle timeout, so another is needed too. After the first piece the caller
+            # enforces the total timeout, since a slow client also takes time.
+            with TimeLimit(begun_by_s - loop.time(), ProviderTimedOut()):
                 piece = await stream.first_piece()
             yield piece
             while not piece.last:

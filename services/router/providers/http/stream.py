@@ -37,13 +37,10 @@ class Stream:
         answer: ProviderAnswer,
         buffer: AnswerBuffer,
         sink: PieceSink | None = None,
-        patience_s: float | None = None,
     ) -> None:
-        """`sink` is offered nothing before the first piece, and nothing at all if it is None. Until then the idle
-        timeout is at most `patience_s`."""
+        """`sink` is offered nothing before the first piece, and nothing at all if it is None."""
         self._connection = connection
         self._idle_s = idle_s
-        self._patience_s = patience_s
         self._events = EventReader()
         self._answer = answer
         self._buffer = buffer
@@ -58,16 +55,10 @@ class Stream:
 
     async def first_piece(self) -> Piece:
         """Returns the first piece with content: before that, a failure can still fall back to another model."""
-        idle_s = self._idle_s
-        if self._patience_s is not None:
-            self._idle_s = min(idle_s, self._patience_s)
         piece = await self.next_piece()
         self.limit_silence()
         while piece.is_empty and not piece.last:
             piece = await self.next_piece()
-        if self._patience_s is not None:
-            self._idle_s = idle_s
-            self.limit_silence()
         self._has_begun = self._sink is not None
         self._read_sink = self._sink if self._answer.has_plain_reads else None
         self._connection.read_sink = self._read_sink if self._may_take_reads else None

@@ -195,20 +195,20 @@ async def test_only_model_that_is_left_has_its_own_time(socket_folder: Path, log
             assert (await router.ask()).responses[0].started.attempt == 2
 
 
-async def test_model_that_shows_life_is_not_left(socket_folder: Path, log: Log) -> None:
-    """Its first event has the role alone, and so have some that follow."""
-    role = '{"choices":[{"index":0,"delta":{"role":"assistant"}}]}'
-    thinking = Reply(
-        events=[role] * 8 + ['{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}'],
-        event_delay_s=0.15,
-    )
-    async with Upstream(thinking) as first, Upstream() as second:
+@pytest.mark.parametrize(
+    ("delta", "attempt"), [('{"reasoning_content":"Hm. "}', 1), ('{"role":"assistant"}', 2)], ids=["reasoning", "role"]
+)
+async def test_model_is_not_left_while_it_reasons_but_while_it_only_shows_life(
+    delta: str, attempt: int, socket_folder: Path, log: Log
+) -> None:
+    answering = '{"choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":"stop"}]}'
+    events = [f'{{"choices":[{{"index":0,"delta":{delta}}}]}}'] * 8 + [answering]
+    async with Upstream(Reply(events=events, event_delay_s=0.15)) as first, Upstream() as second:
         targets = {target("first"): first, target("second"): second}
         async with running_router(
             socket_folder, log, targets, route=replace(in_order(*targets), first_token_s=0.6)
         ) as router:
-            answer = await router.ask()
-    assert (answer.text, answer.responses[0].started.attempt) == ("Hello", 1)
+            assert (await router.ask()).responses[0].started.attempt == attempt
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
