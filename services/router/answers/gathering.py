@@ -4,8 +4,9 @@ So an answer that is cut, stalls or breaks can still come from another model. Cr
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
-from typing import Final
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final
 
 from services.chassis.packed_pieces import unpack_texts
 from services.router.answers.grants import TokenAllowance
@@ -158,15 +159,9 @@ class GatheredAnswer:
 
 
 def _texts(said: list[str | bytes]) -> Iterator[str]:
-    packed: list[bytes] = []
-    for text in said:
-        if isinstance(text, bytes):
-            packed.append(text)
-            continue
-        yield from unpack_texts(packed)
-        packed.clear()
-        yield text
-    yield from unpack_texts(packed)
+    for is_packed, group in groupby(said, lambda text: isinstance(text, bytes)):
+        texts: Iterable[Any] = list(group)
+        yield from unpack_texts(texts) if is_packed else texts
 
 
 def _text_of(fragments: list[ToolCallFragment]) -> str:

@@ -61,16 +61,14 @@ class UsageCheck:
 
     def believed(self, usage: ProviderUsage, output_tokens: int) -> ProviderUsage:
         """Returns the usage with implausible counts replaced by None; `output_tokens` is our own count."""
-        believed = replace(usage)
         most_prompt_tokens = min(self.context_tokens, MOST_TIMES_OURS * self.prompt_tokens + FREE_TOKENS)
         if (usage.prompt_tokens or 0) > most_prompt_tokens:
             self.on_violation(Violation.PROMPT_TOKENS)
-            believed.prompt_tokens = believed.cached_tokens = None
-            believed.cache_write_tokens = believed.cache_write_1h_tokens = None
+            usage = ProviderUsage(None, usage.completion_tokens, None)
         if not self.believes_output(usage.completion_tokens or 0, output_tokens):
             self.on_violation(Violation.COMPLETION_TOKENS)
-            believed.completion_tokens = None
-        return believed
+            usage = replace(usage, completion_tokens=None)
+        return usage
 
     def believes_output(self, told_tokens: int, output_tokens: int) -> bool:
         if told_tokens > min(self.context_tokens, _with_margin(self.max_tokens)):

@@ -72,7 +72,7 @@ OWNED = {
     "identity_id": "",
 }
 # Chosen by the caller, or everybody's.
-NOT_OWNED = {"class_ids", "form_id", "operation_id"}
+NOT_OWNED = {"class_id", "class_ids", "form_id", "operation_id"}
 # Only what an operator's token may call.
 OF_OPERATORS = {"account_ids", "object_id"}
 # Of a challenge, the answer does not say whether there is one.

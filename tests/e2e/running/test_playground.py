@@ -153,7 +153,7 @@ def chat_in_the_playground(up: Up, upstream: Upstream, page: Page, base_url: str
     # An error is shown as the API gives it, and nothing that was typed is lost.
     upstream.default_reply = Reply(status=400, body='{"error":{"message":"no","type":"invalid_request_error"}}')
     playground.send("This fails.")
-    expect(playground.error).to_contain_text("api_error")
+    expect(playground.error).to_contain_text("request_not_supported")
     expect(page.get_by_label("Your message")).to_have_value("This fails.")
     assert sum(costs) == spent(up, account_id)
 

@@ -147,7 +147,12 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
         "RecordOperatorAction": OPERATORS,
     },
     "legato.router.v1.RouterService": {"Chat": EDGE, "Exchange": EDGE, "ListModels": READERS},
-    "legato.router.v1.RouteAdminService": {"ReloadRoutes": OPERATORS, "ListTargets": OPERATORS},
+    "legato.router.v1.RouteAdminService": {
+        "ReloadRoutes": OPERATORS,
+        "ListTargets": OPERATORS,
+        "ListOutcomes": OPERATORS,
+        "ResumeCanary": OPERATORS,
+    },
     "legato.router.v1.GroundingAdminService": {
         "AddNote": WITH_USERS,
         "ListNotes": WITH_USERS,
