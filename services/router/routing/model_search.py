@@ -152,10 +152,8 @@ class ModelSearch:
         parameters = prompt.parameters.without(ignored) if ignored else prompt.parameters
         await self.allowance.cover_prompt(prompt.tokens)
         max_tokens = self.allowance.fit(planned.max_tokens)
-        may_come_whole = self._may_come_whole(max_tokens)
-        streams = planned.streams and not may_come_whole
         try:
-            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not streams)
+            model_use = model_state.saturation.enter(self.key_id, prompt.tokens, is_whole=not planned.streams)
         except LegatoError as error:
             self.refusals.add_saturated(error)
             forget_origin(error)
@@ -168,9 +166,9 @@ class ModelSearch:
         if self.attempts.first_asked_at_s is None:
             self.attempts.first_asked_at_s = attempt.began_s
         span = begin_span(target, self.attempts.count, max_tokens)
-        call = _make_call(prompt, parameters, target, max_tokens, streams=streams)
+        call = _make_call(prompt, parameters, target, max_tokens, streams=planned.streams)
         call.ignored += ignored
-        gathering = None if chat.stream or may_come_whole else self._gathering(model_state, max_tokens)
+        gathering = None if chat.stream else self._gathering(model_state, max_tokens)
         call.sink = gathering or self.sink
         if span is not None and self.tells_traces:
             call.traceparent = span.traceparent
@@ -178,7 +176,7 @@ class ModelSearch:
             call.on_sent = partial(self.allowance.tell_sent, call.ignored, accepted=chat.tells_acceptance)
         self.tried.append(model_state)
         # The duration of an answer that does not stream cannot be predicted.
-        if len(self.models.all) > 1 and streams:
+        if len(self.models.all) > 1 and planned.streams:
             call.patience_s = self._patience_s(model_state, attempt)
         try:
             first, pieces = await begin(model_state, call, model_use, attempt, gathering)
@@ -194,7 +192,7 @@ class ModelSearch:
                 self._log_failure(error, target)
             forget_origin(error)
             return None
-        counted, is_whole = self.counted, may_come_whole or (gathering is not None and not gathering.is_cut)
+        counted, is_whole = self.counted, gathering is not None and not gathering.is_cut
         upstream = Upstream(
             model_state, model_use, attempt, first, pieces, counted, max_tokens, is_whole, call.ignored, span
         )
@@ -205,11 +203,6 @@ class ModelSearch:
             self.empty = upstream
             return None
         return upstream
-
-    def _may_come_whole(self, max_tokens: int) -> bool:
-        """Tells if a whole answer need not be streamed: it is covered, and no other model could answer instead."""
-        is_only_model = len(self.models.all) == 1
-        return is_only_model and not self.chat.stream and self.allowance.covers_whole(max_tokens)
 
     def _patience_s(self, model_state: ModelState, attempt: Attempt) -> float | None:
         """Returns how long the model may be silent before its first token; None if nothing is gained by leaving it."""

@@ -260,7 +260,8 @@ def _chunks(reply: Reply) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": content} for content in reply.contents * reply.repeat]
     deltas += [{"refusal": refusal} for refusal in reply.refusals]
-    deltas += [{"tool_calls": [call]} for call in reply.tool_calls]
+    calls = reply.tool_calls or [{"index": index, **call} for index, call in enumerate(reply.message_tool_calls)]
+    deltas += [{"tool_calls": [call]} for call in calls]
     chunks = [_chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
     if reply.finish_reason is not None:
         chunks.append(_chunk([{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]))
