@@ -31,7 +31,7 @@ BEFORE_RESET_S: Final = 0.02
 
 @dataclass(frozen=True)
 class Cut:
-    """Where and how a call breaks off: after this share of the bytes of its texts, which may be within an event."""
+    """The place and the way of a break: after this share of the bytes of the texts, which may be within an event."""
 
     way: Way
     share: float

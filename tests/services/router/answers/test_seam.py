@@ -1,4 +1,4 @@
-"""Where one model's answer was cut and another goes on, nothing is repeated and nothing is lost."""
+"""The seam of two answers: nothing is repeated and nothing is lost where another model goes on."""
 
 from typing import Any, cast
 

@@ -218,7 +218,7 @@ async def test_large_message_of_known_fields_alone_stays_as_it_is() -> None:
     ],
 )
 async def test_context_of_one_turn_is_at_the_end_of_the_last_question(said: Any, sent: Any) -> None:
-    """In the form that the client has chosen, since servers differ in what they accept."""
+    """Context has the form that the client has chosen, since servers differ in what they accept."""
     begun = [QUESTION, ANSWER, {"role": "user", "content": said}]
     for after in ([], [ANSWER]):
         messages = (await read_messages(msgspec.json.encode(begun + after))).add_context("A passage.")
