@@ -26,6 +26,7 @@ from tests.support.fakes import FakeClock
 from tests.support.servers.child import start_child
 from tests.support.servers.migrated import MigratedPostgres
 from tests.support.servers.postgres import Postgres
+from tests.support.servers.s3 import S3
 from tests.support.servers.valkey import Valkey
 from tests.support.service import Service
 from tests.support.shared_dialects import SharedDialects
@@ -46,7 +47,7 @@ BROWSER_FOLDER = TESTS / "console" / "browser"
 VENDORS_FOLDER = TESTS / "support" / "upstreams"
 IMPORTS = {"service": (Service, Up, start_child, subprocess), "stores": (Database, psycopg, sqlalchemy)}
 FIXTURES = {
-    "stores": frozenset({"database_kind", "database_url", "postgres_server", "valkey_server"}),
+    "stores": frozenset({"database_kind", "database_url", "postgres_server", "s3_server", "valkey_server"}),
     "rpc": frozenset({"socket_folder"}),
 }
 LANE = pytest.StashKey[str]()
@@ -161,6 +162,14 @@ def database_url(request: pytest.FixtureRequest, database_kind: str, tmp_path: P
         return f"sqlite:///{tmp_path}/test.db"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3]:
+    server = S3()
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(scope="session")
