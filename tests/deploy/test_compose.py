@@ -23,7 +23,7 @@ from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
 from tests.deploy.compose import BASES
 from tests.deploy.engine import REGISTRY, STAND_INS, qualified
-from tests.deploy.kubernetes.kustomize import add_component, render
+from tests.deploy.kubernetes.kustomize import KUBERNETES, render
 from tests.deploy.kubernetes.policies import containers
 
 ROOT = Path(__file__).parents[2]
@@ -170,8 +170,7 @@ def test_only_the_service_that_hands_secrets_over_is_root_and_it_has_no_network(
 
 
 def test_memory_is_limited_as_in_kubernetes() -> None:
-    kubernetes = ROOT / "deploy" / "kubernetes"
-    manifests = add_component(render(kubernetes / "overlays" / "one-node"), kubernetes / "components" / "payments")
+    manifests = render(KUBERNETES / "overlays" / "one-node", "payments")
     limits = {
         container["name"]: container["resources"]["limits"]["memory"].removesuffix("i").lower()
         for _, _, container in containers(manifests)

@@ -2,10 +2,14 @@
 
 import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,13 +40,35 @@ def find_program(name: str, *packages: str) -> Program:
     return Program(str(path), {"LD_LIBRARY_PATH": ":".join(sorted(libraries))} if libraries else {})
 
 
+@contextmanager
+def taking_turns(file: Path) -> Iterator[None]:
+    """Lets one test process after the other install what all want."""
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def unpack_from_pool(digest: str, path: str, folder: Path) -> None:
+    """Unpacks a package from the mirror that apt uses; it need not be of the release that is installed here. Raises
+    OSError where the mirror cannot be reached."""
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    mirrors = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    mirror = next(mirror for mirror in mirrors if "security" not in mirror)
+    with urllib.request.urlopen(f"{mirror}{path}", timeout=TIMEOUT_S) as response:
+        content = response.read()
+    assert hashlib.sha256(content).hexdigest() == digest, path
+    folder.mkdir(exist_ok=True)
+    archive = folder / "package.deb"
+    archive.write_bytes(content)
+    subprocess.run(["dpkg-deb", "-x", archive, folder], check=True, timeout=TIMEOUT_S)
+    archive.unlink()
+
+
 # Tried once, however many tests want it.
 @functools.cache
 def is_unpacked(folder: Path, packages: tuple[str, ...]) -> bool:
     FOLDER.mkdir(exist_ok=True)
-    # Several workers may come for it at once.
-    with (FOLDER / f"{packages[0]}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with taking_turns(FOLDER / f"{packages[0]}.lock"):
         return folder.exists() or _unpack(folder, packages)
 
 

@@ -1,13 +1,12 @@
 """Go from its wheel, and libraries from Debian's packages of their sources: Go's own registry is not needed."""
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
+
+from tests.support.servers.debian import taking_turns, unpack_from_pool
 
 ROOT = Path(__file__).parents[3]
 UV = Path(sys.executable).with_name("uv")
@@ -26,9 +25,7 @@ def go_plugins() -> Path:
     """Returns a folder with protoc's plugins for Go. On the first run, and when a lock has changed, these, Go and its
     libraries are installed; raises OSError where Debian's packages cannot be reached."""
     INSTALLED.mkdir(exist_ok=True)
-    with (INSTALLED / "lock").open("w") as lock:
-        # Test processes take turns.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with taking_turns(INSTALLED / "lock"):
         wanted = TOOLCHAIN_LOCK.read_bytes() + PACKAGES_LOCK.read_bytes()
         done = INSTALLED / "installed"
         if not done.exists() or done.read_bytes() != wanted:
@@ -38,7 +35,8 @@ def go_plugins() -> Path:
             command = [str(UV), "pip", "install", *options, "-r", str(TOOLCHAIN_LOCK)]
             subprocess.run(command, check=True, timeout=TIMEOUT_S)
             for line in PACKAGES_LOCK.read_text().splitlines():
-                _unpack(*line.split())
+                digest, path = line.split()
+                unpack_from_pool(digest, path, PACKAGES)
             for source in SOURCES_OF_PLUGINS:
                 go_build(source, PLUGINS / Path(source).name)
             done.write_bytes(wanted)
@@ -59,17 +57,3 @@ def go_build(package: str, program: Path, workspace: Path | None = None) -> None
     }
     command = [str(TOOLCHAIN / "go" / "bin" / "go"), "build", "-o", str(program), package]
     subprocess.run(command, env=environ, check=True, timeout=TIMEOUT_S)
-
-
-def _unpack(digest: str, path: str) -> None:
-    """Adds a package from the mirror that apt uses; it need not be of the release that is installed here."""
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
-    mirrors = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    mirror = next(mirror for mirror in mirrors if "security" not in mirror)
-    with urllib.request.urlopen(f"{mirror}{path}", timeout=TIMEOUT_S) as response:
-        content = response.read()
-    assert hashlib.sha256(content).hexdigest() == digest, path
-    archive = INSTALLED / "package.deb"
-    archive.write_bytes(content)
-    subprocess.run(["dpkg-deb", "-x", archive, PACKAGES], check=True, timeout=TIMEOUT_S)
-    archive.unlink()
