@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from services.chassis.database.database import Database
-from services.chassis.database.portions import run_passes
 from services.chassis.process import memory
+from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
 from services.chassis.timing.deadlines import Clock

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from services.chassis.database.database import Database
-from services.chassis.database.portions import run_passes
+from services.chassis.file_stamp import stamp_of
+from services.chassis.process.passes import run_passes
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -13,9 +14,6 @@ from services.metering.ledger.prices import PriceFile, Prices, read_prices
 from services.metering.store.prices import adopt_prices, read_schedule
 
 EVERY_S: Final = 5.0
-
-# What tells that a file was replaced or written to.
-Stamp = tuple[int, int, int] | None
 
 
 class PriceWatch:
@@ -56,11 +54,3 @@ class PriceWatch:
             for mistake in str(error).splitlines():
                 self._log.warning("prices.refused", reason=mistake)
             return None
-
-
-def stamp_of(path: Path) -> Stamp:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns

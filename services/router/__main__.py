@@ -1,26 +1,12 @@
 """Runs the router (`python -m services.router`), which sends each chat to a model of its class."""
 
-from functools import partial
-
-from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
 from services.chassis.process.run import run
 from services.chassis.process.serving import serving
 from services.chassis.settings import load
-from services.chassis.telemetry.metrics import show_exchanges
-from services.router.completion import Completions
-from services.router.grounding.assembly import open_grounding
 from services.router.grounding.settings import GroundingSettings
-from services.router.local_model import socket_path
-from services.router.metrics import show_chats, show_model_states
 from services.router.prompts import tokens
-from services.router.providers import open_provider
-from services.router.routing.model_states import ModelStates
-from services.router.routing.reload import Reload
 from services.router.routing.routes import load_routes
-from services.router.routing.targets import Targets
-from services.router.servicers.grounding import GroundingAdminServicer
-from services.router.servicers.route_admin import RouteAdminServicer
-from services.router.servicers.router import RouterServicer
+from services.router.service import RouterService
 from services.router.settings import RouterSettings
 
 STOP_GRACE_S = 0.5
@@ -28,32 +14,12 @@ STOP_GRACE_S = 0.5
 
 async def main() -> None:
     settings, grounding_settings = load(RouterSettings), load(GroundingSettings)
-    found = load_routes(settings.routes, timeouts=settings.timeouts)
+    routes = load_routes(settings.routes, timeouts=settings.timeouts)
     # Loads the tokenizer before the first chat waits for it.
     tokens.counter()
     async with serving("router", settings) as process:
-        clock, log, registry, opened = process.clock, process.log, process.registry, process.opened
-        socket = socket_path(settings.data, settings.local_model_socket)
-        open_one = partial(open_provider, local_model_socket=socket)
-        local_places = settings.local_model_parallel + settings.local_model_queue
-        model_states = ModelStates(found, open_one, clock, log, settings.upstream_queueing_s, local_places)
-        opened.push_async_callback(model_states.aclose)
-        show_model_states(model_states, registry)
-        targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
-        grounding = open_grounding(grounding_settings, clock, log, opened)
-        prompt_memory = open_prompt_memory(settings.prompt_bytes)
-        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
-        opened.push_async_callback(completions.aclose)
-        show_chats(completions, registry)
-        show_prompt_memory(registry, prompt_memory)
-        router = RouterServicer(completions, log, process.open_tracer())
-        show_exchanges(registry, {"edge": router.message_items})
-        reload = Reload(settings.routes, settings.timeouts, model_states, log)
-        process.on_hangup(reload.on_signal)
-        process.in_background(reload.watch_promises)
-        previews = GroundingAdminServicer(grounding, completions.preview, log)
-        admins = [RouteAdminServicer(model_states, reload), previews]
-        await process.serve_rpcs([router, *admins], drain=router.drain, drain_s=settings.drain_s, grace_s=STOP_GRACE_S)
+        router = RouterService(routes, settings, grounding_settings, process)
+        await process.serve_rpcs(router.servicers, drain=router.drain, drain_s=settings.drain_s, grace_s=STOP_GRACE_S)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any, Final
 from services.chassis.telemetry.metrics import Registry
 from services.router.answers.usage_check import Violation
 from services.router.completion import Completions
+from services.router.routing.key_watch import KeyWatch
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.retention_promise import lapses_at_s
 from services.router.routing.spending import KINDS
@@ -113,6 +114,20 @@ def show_providers(model_states: ModelStates, registry: Registry) -> None:
             name: name in model_states.other_regions
             for name, route in model_states.routes.providers.items()
             if route.region
+        },
+        "gen_ai_provider_name",
+    )
+
+
+def show_keys(model_states: ModelStates, key_watch: KeyWatch, registry: Registry) -> None:
+    usable = "Whether the file of a provider's API key has one. If not, the last key stays in use."
+    registry.gauge(
+        "legato_provider_key_usable",
+        usable,
+        lambda: {
+            name: name not in key_watch.unusable
+            for name, route in model_states.routes.providers.items()
+            if route.api_key_file is not None
         },
         "gen_ai_provider_name",
     )

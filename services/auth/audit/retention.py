@@ -10,7 +10,8 @@ from services.auth.audit.log import AuditLog
 from services.auth.records.times import to_micros
 from services.auth.store import audit as stored
 from services.chassis.database.database import Database
-from services.chassis.database.portions import PAUSE_S, delete_in_portions, run_passes
+from services.chassis.database.portions import PAUSE_S, delete_in_portions
+from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from services.chassis.file_stamp import Stamp, stamp_of
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import Registry
@@ -65,9 +66,8 @@ class Certificates:
             reason = f"its callers expect the DNS name {name}, and a server's: issue it again"
             self._log.warning("certificates.not_for_a_server", reason=reason)
 
-    def _stamps(self) -> list[tuple[int, int, int]]:
-        # A mounted secret is replaced by a new file of the same name, mostly of the same size.
-        return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, self._paths)]
+    def _stamps(self) -> list[Stamp]:
+        return [stamp_of(path) for path in self._paths]
 
     def _read(self) -> Pem:
         authority, certificate, key = (path.read_bytes() for path in self._paths)

@@ -13,8 +13,9 @@ from uuid import uuid4
 
 from services.chassis.database.clock import read_now_us
 from services.chassis.database.database import Database
-from services.chassis.database.portions import PAUSE_S, PORTION_MOST, run_passes
+from services.chassis.database.portions import PAUSE_S, PORTION_MOST
 from services.chassis.process import failpoints, memory
+from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
 from services.metering.auditor import LOGGED_MOST, audit_in_thread, find_violations
 from services.metering.closed_months import entry_violations

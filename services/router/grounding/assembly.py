@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from legato_protos.router.v1 import grounding_pb2 as pb
+from services.chassis.process.passes import run_passes
 from services.chassis.telemetry.log import Log
 from services.chassis.timing.deadlines import Clock
 from services.chassis.versioned_secrets import parse_versioned_secrets
@@ -49,7 +50,6 @@ def _open_stores(
     settings: GroundingSettings, clock: Clock, log: Log, stack: AsyncExitStack, config: pb.GroundingConfig
 ) -> "tuple[Library, Intake | None]":
     from services.chassis.database.database import open_database
-    from services.chassis.database.portions import run_passes
     from services.router.grounding.attachments import ATTACHMENTS_MOST, PASSAGES_MOST, SWEEP_INTERVAL_S
     from services.router.grounding.intake import Intake
     from services.router.grounding.library import Library

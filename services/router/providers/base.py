@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -34,7 +35,10 @@ class ProviderRoute:
     name: str
     kind: str
     base_url: str = ""
-    api_key: str = field(default="", repr=False)
+    # Another key changes nothing about its connections and models either.
+    api_key: str = field(default="", repr=False, compare=False)
+    # Where the key is read from, again and again; None: from the environment.
+    api_key_file: Path | None = field(default=None, compare=False)
     # The name of the field for the output limit.
     output_field: str = "max_tokens"
     # A JSON object of fields added to every request.
@@ -209,6 +213,10 @@ class Provider(Protocol):
     async def warm(self) -> Sequence[str]:
         """Opens a connection for the first call, if connections are kept, and returns the names in the server's
         certificate. Raises ProviderError."""
+        ...
+
+    def use_key(self, api_key: str) -> None:
+        """Sends this API key with the calls that begin from now on; running ones and connections are kept."""
         ...
 
     async def aclose(self) -> None: ...

@@ -136,6 +136,16 @@ class ModelStates:
             model_state.cut_prompts.forget()
             if key not in self._model_states and model_state.saturation.queue_watch is not None:
                 self._start(model_state.saturation.queue_watch.aclose())
+        self.use_keys(routes.providers)
+
+    def use_keys(self, providers: Mapping[str, ProviderRoute]) -> None:
+        """Takes over the API keys of providers, in which nothing else has changed."""
+        self.routes = replace(self.routes, providers=providers)
+        for (route, _), provider in self._providers.items():
+            provider.use_key(providers[route.name].api_key)
+        for (route, target), model_state in self._model_states.items():
+            if model_state.saturation.queue_watch is not None:
+                model_state.saturation.queue_watch.gauge.use_key(_gauge_key(providers[route.name], target))
 
     async def aclose(self) -> None:
         for task in self._tasks:
@@ -220,7 +230,7 @@ class ModelStates:
         concurrency = target.concurrency or (self._local_places if route.kind == "local" else None)
         saturation = ModelSaturation(self._clock, tolerated_s, concurrency)
         if target.queue_metrics_url:
-            gauge = QueueGauge(target.queue_metrics_url, target.model_name, _gauge_key(route, target))
+            gauge = QueueGauge(target.queue_metrics_url, target.model_name)
             saturation.queue_watch = QueueWatch(gauge, saturation.gate, self._clock, target.queue_most_waiting)
         return ModelState(
             target,

@@ -1,7 +1,6 @@
 """Reads a provider of the routes file."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -9,11 +8,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from services.chassis.http_client.origin import has_host
-from services.chassis.settings import SettingsError, read_variable
 from services.router.providers import KINDS
 from services.router.providers.base import ProviderRoute
 from services.router.providers.openai.provider import takes_cache_key
 from services.router.routing import route_file as kinds
+from services.router.routing.api_keys import KeySource
 from services.router.routing.region import read_region
 from services.router.routing.retention_promise import read_promise
 from services.router.routing.route_file import Table
@@ -21,19 +20,19 @@ from services.router.routing.route_file import Table
 _OUTPUT_FIELDS: Final = ("max_tokens", "max_completion_tokens")
 
 
-def read_provider(name: str, table: Table, environ: Mapping[str, str], today: date) -> ProviderRoute:
+def read_provider(name: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
     """Reads a provider, whose promise to retain no data must hold today."""
     kind = table.choose("kind", tuple(KINDS))
     route = ProviderRoute(name, kind)
     if kind in KINDS and KINDS[kind].needs_address:
-        route = _read_remote(name, kind, table, environ, today)
+        route = _read_remote(name, kind, table, keys, today)
     if kind in KINDS:
         # The keys of an unknown kind of provider cannot be checked.
         table.finish()
     return route
 
 
-def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str], today: date) -> ProviderRoute:
+def _read_remote(name: str, kind: str, table: Table, keys: KeySource, today: date) -> ProviderRoute:
     lack = "must be true" if table.has("zero_retention") else "is missing"
     if table.read("zero_retention", Any, None) is not True:
         table.mistake("zero_retention", f"{lack}: only providers that retain no data are used")
@@ -41,6 +40,7 @@ def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str],
     base_url = read_address(table)
     host = (urlsplit(base_url).hostname or "") if has_host(base_url) else ""
     evidence, until = read_promise(table, host, today)
+    api_key, api_key_file = keys.read(table, is_needed=bool(versions))
     route = ProviderRoute(
         name,
         kind,
@@ -48,7 +48,8 @@ def _read_remote(name: str, kind: str, table: Table, environ: Mapping[str, str],
         evidence=evidence,
         until=until,
         region=read_region(table, host),
-        api_key=_read_secret(table, environ, is_needed=bool(versions)),
+        api_key=api_key,
+        api_key_file=api_key_file,
         extra_json=msgspec.json.encode(table.read("body", kinds.TABLE, {})),
     )
     route = replace(route, prompt_cache_key=kind == "openai" and takes_cache_key(route.base_url))
@@ -65,19 +66,3 @@ def read_address(table: Table, key: str = "base_url") -> str:
     elif url and not has_host(url):
         table.mistake(key, "must have a host, and a valid port if it has one")
     return url
-
-
-def _read_secret(table: Table, environ: Mapping[str, str], *, is_needed: bool) -> str:
-    if table.read("api_key", Any, None) is not None:
-        table.mistake("api_key", "do not put secrets in this file: name a variable in api_key_env")
-    variable = table.read("api_key_env", kinds.TEXT, MISSING if is_needed else "")
-    if not variable:
-        return ""
-    try:
-        secret = read_variable(variable, environ)
-    except SettingsError as error:
-        table.mistake("api_key_env", str(error))
-        return ""
-    if not secret:
-        table.mistake("api_key_env", f"the variable {variable} is not set")
-    return secret or ""

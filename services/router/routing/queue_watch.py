@@ -36,13 +36,16 @@ class QueueGauge:
     """Reads how many requests wait at a model's server, from the metrics that the server publishes."""
 
     def __init__(self, url: str, model_name: str, api_key: str = "") -> None:
-        origin, self._path = read_url(url)
+        self._origin, self._path = read_url(url)
         self._model_name = model_name
-        self._connections = ConnectionPool(origin, ANSWER_WITHIN_S)
+        self._connections = ConnectionPool(self._origin, ANSWER_WITHIN_S)
+        self.use_key(api_key)
+
+    def use_key(self, api_key: str) -> None:
         headers = {"Accept": "text/plain", "Accept-Encoding": "identity", "User-Agent": "legato"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
-        self._head = RequestHead(origin, headers)
+        self._head = RequestHead(self._origin, headers)
 
     async def read(self) -> float | None:
         """Returns the queue length; None if it is unavailable."""
@@ -81,7 +84,7 @@ class QueueWatch:
     """The queue watch of one model."""
 
     def __init__(self, gauge: QueueGauge, gate: Gate, clock: Clock, most_waiting: int = MOST_WAITING) -> None:
-        self._gauge = gauge
+        self.gauge = gauge
         self._gate = gate
         self._clock = clock
         self._most_waiting = most_waiting
@@ -117,12 +120,12 @@ class QueueWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._gauge.aclose()
+        await self.gauge.aclose()
 
     async def _look_while_used(self) -> None:
         try:
             while True:
-                self.note(await self._gauge.read())
+                self.note(await self.gauge.read())
                 if not self._gate.running:
                     return
                 await asyncio.sleep(LOOK_EACH_S)

@@ -19,6 +19,7 @@ from services.router.prompts import prompt
 from services.router.prompts.prompt import Character, load_character
 from services.router.providers.base import ProviderRoute, Timeouts
 from services.router.routing import route_file as kinds
+from services.router.routing.api_keys import KeySource
 from services.router.routing.class_route import ClassRoute, read_class_route
 from services.router.routing.provider_route import read_provider
 from services.router.routing.retention_promise import utc_today
@@ -60,16 +61,19 @@ def load_routes(
     environ: Mapping[str, str] = os.environ,
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
     today: date | None = None,
+    *,
+    has_keys: bool = True,
 ) -> Routes:
     """Loads and validates the file; `timeouts` are the defaults for models without their own. What providers promise
-    must hold today."""
+    must hold today. Without `has_keys`, API keys are not looked for: they are on other machines."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"LEGATO_ROUTES: cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
-    reader = _Reader(path.parent, environ, timeouts, today or utc_today())
+    keys = KeySource(path.parent, environ, has_keys)
+    reader = _Reader(path.parent, keys, timeouts, today or utc_today())
     routes = reader.read(document)
     if reader.mistakes:
         raise SettingsError("\n".join(f"{path}: {mistake}" for mistake in reader.mistakes))
@@ -77,18 +81,18 @@ def load_routes(
 
 
 class _Reader:
-    def __init__(self, folder: Path, environ: Mapping[str, str], timeouts: Timeouts, today: date) -> None:
+    def __init__(self, folder: Path, keys: KeySource, timeouts: Timeouts, today: date) -> None:
         """`folder` contains the routes file; paths in the file are relative to it."""
         self.mistakes: list[str] = []
         self._folder = folder
-        self._environ = environ
+        self._keys = keys
         self._timeouts = timeouts
         self._today = today
 
     def read(self, document: dict[str, Any]) -> Routes:
         root = Table(self.mistakes, "", document)
         providers = {
-            name: read_provider(name, table, self._environ, self._today)
+            name: read_provider(name, table, self._keys, self._today)
             for name, table in root.tables("providers").items()
         }
         models = {name: read_target(table, providers, self._timeouts) for name, table in root.tables("models").items()}
@@ -128,7 +132,7 @@ def _check_region_of_shadow(table: Table, route: ClassRoute, providers: Mapping[
 
 def _version_of(document: dict[str, Any], characters: Mapping[str, Character]) -> str:
     """Returns a digest of what the file says, whatever its comments and order, and of the characters' texts. API keys
-    are not in it: the file only names their variables."""
+    are not in it: the file only names their variables and files."""
     texts = {class_id: (character.version, character.text) for class_id, character in characters.items()}
     content = msgspec.json.encode((document, texts), order="sorted")
     return hashlib.sha256(content).hexdigest()[:VERSION_DIGITS]

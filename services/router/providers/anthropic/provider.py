@@ -56,9 +56,10 @@ class AnthropicProvider(HttpProvider):
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
         self._version = route.version
         self._marks_prefix = route.prompt_caching
-        is_old = route.version == VERSION_2023
-        key = {"x-api-key": route.api_key} if is_old else {"Authorization": f"Bearer {route.api_key}"}
-        super().__init__(route, timeouts, {"anthropic-version": route.version, **key})
+        super().__init__(route, timeouts, {"anthropic-version": route.version})
+
+    def _key_headers(self, api_key: str) -> dict[str, str]:
+        return {"x-api-key": api_key} if self._version == VERSION_2023 else {"Authorization": f"Bearer {api_key}"}
 
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/v1/messages"

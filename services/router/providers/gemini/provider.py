@@ -48,9 +48,12 @@ class GeminiProvider(HttpProvider):
     versions = ("v1", "v1beta")
 
     def __init__(self, route: ProviderRoute, timeouts: Timeouts) -> None:
-        # Sent in a header, since URLs are logged on the way.
-        super().__init__(route, timeouts, {"x-goog-api-key": route.api_key})
+        super().__init__(route, timeouts)
         self._version = route.version
+
+    def _key_headers(self, api_key: str) -> dict[str, str]:
+        # Not in the URL, as URLs are logged on the way.
+        return {"x-goog-api-key": api_key}
 
     def _write_body(self, call: ProviderCall) -> bytes:
         # Google stores requests in its logs unless this is set; nothing in the routes file may override it.

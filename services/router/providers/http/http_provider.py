@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -37,6 +37,7 @@ from services.router.providers.translation.conversion import convert
 LARGEST_ANSWER_BYTES = 8 * 1024 * 1024
 # Timeout for an error's body: the status is known and mostly sufficient.
 AFTER_FAILURE_S = 2.0
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class HttpProvider(ABC):
@@ -54,30 +55,36 @@ class HttpProvider(ABC):
         self,
         route: ProviderRoute,
         timeouts: Timeouts,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] = NO_HEADERS,
         *,
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
-        """`tls` replaces the default trust store; `socket` is a unix socket to use instead of the host in the URL,
-        without keep-alive."""
-        origin, path = read_url(route.base_url, tls, socket)
+        """`headers` are sent beside those of the key; `tls` replaces the default trust store; `socket` is a unix socket
+        to use instead of the host in the URL, without keep-alive."""
+        self._origin, path = read_url(route.base_url, tls, socket)
         self._base_path = path.rstrip("/")
         # Added to every request.
         self._extra: dict[str, Any] = msgspec.json.decode(route.extra_json)
         self._timeouts = timeouts
-        self._connections = AnswerConnections(origin, self._timeouts.connect_s, keep=socket is None)
+        self._connections = AnswerConnections(self._origin, self._timeouts.connect_s, keep=socket is None)
         self._budget = BufferBudget()
-        self._head = RequestHead(
-            origin,
-            {
-                "Accept": "*/*",
-                "Accept-Encoding": "identity",
-                "Content-Type": "application/json",
-                "User-Agent": "legato",
-                **headers,
-            },
-        )
+        self._headers = {
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": "legato",
+            **headers,
+        }
+        self.use_key(route.api_key)
+
+    def use_key(self, api_key: str) -> None:
+        self._api_key = api_key
+        self._head = RequestHead(self._origin, {**self._headers, **self._key_headers(api_key)})
+
+    @abstractmethod
+    def _key_headers(self, api_key: str) -> Mapping[str, str]:
+        """Returns the headers that send an API key."""
 
     @abstractmethod
     def _path(self, call: ProviderCall) -> str:

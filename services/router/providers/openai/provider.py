@@ -65,9 +65,7 @@ class OpenAIProvider(HttpProvider):
         tls: ssl.SSLContext | None = None,
         socket: Path | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {route.api_key}"} if route.api_key else {}
-        if route.no_store:
-            headers |= no_store_headers(route.base_url)
+        headers = no_store_headers(route.base_url) if route.no_store else {}
         super().__init__(route, timeouts, headers, tls=tls, socket=socket)
         self._route = route
         if route.no_store:
@@ -82,6 +80,9 @@ class OpenAIProvider(HttpProvider):
             call.parameters = call.parameters.without(self._extra)
         return super().answer(call)
 
+    def _key_headers(self, api_key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
     def _path(self, call: ProviderCall) -> str:
         return f"{self._base_path}/chat/completions"
 
@@ -94,10 +95,11 @@ class OpenAIProvider(HttpProvider):
 
     def _cache_key(self, call: ProviderCall) -> str:
         """Returns the key by which the provider finds the server that has the beginning of this prompt in its cache.
-        It is derived with a secret that all routers have, so it tells nothing but which requests belong together."""
+        It is derived with a secret that all routers have, so it tells nothing but which requests belong together.
+        While a key is rotated, routers may differ for some seconds, which costs hits in the cache."""
         if not self._sends_cache_key or not call.cache_identity:
             return ""
-        return hmac.digest(self._route.api_key.encode(), call.cache_identity, "sha256").hex()[:CACHE_KEY_CHARACTERS]
+        return hmac.digest(self._api_key.encode(), call.cache_identity, "sha256").hex()[:CACHE_KEY_CHARACTERS]
 
 
 def encode_call(call: ProviderCall, output_field: str, extra_json: bytes, cache_key: str = "") -> bytes:

@@ -97,6 +97,9 @@ class PlayedProvider:
             raise ProviderError("could not be reached")
         return self._names
 
+    def use_key(self, api_key: str) -> None:
+        self.api_key = api_key
+
     async def aclose(self) -> None:
         self.closed += 1
 

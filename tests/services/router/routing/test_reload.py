@@ -21,6 +21,9 @@ class NeverWarm:
     async def warm(self) -> list[str]:
         return []
 
+    def use_key(self, api_key: str) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

@@ -1,0 +1,55 @@
+"""Builds the router from its parts."""
+
+from functools import partial
+
+from services.chassis.load.prompt_memory import open_prompt_memory, show_prompt_memory
+from services.chassis.process.serving import Process
+from services.chassis.telemetry.metrics import show_exchanges
+from services.router.completion import Completions
+from services.router.grounding.assembly import open_grounding
+from services.router.grounding.settings import GroundingSettings
+from services.router.local_model import socket_path
+from services.router.metrics import show_chats, show_keys, show_model_states
+from services.router.providers import open_provider
+from services.router.routing.key_watch import KeyWatch
+from services.router.routing.model_states import ModelStates
+from services.router.routing.reload import Reload
+from services.router.routing.routes import Routes
+from services.router.routing.targets import Targets
+from services.router.servicers.grounding import GroundingAdminServicer
+from services.router.servicers.route_admin import RouteAdminServicer
+from services.router.servicers.router import RouterServicer
+from services.router.settings import RouterSettings
+
+
+class RouterService:
+    """The RPCs of the router, and the work that it does beside them."""
+
+    def __init__(
+        self, routes: Routes, settings: RouterSettings, grounding_settings: GroundingSettings, process: Process
+    ) -> None:
+        clock, log, registry, opened = process.clock, process.log, process.registry, process.opened
+        socket = socket_path(settings.data, settings.local_model_socket)
+        open_one = partial(open_provider, local_model_socket=socket)
+        local_places = settings.local_model_parallel + settings.local_model_queue
+        model_states = ModelStates(routes, open_one, clock, log, settings.upstream_queueing_s, local_places)
+        opened.push_async_callback(model_states.aclose)
+        show_model_states(model_states, registry)
+        targets = Targets(model_states, log, settings.upstream_attempts, tells_traces=settings.trace_upstream)
+        grounding = open_grounding(grounding_settings, clock, log, opened)
+        prompt_memory = open_prompt_memory(settings.prompt_bytes)
+        completions = Completions(model_states, targets, clock, log, grounding.grounding, prompt_memory)
+        opened.push_async_callback(completions.aclose)
+        show_chats(completions, registry)
+        show_prompt_memory(registry, prompt_memory)
+        router = RouterServicer(completions, log, process.open_tracer())
+        show_exchanges(registry, {"edge": router.message_items})
+        reload = Reload(settings.routes, settings.timeouts, model_states, log)
+        process.on_hangup(reload.on_signal)
+        process.in_background(reload.watch_promises)
+        key_watch = KeyWatch(model_states, log)
+        show_keys(model_states, key_watch, registry)
+        process.in_background(key_watch.run)
+        previews = GroundingAdminServicer(grounding, completions.preview, log)
+        self.drain = router.drain
+        self.servicers = [router, RouteAdminServicer(model_states, reload), previews]
