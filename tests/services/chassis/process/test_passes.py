@@ -8,7 +8,8 @@ from services.chassis.telemetry.log import Log
 
 
 async def test_pass_that_fails_is_logged_and_followed_by_the_next(log: Log, log_text: Callable[[], str]) -> None:
-    passes, is_second = [], asyncio.Event()
+    passes: list[int] = []
+    is_second = asyncio.Event()
 
     async def run_pass() -> None:
         passes.append(len(passes))
