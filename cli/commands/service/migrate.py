@@ -1,5 +1,6 @@
-"""`legato migrate`: for deployments whose services do not migrate at start (LEGATO_MIGRATE_AT_START)."""
+"""`legato migrate`: what an init container runs before its service, where a migration may take longer than a start."""
 
+import functools
 from pathlib import Path
 
 import click
@@ -12,7 +13,9 @@ from services.chassis.errors import LegatoError
 from services.chassis.settings import PostgresAddress, SettingsError
 from services.rules.residency import DataStore, keep_in_canada
 
-SERVICES = Path(__file__).parents[3] / "services"
+_SERVICES = Path(__file__).parents[3] / "services"
+# The scripts of each service that has a schema.
+FOLDERS = {folder.parent.name: folder for folder in sorted(_SERVICES.glob("*/migrations"))}
 
 
 class MigrateSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +35,12 @@ COLUMNS = ["service", "revision", "newest", "migrated_by"]
 
 
 @command()
+@click.argument("service", nargs=-1, type=click.Choice(list(FOLDERS)))
 @click.option("--show", is_flag=True, help="Only show the version of each schema.")
-def migrate(invocation: Invocation, show: bool) -> None:
-    """Migrate every service's database, once, before services of a new version start."""
+def migrate(invocation: Invocation, service: tuple[str, ...], show: bool) -> None:
+    """Migrate the databases of the named services, or of all, before services of a new version start.
+
+    Several may run at the same time: they take turns, and who comes later finds nothing to do."""
     from services.chassis.database.database import open_database
     from services.chassis.database.schema_version import revisions_of
 
@@ -42,17 +48,17 @@ def migrate(invocation: Invocation, show: bool) -> None:
         settings = read_settings(MigrateSettings)
         require_complete(invocation.data, settings.database_url, peppers_given=True)
         found: list[dict[str, str | None]] = []
-        for folder in sorted(SERVICES.glob("*/migrations")):
-            service = folder.parent.name
-            database = open_database(service, settings.database_url, invocation.data)
+        for name in service or FOLDERS:
+            database = open_database(name, settings.database_url, invocation.data)
             try:
                 if not show:
-                    database.migrate(folder)
+                    database.migrate(FOLDERS[name], on_wait=functools.partial(_tell_wait, name))
                 version = database.read_version()
             finally:
                 database.close()
             known = (None, None) if version is None else (version.revision, version.release)
-            found.append(dict(zip(COLUMNS, (service, known[0], revisions_of(folder)[-1], known[1]), strict=True)))
+            row = (name, known[0], revisions_of(FOLDERS[name])[-1], known[1])
+            found.append(dict(zip(COLUMNS, row, strict=True)))
     except SettingsError as error:
         raise SettingsWrong(str(error)) from None
     except LegatoError as error:
@@ -61,3 +67,7 @@ def migrate(invocation: Invocation, show: bool) -> None:
         invocation.show_list(found, COLUMNS)
     else:
         invocation.show({"migrated": [each["service"] for each in found]})
+
+
+def _tell_wait(service: str, reason: str) -> None:
+    click.echo(f"waiting for the schema {service}: {reason}", err=True)

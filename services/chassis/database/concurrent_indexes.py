@@ -7,16 +7,15 @@ earlier pending script adds, which are still empty. What else would read a large
 do in `prepare_concurrently`, which must find out what is left to do.
 """
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import sqlalchemy as sa
 
+from services.chassis.database.advisory_lock import OnWait, take_lock
+
 # Name of an index to its table and columns.
 Indexes = Mapping[str, tuple[str, str]]
-
-PAUSE_S: Final = 0.1
 
 _IS_VALID: Final = sa.text(
     "SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
@@ -29,14 +28,12 @@ def build_concurrently(
     schema: str,
     indexes: Iterable[Indexes],
     preparations: Iterable[Callable[[sa.Connection], None]] = (),
+    on_wait: OnWait = lambda reason: None,
 ) -> None:
     """Builds the indexes whose columns exist, and runs preparations, each statement in a transaction of its own.
     Replicas that start at the same time take turns."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        # Not a waiting lock: PostgreSQL would wait for the transaction that waits for it, and deadlock.
-        lock = sa.text("SELECT pg_try_advisory_lock(hashtext(:name))").bindparams(name=f"legato:{schema}:indexes")
-        while not connection.scalar(lock):
-            time.sleep(PAUSE_S)
+        take_lock(connection, "pg_try_advisory_lock", f"legato:{schema}:indexes", on_wait)
         try:
             existing = sa.inspect(connection).get_multi_columns(schema=schema)
             for some in indexes:

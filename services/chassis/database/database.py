@@ -6,6 +6,7 @@ transaction. One thread writes; a small pool of threads reads.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from services.chassis.database import schema_version
+from services.chassis.database.advisory_lock import OnWait, take_lock
 from services.chassis.database.concurrent_indexes import build_concurrently
 from services.chassis.database.engine import READERS, make_engine
 from services.chassis.database.worker import Worker
@@ -30,6 +32,9 @@ READ_ONLY = "25006"
 NOT_PERMITTED = "42501"
 LOCKED = "55P03"
 ENDED_BY_THE_SERVER = frozenset({"25P03", "25P04"})
+# How long a migration makes others wait for a table that it waits for itself, and how long it then lets them go first.
+LOCK_TIMEOUT_S = 1
+LOCK_PAUSE_S = 2.0
 # SQLite's codes SQLITE_CORRUPT and SQLITE_NOTADB.
 SQLITE_DAMAGE = frozenset({11, 26})
 
@@ -277,21 +282,21 @@ class Database:
                 _give_up(connection)
                 raise
 
-    def prepare(self, folder: Path, *, migrates: bool) -> None:
+    def prepare(self, folder: Path, *, migrates: bool, on_wait: OnWait = lambda reason: None) -> None:
         """Prepares the schema at startup; it `migrates` unless `legato migrate` is used for that. From then on writes
         are refused once a newer release has made the schema too new for this one."""
         if migrates:
-            self.migrate(folder)
+            self.migrate(folder, on_wait)
         else:
             self.require_migrated(folder)
         self._own_revision = schema_version.revisions_of(folder)[-1]
 
-    def migrate(self, folder: Path) -> None:
-        """Migrates the schema with the Alembic scripts in `folder`; replicas that start at the same time take turns."""
+    def migrate(self, folder: Path, on_wait: OnWait = lambda reason: None) -> None:
+        """Migrates the schema with the Alembic scripts in `folder`. Replicas that start at the same time take turns;
+        `on_wait` is told the reason before it waits."""
         if not self._is_behind(folder):
             # The usual case: importing Alembic would keep some 10 MB in memory.
             return
-        from alembic import command
         from alembic.config import Config
         from alembic.script import ScriptDirectory
 
@@ -304,12 +309,28 @@ class Database:
                 preparing = [
                     script.prepare_concurrently for script in scripts if hasattr(script, "prepare_concurrently")
                 ]
-                build_concurrently(self.engine, self.schema, indexes, preparing)
-        with _outage_reasons(self.schema), self._write_outages, self.engine.connect() as connection:
+                build_concurrently(self.engine, self.schema, indexes, preparing, on_wait)
+        refusing = [script.revision for script in scripts if getattr(script, "REFUSES_OLDER", False)]
+        with _outage_reasons(self.schema):
+            while True:
+                try:
+                    self._run_scripts(folder, config, max(refusing, default=""), on_wait)
+                    break
+                except LockTimeout:
+                    on_wait("others use its tables, such as an audit")
+                    time.sleep(LOCK_PAUSE_S)
+
+    def _run_scripts(self, folder: Path, config: Any, oldest: str, on_wait: OnWait) -> None:
+        """Runs the scripts of Alembic's `config` in one transaction; raises LockTimeout if another is in the way."""
+        from alembic import command
+
+        with self._write_outages, self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtext('legato:{self.schema}'))")
+                take_lock(connection, "pg_try_advisory_xact_lock", f"legato:{self.schema}", on_wait)
+                # Whatever needs a table waits behind a script that waits for it.
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")
                 if not sa.inspect(connection).has_schema(self.schema):
                     # An existing schema does not require the permission to create one.
                     connection.exec_driver_sql(f'CREATE SCHEMA "{self.schema}"')
@@ -317,8 +338,7 @@ class Database:
                 schema_version.prepare_table(connection)
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
-                refusing = [script.revision for script in scripts if getattr(script, "REFUSES_OLDER", False)]
-                schema_version.record(connection, max(refusing, default=""))
+                schema_version.record(connection, oldest)
             connection.commit()
 
     def require_migrated(self, folder: Path) -> None:

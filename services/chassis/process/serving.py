@@ -87,7 +87,11 @@ class Process:
         settings: Any = self._settings
         database = open_database(self._name, settings.database_url, settings.data)
         self.opened.callback(database.close)
-        database.prepare(migrations, migrates=settings.migrate_at_start)
+        database.prepare(
+            migrations,
+            migrates=settings.migrate_at_start,
+            on_wait=lambda reason: self.log.info("migration.waiting", name=self._name, reason=reason),
+        )
         return database
 
     def open_tracer(self, ratio: float = 1.0) -> Tracer | None:

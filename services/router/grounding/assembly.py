@@ -62,7 +62,11 @@ def _open_stores(
     )
     database = open_database("router", settings.database_url, settings.data)
     stack.callback(database.close)
-    database.prepare(MIGRATIONS, migrates=settings.migrate_at_start)
+    database.prepare(
+        MIGRATIONS,
+        migrates=settings.migrate_at_start,
+        on_wait=lambda reason: log.info("migration.waiting", name="router", reason=reason),
+    )
     library = Library(database, sealer, clock, memory=settings.memory, attachments=settings.attachments)
     if library.notes is not None:
         config.memory.notes_most = NOTES_MOST

@@ -1,7 +1,7 @@
 """`make kube-test`: plays the overlay for one node with `podman kube play`, and uses the service like anybody would.
 
 podman plays pods and no cluster. What a cluster would do besides is done here, and nothing else is changed: Services
-give names, Secrets are handed over, a Job runs to its end, a claim gets a volume.
+give names, Secrets are handed over, a claim gets a volume.
 """
 
 import base64
@@ -19,7 +19,7 @@ from deploy.kubernetes_secrets import secrets_in
 from tests.deploy.compose import free_port, make_key
 from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
 from tests.deploy.kubernetes.kustomize import Resource, render
-from tests.deploy.kubernetes.policies import pod_of, workloads
+from tests.deploy.kubernetes.policies import all_containers, pod_of, workloads
 from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
@@ -58,11 +58,8 @@ def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
         if "secret" in volume:
             # podman 4.3 falls over a Secret that does not say whether it is needed.
             volume["secret"]["optional"] = False
-    for container in pod["containers"]:
+    for container in all_containers(pod):
         _change_container(container, name, ports.get(name))
-    if changed["kind"] == "Job":
-        metadata = {"name": name, "labels": changed["metadata"]["labels"]}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
     # A StatefulSet is to podman what a Deployment is.
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": changed["metadata"], "spec": changed["spec"]}
 
@@ -145,17 +142,6 @@ def legato(*arguments: str) -> Any:
     return json.loads(said.strip().splitlines()[-1])
 
 
-def wait_for_migration() -> None:
-    end = time.monotonic() + WAIT_TIMEOUT_S
-    while (
-        run("podman", "inspect", "--format", "{{.State.Status}} {{.State.ExitCode}}", "migrate-migrate").strip()
-        != "exited 0"
-    ):
-        assert time.monotonic() < end, run("podman", "logs", "migrate-migrate")
-        time.sleep(2)
-    print(run("podman", "logs", "migrate-migrate"))
-
-
 def wait_until_ready() -> None:
     """Until the edge has all its services: in a cluster no request would come before."""
     ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9090/readyz')"
@@ -171,7 +157,6 @@ def main() -> None:
     ports = {name: free_port() for name in PUBLISHED}
     base_url = f"http://127.0.0.1:{ports['edge']}/v1"
     with played(ports):
-        wait_for_migration()
         wait_until_ready()
         print(run("podman", "pod", "ps", "--format", "{{.Name}} {{.Status}}"))
         visit(base_url, make_key(legato))

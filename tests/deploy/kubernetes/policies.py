@@ -31,9 +31,14 @@ def pod_of(workload: Resource) -> dict[str, Any]:
     return pod
 
 
+def all_containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*pod.get("initContainers", []), *pod["containers"]]
+
+
 def containers(resources: list[Resource]) -> Iterator[tuple[str, Resource, dict[str, Any]]]:
+    """Yields init containers, too."""
     for workload in workloads(resources):
-        for container in pod_of(workload)["containers"]:
+        for container in all_containers(pod_of(workload)):
             yield f"{name_of(workload)}/{container['name']}", workload, container
 
 

@@ -222,12 +222,6 @@ def test_metering_knows_how_many_replicas_share_the_limits(resources: list[Resou
     assert environ["LEGATO_METERING_REPLICAS"] == str(metering["spec"]["replicas"])
 
 
-def test_databases_are_migrated_by_the_job_alone(resources: list[Resource]) -> None:
-    assert container_of(resources, "migrate")["command"] == ["legato", "migrate"]
-    for name in ("auth", "metering", "router"):
-        assert environment(container_of(resources, name), resources)["LEGATO_MIGRATE_AT_START"] == "false"
-
-
 def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]) -> None:
     policies = {
         resource["metadata"]["name"]: resource["spec"] for resource in resources if resource["kind"] == "NetworkPolicy"
@@ -290,11 +284,11 @@ def components_let_out_by(policy: dict[str, Any]) -> set[str]:
 def test_a_store_is_reached_by_those_alone_who_have_its_address(resources: list[Resource]) -> None:
     """The address is in a file, whose folder is that store's Secret."""
     holders: dict[int, set[str]] = {5432: set(), 6379: set()}
-    for _, _, container in containers(resources):
+    for _, workload, container in containers(resources):
         environ = environment(container, resources)
         for port, variable in ((5432, "LEGATO_DATABASE_URL_FILE"), (6379, "LEGATO_VALKEY_URL_FILE")):
             if variable in environ:
-                holders[port].add(container["name"])
+                holders[port].add(workload["metadata"]["name"])
     let_out: dict[int, set[str]] = {5432: set(), 6379: set()}
     for resource in resources:
         for rule in resource["spec"].get("egress", []) if resource["kind"] == "NetworkPolicy" else []:
@@ -378,6 +372,7 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
         ("metering", {"tls-metering", "database", "valkey", "access-token-public-keys"}),
         ("router", {"tls-router", "database", "grounding", "providers", "access-token-public-keys"}),
         ("local-model", set()),
+        ("migrate", {"database"}),
     ],
 )
 def test_each_container_has_its_own_secrets_and_no_others(

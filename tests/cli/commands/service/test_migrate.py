@@ -1,5 +1,8 @@
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -55,6 +58,43 @@ def test_schemas_of_all_services_are_made_in_postgresql(postgres_url: str, tmp_p
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT count(*) FROM auth.accounts").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM metering.holds").fetchone() == (0,)
+
+
+def test_schemas_of_the_named_services_alone_are_made(tmp_path: Path) -> None:
+    assert json.loads(run(tmp_path, "router")[1]) == {"migrated": ["router"]}
+    assert [file.name for file in tmp_path.glob("*.db")] == ["router.db"]
+
+
+def test_one_that_waits_for_another_says_so_and_finds_nothing_to_do(postgres_url: str, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("legato")), "migrate", "router", "--data", str(tmp_path)]
+    environ = os.environ | {"LEGATO_DATABASE_URL": postgres_url}
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(hashtext('legato:router'))")
+        waiting = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == "waiting for the schema router: another process migrates it\n"
+        other.execute("CREATE SCHEMA router")
+        version = "SELECT '9999' AS version_num, '' AS oldest_num, '' AS release"
+        other.execute(f"CREATE TABLE router.schema_version AS {version}".encode())
+    assert waiting.communicate(timeout=60) == ("migrated  router\n", "")
+    assert waiting.returncode == 0
+
+
+@pytest.mark.parametrize(("oldest", "code"), [("", 0), ("9999", 1)], ids=["compatible", "refusing"])
+def test_a_schema_of_a_later_release_is_refused_only_where_this_one_would_be_wrong(
+    oldest: str, code: int, tmp_path: Path
+) -> None:
+    run(tmp_path)
+    connection = sqlite3.connect(tmp_path / "metering.db")
+    connection.execute("UPDATE schema_version SET version_num = '9999', oldest_num = ?, release = '9.9.9'", [oldest])
+    connection.commit()
+    connection.close()
+    ended = run(tmp_path, "metering")
+    assert ended[0] == code
+    sentence = (
+        "the schema metering was migrated by Legato 9.9.9 and is too new for this process: start the newer release"
+    )
+    assert (sentence in ended[1]) is bool(code)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from services.chassis.database.database import Database, DatabaseUnavailable, open_database
-from tests.services.chassis.notes import MIGRATION, note_ids
+from tests.services.chassis.notes import MIGRATION, add, note_ids
 from tests.support.waiting import until
 
 SERVICES = Path(__file__).parents[4] / "services"
@@ -146,13 +146,35 @@ async def test_a_later_version_may_come_while_one_waits_for_its_turn(postgres_ur
     database = Database(postgres_url, "example")
     with psycopg.connect(postgres_url, autocommit=True) as later:
         later.execute("SELECT pg_advisory_lock(hashtext('legato:example'))")
-        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations))
-        waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        await until(lambda: later.execute(waiting).fetchone() is not None)
+        reasons: list[str] = []
+        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations, reasons.append))
+        await until(lambda: reasons == ["another process migrates it"])
         later.execute("CREATE SCHEMA example")
         version = "SELECT '0002' AS version_num, '' AS oldest_num, '' AS release"
         later.execute(f"CREATE TABLE example.schema_version AS {version}".encode())
     await migrating
 
     database.require_migrated(migrations)
+    database.close()
+
+
+async def test_a_table_in_use_makes_the_migration_wait_and_not_everybody_else(
+    postgres_url: str, migrations: Path
+) -> None:
+    database = Database(postgres_url, "example")
+    database.migrate(migrations)
+    script = 'revision = "0002"\ndown_revision = "0001"\n\ndef upgrade() -> None:\n    op.execute("{sql}")\n'
+    sql = "ALTER TABLE notes ADD COLUMN colour text"
+    (migrations / "versions" / "0002_colour.py").write_text("from alembic import op\n" + script.format(sql=sql))
+    reasons: list[str] = []
+    with psycopg.connect(postgres_url) as reader:
+        # It holds what it has read until its transaction ends, as an audit does.
+        reader.execute("SELECT * FROM example.notes")
+        migrating = asyncio.create_task(asyncio.to_thread(database.migrate, migrations, reasons.append))
+        await until(lambda: reasons == ["others use its tables, such as an audit"])
+        await database.write(add(2))
+        reader.commit()
+    await migrating
+    database.require_migrated(migrations)
+    assert await database.read(note_ids) == [1, 2]
     database.close()
