@@ -108,10 +108,8 @@ class HttpConnection(asyncio.Protocol):
     def release(self) -> None:
         """Keeps the connection for reuse if the response was read to its end; otherwise closes it."""
         self._stop_reading_instead()
-        response = self.response
-        is_read = response.is_whole and not response.received
-        may_be_kept = response.keeps_alive and self._is_written and self._is_usable
-        if is_read and may_be_kept and self._owner.take_back(self):
+        may_be_kept = self.response.keeps_alive and self._is_written and self._is_usable
+        if self.is_read and may_be_kept and self._owner.take_back(self):
             self._was_kept = True
             self._deadline.set(self._loop.time() + KEEP_ALIVE_S)
         else:
@@ -141,6 +139,11 @@ class HttpConnection(asyncio.Protocol):
         """Returns the names in the server's certificate; none without TLS."""
         certificate = self._transport.get_extra_info("peercert") if self._transport is not None else None
         return [name for kind, name in (certificate or {}).get("subjectAltName", ()) if kind == "DNS"]
+
+    @property
+    def is_read(self) -> bool:
+        """Tells if the response was read to its end."""
+        return self.response.is_whole and not self.response.received
 
     @property
     def is_open(self) -> bool:

@@ -32,6 +32,7 @@ class ResponseReader:
         self.read_bytes = 0
         self.body_bytes = 0
         self.bytes_without_body = 0
+        self.is_chunked = False
         # Whether the server lets the connection be used again.
         self.keeps_alive = not is_asked
         # The response is complete.
@@ -42,7 +43,7 @@ class ResponseReader:
         body_bytes = self.body_bytes
         try:
             if self.status:
-                self._parser.feed_data(data)
+                self._feed_body(data)
             else:
                 self._feed_head(data)
             self.read_bytes += len(data)
@@ -91,6 +92,10 @@ class ResponseReader:
                 raise InvalidResponse("sent an endless head")
             self._parser.feed_data(data[left_bytes:])
 
+    def _feed_body(self, data: bytes) -> None:
+        """Feeds the parser what follows the head."""
+        self._parser.feed_data(data)
+
     def _check_framing(self, read_bytes: int, *, has_body: bool) -> None:
         self.bytes_without_body = 0 if has_body else self.bytes_without_body + read_bytes
         most_bytes = LARGEST_FRAMING_BYTES + MOST_FRAMING_PER_BODY_BYTE * self.body_bytes
@@ -120,6 +125,7 @@ class ResponseReader:
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status
+            self.is_chunked = bool(encodings)
         else:
             # An interim response: the final one follows.
             self.headers.clear()

@@ -40,6 +40,7 @@ class Gathering:
         self._count.tokens = before_tokens
         # Texts as they are, and reads that were packed.
         self._said: list[str | bytes] = []
+        self._has_packed = False
         self._refusal: list[str] = []
         self._hidden: list[str] = []
         self._fragments: list[ToolCallFragment] = []
@@ -51,8 +52,7 @@ class Gathering:
     def take(self, piece: Piece) -> bool:
         text, hidden = "".join(piece.contents), piece.hidden + _text_of(piece.tool_calls)
         characters = len(text) + len(hidden)
-        may_await = self._count.tokens + most_tokens_in(text, [], hidden) > self._allowance.covered_tokens
-        if piece.last or may_await or characters > tokens.SLICE_CHARACTERS:
+        if piece.last or not self._is_covered(text, hidden) or characters > tokens.SLICE_CHARACTERS:
             return False
         self._count.add(text, [], hidden)
         self._keep(piece, characters)
@@ -65,8 +65,12 @@ class Gathering:
             return 0
         payload, count.tokens, body_bytes = packed
         self._said.append(payload)
+        self._has_packed = True
         self._hold(len(payload))
         return body_bytes
+
+    def _is_covered(self, text: str, hidden: str) -> bool:
+        return self._count.tokens + most_tokens_in(text, [], hidden) <= self._allowance.covered_tokens
 
     async def gather(self, first: Piece, rest: AsyncGenerator[Piece, None]) -> deque[Piece]:
         """Reads to the end of the answer and returns it in as few pieces as possible. Raises ProviderError."""
@@ -91,7 +95,7 @@ class Gathering:
         """Adds one piece; returns False if the rest cannot be paid for, or is more than the model was allowed."""
         text, hidden = "".join(piece.contents), piece.hidden + _text_of(piece.tool_calls)
         count = self._count
-        is_covered = count.tokens + most_tokens_in(text, [], hidden) <= self._allowance.covered_tokens
+        is_covered = self._is_covered(text, hidden)
         self._keep(piece, len(text) + len(hidden))
         if not (is_covered and piece.last):
             count.add(text, [], hidden)
@@ -124,7 +128,8 @@ class Gathering:
         self._buffer.reserve(self._held_bytes)
 
     def _pieces(self, last: Piece) -> deque[Piece]:
-        said, refusal, hidden = "".join(_texts(self._said)), "".join(self._refusal), "".join(self._hidden)
+        texts: Iterable[Any] = _texts(self._said) if self._has_packed else self._said
+        said, refusal, hidden = "".join(texts), "".join(self._refusal), "".join(self._hidden)
         fragments = self._fragments
         characters = len(said) + len(refusal) + len(hidden) + len(_text_of(fragments))
         if characters <= LARGEST_PIECE_CHARACTERS and not (said and refusal):

@@ -47,6 +47,73 @@ failed:
     return NULL;
 }
 
+/* Returns the texts of the events that a body begins with, as long as each of them has nothing but a text, and where they
+ * end. */
+static PyObject *
+read_leading_texts(PyObject *Py_UNUSED(module), PyObject *body)
+{
+    char *begin;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(body, &begin, &size) < 0)
+        return NULL;
+    PyObject *texts = PyList_New(0);
+    if (texts == NULL)
+        return NULL;
+    Scan scan;
+    EventShape shape = {0};
+    begin_scan(&scan, (const unsigned char *)begin, size < MOST_BYTES ? size : MOST_BYTES);
+    const unsigned char *read_to = scan.at;
+    while (scan.at < scan.end && scan_event(&scan, &shape)) {
+        if (scan.text_end > text_buffer) {
+            PyObject *text = decode_text(&scan);
+            if (text == NULL && !PyErr_Occurred())
+                break;
+            int appended = text == NULL ? -1 : PyList_Append(texts, text);
+            Py_XDECREF(text);
+            if (appended < 0) {
+                Py_DECREF(texts);
+                return NULL;
+            }
+        }
+        read_to = scan.at;
+        /* The texts of before are not needed any more. */
+        scan.text_end = text_buffer;
+        scan.json_end = json_buffer;
+        scan.texts = 0;
+    }
+    return Py_BuildValue("(Nn)", texts, (Py_ssize_t)(read_to - (const unsigned char *)begin));
+}
+
+/* Joins the data of the HTTP chunks that a read begins with, as long as they are whole, and returns where they end. */
+static PyObject *
+join_chunks(PyObject *Py_UNUSED(module), PyObject *read)
+{
+    char *begin;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(read, &begin, &size) < 0)
+        return NULL;
+    Scan scan;
+    begin_scan(&scan, (const unsigned char *)begin, size);
+    /* At most as long as the read; shortened in the end. */
+    PyObject *body = PyBytes_FromStringAndSize(NULL, size);
+    if (body == NULL)
+        return NULL;
+    char *body_end = PyBytes_AS_STRING(body);
+    const unsigned char *read_to = scan.at, *chunk_end;
+    while (scan.at < scan.end && (chunk_end = scan_chunk_size(&scan)) != NULL) {
+        const unsigned char *data = scan.at;
+        scan.at = chunk_end;
+        if (!scan_chunk_end(&scan))
+            break;
+        memcpy(body_end, data, (size_t)(chunk_end - data));
+        body_end += chunk_end - data;
+        read_to = scan.at;
+    }
+    if (_PyBytes_Resize(&body, body_end - PyBytes_AS_STRING(body)) < 0)
+        return NULL;
+    return Py_BuildValue("(Nn)", body, (Py_ssize_t)(read_to - (const unsigned char *)begin));
+}
+
 static void
 put_number(unsigned char *at, unsigned long long number)
 {
@@ -144,6 +211,10 @@ static PyTypeObject chunk_position_type = {
 static PyMethodDef functions[] = {
     {"read_texts", read_texts, METH_VARARGS,
      "Returns the texts of events from a place on, up to the first that has anything else."},
+    {"read_leading_texts", read_leading_texts, METH_O,
+     "Returns the texts of the events that a body begins with, up to the first that has anything else, and where they end."},
+    {"join_chunks", join_chunks, METH_O,
+     "Returns the joined data of the whole HTTP chunks that a read begins with, and where they end."},
     {"pack_read", (PyCFunction)(void (*)(void))pack_read, METH_FASTCALL,
      "Returns the packed piece of a read, the tokens with it, and the bytes of its body; None to decline."},
     {NULL, NULL, 0, NULL},

@@ -230,17 +230,18 @@ read_escape(Scan *scan)
     return 1;
 }
 
-/* Reads a text that is not empty. The texts are checked to be UTF-8 once they are joined; one that begins with the rest of a
- * character could be valid then without being so itself. */
+/* Reads a text; an empty one is left out. The texts are checked to be UTF-8 once they are joined; one that begins with the
+ * rest of a character could be valid then without being so itself. */
 static int
 read_content(Scan *scan)
 {
-    unsigned char *begin = scan->text_end;
+    unsigned char *text_begin = scan->text_end, *json_begin = scan->json_end;
+    scan->content = scan->at;
     if (scan->has_content++ || !take(scan, '"'))
         return 0;
     if (scan->at < scan->end && *scan->at >= 0x80 && *scan->at < 0xc0)
         return 0;
-    if (scan->events)
+    if (scan->texts)
         *scan->json_end++ = '\n';
     *scan->json_end++ = '"';
     while (scan->at < scan->end && *scan->at != '"') {
@@ -256,7 +257,14 @@ read_content(Scan *scan)
         }
     }
     *scan->json_end++ = '"';
-    return take(scan, '"') && scan->text_end > begin;
+    if (!take(scan, '"'))
+        return 0;
+    scan->content_end = scan->at;
+    if (scan->text_end > text_begin)
+        scan->texts++;
+    else
+        scan->json_end = json_begin;
+    return 1;
 }
 
 static int
@@ -312,18 +320,55 @@ read_completion(Scan *scan)
     return scan->has_content;
 }
 
+/* Reads an event that differs from the one before by its content alone. */
 static int
-read_event(Scan *scan)
+read_similar_event(Scan *scan, const EventShape *shape)
 {
+    size_t most_bytes = (size_t)(scan->end - scan->at);
+    if (!shape->head_bytes || most_bytes < shape->head_bytes || memcmp(scan->at, shape->head, shape->head_bytes) != 0)
+        return 0;
+    const unsigned char *begin = scan->at;
+    scan->at += shape->head_bytes;
+    scan->has_content = 0;
+    if (!read_content(scan) || (size_t)(scan->end - scan->at) < shape->tail_bytes ||
+        memcmp(scan->at, shape->tail, shape->tail_bytes) != 0)
+        return 0;
+    scan->at += shape->tail_bytes;
+    return scan->at - begin <= MOST_EVENT_BYTES;
+}
+
+static int
+read_other_event(Scan *scan, EventShape *shape)
+{
+    const unsigned char *begin = scan->at;
     if (!take_word(scan, "data:"))
         return 0;
     take(scan, ' ');
-    return read_completion(scan) && take_word(scan, "\n\n") && ++scan->events <= MOST_EVENTS;
+    if (!read_completion(scan) || !take_word(scan, "\n\n"))
+        return 0;
+    shape->head = begin;
+    shape->head_bytes = (size_t)(scan->content - begin);
+    shape->tail = scan->content_end;
+    shape->tail_bytes = (size_t)(scan->at - scan->content_end);
+    return 1;
 }
 
-/* Reads the size of an HTTP chunk, and returns where its data ends; NULL to decline. */
-static const unsigned char *
-read_chunk_size(Scan *scan)
+int
+scan_event(Scan *scan, EventShape *shape)
+{
+    Scan before = *scan;
+    if (!read_similar_event(scan, shape)) {
+        *scan = before;
+        if (!read_other_event(scan, shape)) {
+            *scan = before;
+            return 0;
+        }
+    }
+    return ++scan->events <= MOST_EVENTS;
+}
+
+const unsigned char *
+scan_chunk_size(Scan *scan)
 {
     Py_ssize_t size = 0;
     int digit, digits = 0;
@@ -336,6 +381,12 @@ read_chunk_size(Scan *scan)
     if (!digits || !size || !take_word(scan, "\r\n") || scan->end - scan->at < size)
         return NULL;
     return scan->at + size;
+}
+
+int
+scan_chunk_end(Scan *scan)
+{
+    return take_word(scan, "\r\n");
 }
 
 PyObject *
@@ -352,7 +403,14 @@ scan_event_json(Scan *scan, const unsigned char *begin, Py_ssize_t size)
 {
     const unsigned char *end = begin + size;
     *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer};
-    return read_completion(scan) && scan->at == end;
+    return read_completion(scan) && scan->at == end && scan->texts;
+}
+
+void
+begin_scan(Scan *scan, const unsigned char *begin, Py_ssize_t size)
+{
+    const unsigned char *end = begin + size;
+    *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer + PACKED_HEAD_BYTES};
 }
 
 Py_ssize_t
@@ -360,21 +418,22 @@ scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size)
 {
     const unsigned char *end = begin + size;
     Py_ssize_t body_bytes = 0;
-    *scan = (Scan){.at = begin, .end = end, .text_end = text_buffer, .json_end = json_buffer + PACKED_HEAD_BYTES};
+    EventShape shape = {0};
+    begin_scan(scan, begin, size);
     if (size > MOST_BYTES)
         return 0;
     while (scan->at < end) {
-        const unsigned char *chunk_end = read_chunk_size(scan);
+        const unsigned char *chunk_end = scan_chunk_size(scan);
         if (chunk_end == NULL)
             return 0;
         body_bytes += chunk_end - scan->at;
         scan->end = chunk_end;
         while (scan->at < chunk_end)
-            if (!read_event(scan))
+            if (!scan_event(scan, &shape))
                 return 0;
         scan->end = end;
-        if (!take_word(scan, "\r\n"))
+        if (!scan_chunk_end(scan))
             return 0;
     }
-    return body_bytes;
+    return scan->texts ? body_bytes : 0;
 }

@@ -18,6 +18,10 @@ typedef struct {
     unsigned char *text_end;
     unsigned char *json_end;
     int events;
+    /* Those of the events whose text is not empty. */
+    int texts;
+    /* The content of the present event, with its quotes. */
+    const unsigned char *content, *content_end;
     /* How many objects and arrays it is inside of. */
     int depth;
     /* Whether the event has had its choices, its delta and its content. */
@@ -27,6 +31,25 @@ typedef struct {
 /* Used with the interpreter's lock held, and only within one call. */
 extern unsigned char text_buffer[MOST_BYTES];
 extern unsigned char json_buffer[PACKED_HEAD_BYTES + MOST_BYTES];
+
+/* What the events of a stream have in common: all but the content. A scan of the same bytes ends in the same state. */
+typedef struct {
+    const unsigned char *head, *tail;
+    size_t head_bytes, tail_bytes;
+} EventShape;
+
+/* Begins a scan of a body. */
+void begin_scan(Scan *scan, const unsigned char *begin, Py_ssize_t size);
+
+/* Reads one event up to its blank line; returns 0 to decline, with the texts as they were. `shape` is that of the event
+ * before, and becomes that of this one; it is empty at first. */
+int scan_event(Scan *scan, EventShape *shape);
+
+/* Returns where the data of the HTTP chunk ends that begins here, and moves on to where it begins; NULL to decline. */
+const unsigned char *scan_chunk_size(Scan *scan);
+
+/* Moves on behind a line break. */
+int scan_chunk_end(Scan *scan);
 
 /* Scans a read, after room for a packed head in `json_buffer`; returns the bytes of its body, or 0 to decline. */
 Py_ssize_t scan_read(Scan *scan, const unsigned char *begin, Py_ssize_t size);

@@ -114,7 +114,7 @@ class _Samples:
         self._sorted: list[float] | None = None
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_account.values()))
+        return len(self._in_order())
 
     def add(self, account_id: str, ratio: float) -> None:
         self._by_account.setdefault(account_id, deque(maxlen=SAMPLES_PER_ACCOUNT)).append(ratio)

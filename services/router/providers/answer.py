@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar, Final, TypeVar
 
 import msgspec
@@ -73,17 +73,20 @@ class ProviderAnswer(ABC):
 
     def read_event(self, data: bytes) -> None:
         """Reads one event of a stream. Raises UnreadableAnswer, or another ProviderError."""
-        self._read_by(self._read_event, data)
+        try:
+            self._read_event(data)
+        except UNREADABLE:
+            raise self._unreadable() from None
 
     def read_whole(self, body: bytes) -> None:
         """Reads an answer that was not streamed."""
-        self._read_by(self._read_whole, body)
-
-    def _read_by(self, read: Callable[[bytes], None], data: bytes) -> None:
         try:
-            read(data)
+            self._read_whole(body)
         except UNREADABLE:
-            raise UnreadableAnswer(f"sent something that is not {self.format_name}") from None
+            raise self._unreadable() from None
+
+    def _unreadable(self) -> UnreadableAnswer:
+        return UnreadableAnswer(f"sent something that is not {self.format_name}")
 
     @abstractmethod
     def _read_event(self, data: bytes) -> None: ...
@@ -208,11 +211,14 @@ def read_counts(said: Raw, fields: msgspec.json.Decoder[_Fields]) -> dict[str, i
     """Returns the valid counts among a provider's fields, each of which is `Raw`. They are decoded separately: an
     invalid count does not break a complete answer, and other fields stay undecoded."""
     try:
-        told = msgspec.structs.asdict(fields.decode(said))
+        told = fields.decode(said)
     except UNREADABLE:
         return {}
     counted = {}
-    for name, value in told.items():
+    for name in told.__struct_fields__:
+        value = getattr(told, name)
+        if value is ABSENT:
+            continue
         digits = bytes(value)
         if len(digits) <= _MOST_DIGITS and digits.isdigit() and (count := int(digits)) <= LARGEST_TOKENS:
             counted[name] = count

@@ -140,11 +140,15 @@ async def begin(
                 raise ProviderError("failed before its answer")
             attempt.answered()
             return first, pieces
-        left_s = model_state.target.timeouts.total_s - attempt.age_s()
-        with TimeLimit(left_s, ProviderTimedOut()):
+        if first.last:
             gathered = await gathering.gather(first, pieces)
+        else:
+            left_s = model_state.target.timeouts.total_s - attempt.age_s()
+            with TimeLimit(left_s, ProviderTimedOut()):
+                gathered = await gathering.gather(first, pieces)
         attempt.answered()
-        return gathered.popleft(), GatheredAnswer(gathered, pieces)
+        first_gathered = gathered.popleft()
+        return first_gathered, GatheredAnswer(gathered, pieces) if gathered else pieces
     except BaseException as error:
         model_use.release()
         if not isinstance(error, ProviderError) or isinstance(error, CannotDo):

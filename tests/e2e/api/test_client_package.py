@@ -44,9 +44,10 @@ def test_a_chat_whose_model_fails_is_repeated_and_charged_once(
     assert before_nanos - service.settled_balance_nanos(account) == answer.usage.cost_nanos > 0
 
 
-def test_models_and_usage_are_those_of_the_account(client: LegatoClient) -> None:
+def test_models_and_usage_are_those_of_the_account(client: LegatoClient, service: Service, account: str) -> None:
     assert "mezzo" in [model.model_id for model in client.list_models()]
     cost_nanos = client.complete("Say hello.", model="mezzo").usage.cost_nanos
+    service.settled_balance_nanos(account)
     rows = [row for bucket in client.get_usage(group_by=("model",)).buckets for row in bucket.rows]
     assert [(row.model, row.usage.cost_nanos) for row in rows] == [("mezzo", cost_nanos)]
     with pytest.raises(LegatoError) as refused:

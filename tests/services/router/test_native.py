@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.chassis.packed_pieces import PACKED_HEAD_BYTES, pack_piece, read_counts
-from services.router.native import RunningCount, pack_read, read_texts
+from services.router.native import RunningCount, join_chunks, pack_read, read_leading_texts, read_texts
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError
 from services.router.providers.http.sse import EventReader, EventTooLong
@@ -251,12 +251,12 @@ _events = st.builds(
     lambda content, delta, choice, fields: msgspec.json.encode(
         {**fields, "choices": [{"delta": {**delta, "content": content}, **choice}]}
     ),
-    st.text(min_size=1, max_size=12),
+    st.text(max_size=12),
     _fields,
     _fields,
     _fields,
 )
-_plain_events = st.builds(event, st.text(min_size=1, max_size=12))
+_plain_events = st.builds(event, st.text(max_size=12))
 _reads = st.lists(st.lists(_plain_events | _events, min_size=1, max_size=3), min_size=1, max_size=3).map(
     lambda chunks: b"".join(framed(*events) for events in chunks)
 )
@@ -311,3 +311,52 @@ def test_only_lists_of_bytes_are_read() -> None:
     assert read_texts(["x"], 0, 1) == []  # type: ignore[list-item]
     with pytest.raises(TypeError):
         read_texts((event("x"),), 0, 1)  # type: ignore[arg-type]
+
+
+def test_empty_texts_are_left_out() -> None:
+    role = TEXT.replace(b'"content":"x"', b'"role":"assistant","content":""')
+    read = framed(role) + framed(TEXT, event(""), event("y"))
+    assert pack(read) == parse(read) is not None
+
+
+def test_texts_that_a_body_begins_with_are_read_up_to_the_first_event_that_has_anything_else() -> None:
+    texts = b"".join(b"data: %b\n\n" % each for each in (event(""), event("a"), event("b\n"), event("")))
+    for rest in (b"", b"data: [DONE]\n\n", b": ping\n\n", b"data: " + event("c"), b"data: " + event("c") + b"\n"):
+        assert read_leading_texts(texts + rest) == (["a", "b\n"], len(texts))
+    assert read_leading_texts(b"") == ([], 0)
+    too_many = b"data: %b\n\n" % event("a") * 129
+    assert read_leading_texts(too_many) == (["a"] * 128, len(too_many) // 129 * 128)
+
+
+@given(st.lists(_plain_events | _events, max_size=5), st.integers(0, 20), st.binary(max_size=2))
+def test_leading_texts_are_those_that_the_parser_reads(events: list[bytes], cut_bytes: int, put: bytes) -> None:
+    body = b"".join(b"data: %b\n\n" % each for each in events)
+    body = body[: len(body) - cut_bytes] + put
+    texts, end = read_leading_texts(body)
+    answer, reader = CompletionAnswer(), EventReader()
+    answer.begin_piece()
+    for each in reader.feed(body[:end]) if end else ():
+        answer.read_event(each)
+    assert [text for piece in answer.pieces for text in piece.contents] == texts
+    assert (reader.held_bytes, answer.is_finished, answer.is_over, answer.usage) == (0, False, False, None)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=4), st.binary(max_size=4), st.data())
+def test_joined_chunks_are_those_that_the_parser_reads(chunks: list[bytes], put: bytes, data: st.DataObject) -> None:
+    read = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    at = data.draw(st.integers(0, len(read)))
+    read = read[:at] + put + read[at:]
+    joined, end = join_chunks(read)
+    body = Body()
+    body.feed(read[:end])
+    assert joined == body.data
+    assert body.is_between_chunks or not end
+    if not put:
+        assert joined == b"".join(chunks)
+
+
+def test_only_bytes_are_joined_and_read() -> None:
+    with pytest.raises(TypeError):
+        join_chunks("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        read_leading_texts("x")  # type: ignore[arg-type]

@@ -1,15 +1,17 @@
 """The connection by which a model's answer streams: it is read in rounds with others, and by its reader at once."""
 
 import asyncio
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from services.chassis.http_client.connection import HttpConnection, Owner
 from services.chassis.http_client.origin import Origin
 from services.chassis.http_client.pool import ConnectionPool
 from services.chassis.http_client.response import ResponseReader
-from services.router.compiled import ChunkPosition
+from services.router.compiled import ChunkPosition, join_chunks
 from services.router.providers.base import PieceSink
 from services.router.providers.http.read_rounds import ReadRounds, RoundReader
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
 
 
 class BodyReader(Protocol):
@@ -21,17 +23,49 @@ class BodyReader(Protocol):
 
 
 class ChunkedResponse(ResponseReader):
-    """Knows whether what has been read ends with a chunk."""
+    """Knows whether what has been read ends with a chunk, and joins whole chunks at once: a parser that is between two
+    chunks need not see them."""
 
     def __init__(self) -> None:
         self.position = position = ChunkPosition()
         # Called by the parser, for every chunk.
         self.on_chunk_header, self.on_chunk_complete = position.begin, position.end
+        # Whether the last chunk is complete and nothing of the next has arrived.
+        self.is_between_chunks = False
         super().__init__()
 
     def begin(self, *, is_asked: bool) -> None:
         super().begin(is_asked=is_asked)
         self.position.begin()
+        self.is_between_chunks = False
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.is_chunked:
+            self.position.end()
+
+    def _feed_head(self, data: bytes) -> None:
+        while data and not self.status:
+            # Interim responses have a head, too.
+            head, end, data = data.partition(_END_OF_HEAD)
+            head += end
+            super()._feed_head(head)
+            # Where the head ends in an unusual way, more than a head was fed.
+            self.is_between_chunks = self.position.is_between and head.endswith(b"\r\n")
+        if data:
+            self._feed_body(data)
+
+    def _feed_body(self, data: bytes) -> None:
+        rest = data
+        if self.is_between_chunks:
+            body, end = join_chunks(data)
+            if body:
+                self.on_body(body)
+                rest = data[end:]
+        if rest:
+            super()._feed_body(rest)
+        # The last chunk may also be followed by the incomplete size of the next.
+        self.is_between_chunks = self.position.is_between and data.endswith(b"\r\n")
 
 
 class AnswerConnection(HttpConnection):
@@ -43,7 +77,7 @@ class AnswerConnection(HttpConnection):
         self._round_reader: RoundReader | None = None
         # Set while its task waits.
         self._reader: BodyReader | None = None
-        # Whether the last chunk is complete and nothing of the next has arrived.
+        # As the response's.
         self._is_between_chunks = False
         # Takes reads unparsed; set while the next read begins with an event, if it begins where an HTTP chunk does.
         self.read_sink: PieceSink | None = None
@@ -53,6 +87,12 @@ class AnswerConnection(HttpConnection):
 
     def _new_response(self) -> ResponseReader:
         return ChunkedResponse()
+
+    def take_arrived(self) -> bytes:
+        """Returns bytes that are here already."""
+        received = self.response.take()
+        self._read_or_pause()
+        return received
 
     async def read_by(self, reader: BodyReader) -> bytes:
         """Returns bytes that are here already. Later ones are taken by the reader as they arrive, while this waits;
@@ -66,9 +106,7 @@ class AnswerConnection(HttpConnection):
                     return b""
             finally:
                 self._reader = None
-        received = response.take()
-        self._read_or_pause()
-        return received
+        return self.take_arrived()
 
     def read_in_rounds(self) -> None:
         """Reads the rest of the response in rounds with others, and so some milliseconds late."""
@@ -105,8 +143,7 @@ class AnswerConnection(HttpConnection):
             response.bytes_without_body = 0
             self._taken_bytes = self._taken_body_bytes = 0
         super().data_received(data)
-        # The last chunk may also be followed by the incomplete size of the next.
-        self._is_between_chunks = self.response.position.is_between and data.endswith(b"\r\n")
+        self._is_between_chunks = self.response.is_between_chunks
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -127,15 +127,19 @@ class HttpProvider(ABC):
                     yield answer.pieces.popleft()
                 return
             stream = Stream(connection, self._timeouts.idle_s, answer, buffer, sink)
-            # Comments or pings restart the idle timeout, so another is needed too. After the first piece the caller
-            # enforces the total timeout, since a slow client also takes time.
-            with TimeLimit(begun_by_s - loop.time(), ProviderTimedOut()):
-                piece = await stream.first_piece()
+            arrived = stream.arrived_piece()
+            if arrived is None:
+                # Comments or pings restart the idle timeout, so another is needed too. After the first piece the caller
+                # enforces the total timeout, since a slow client also takes time.
+                with TimeLimit(begun_by_s - loop.time(), ProviderTimedOut()):
+                    arrived = await stream.first_piece()
+            piece = arrived
             yield piece
             while not piece.last:
                 piece = await stream.next_piece()
                 yield piece
-            await stream.read_to_end()
+            if not connection.is_read:
+                await stream.read_to_end()
         except Interrupted as error:
             raise _failure_of(error) from None
         finally:

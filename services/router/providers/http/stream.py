@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from services.chassis.http_client.failures import Interrupted
+from services.router.compiled import read_leading_texts
 from services.router.providers.answer import ProviderAnswer, UnreadableAnswer
 from services.router.providers.base import Piece, PieceSink, ProviderError
 from services.router.providers.http.answer_buffer import AnswerBuffer
@@ -53,16 +54,30 @@ class Stream:
         # The first half of a split surrogate pair, until the second arrives.
         self._half = b""
 
+    def arrived_piece(self) -> Piece | None:
+        """Returns the first piece with content if it has arrived with the head of the response."""
+        received, pieces = self._connection.take_arrived(), self._answer.pieces
+        if received:
+            self._receive(received)
+        if not pieces or (pieces[0].is_empty and not pieces[0].last):
+            return None
+        self.limit_silence()
+        self._begin()
+        return pieces.popleft()
+
     async def first_piece(self) -> Piece:
         """Returns the first piece with content: before that, a failure can still fall back to another model."""
         piece = await self.next_piece()
         self.limit_silence()
         while piece.is_empty and not piece.last:
             piece = await self.next_piece()
+        self._begin()
+        return piece
+
+    def _begin(self) -> None:
         self._has_begun = self._sink is not None
         self._read_sink = self._sink if self._answer.has_plain_reads else None
         self._connection.read_sink = self._read_sink if self._may_take_reads else None
-        return piece
 
     async def next_piece(self) -> Piece:
         pieces = self._answer.pieces
@@ -106,11 +121,12 @@ class Stream:
         try:
             if self._connection.response.body_bytes > LARGEST_STREAM_BYTES:
                 raise ProviderError("sent an endless answer")
-            events = self._events.feed(received) if received else self._events.finish()
-            if self._buffer.taken_bytes or not received.endswith(b"\n\n"):
-                self._buffer.reserve(self._events.held_bytes)
-            if events:
-                self._read(events)
+            rest, room = self._read_leading_texts(received)
+            if rest or not received:
+                events = self._events.feed(rest) if rest else self._events.finish()
+                if self._buffer.taken_bytes or not rest.endswith(b"\n\n"):
+                    self._buffer.reserve(self._events.held_bytes)
+                self._read(events, room)
             if not received and not self._answer.is_over:
                 self._answer.close()
         except (ProviderError, EventTooLong) as error:
@@ -136,12 +152,28 @@ class Stream:
             while left_bytes > 0 and (received := await self._connection.read()):
                 left_bytes -= len(received)
 
-    def _read(self, events: list[bytes]) -> None:
+    def _read_leading_texts(self, received: bytes) -> tuple[bytes, int]:
+        """Reads the events that have nothing but texts, faster than one by one; returns what follows them, and how many
+        more events fit into their piece."""
         answer = self._answer
-        for begin in range(0, len(events), MOST_EVENTS_A_PIECE):
-            answer.begin_piece()
-            end = min(begin + MOST_EVENTS_A_PIECE, len(events))
-            at = begin
+        if not answer.has_plain_reads or self._events.begun or self._events.data or self._half:
+            return received, 0
+        texts, end = read_leading_texts(received)
+        if not end:
+            return received, 0
+        answer.begin_piece()
+        answer.add_texts(*texts)
+        return received[end:], MOST_EVENTS_A_PIECE - len(texts)
+
+    def _read(self, events: list[bytes], room: int) -> None:
+        """Reads events into the last piece, as far as it has room, and into others."""
+        answer, at = self._answer, 0
+        while at < len(events):
+            if not room:
+                answer.begin_piece()
+                room = MOST_EVENTS_A_PIECE
+            end = min(at + room, len(events))
+            room = 0
             while at < end:
                 if not self._half and (texts := answer.read_texts(events, at, end)):
                     at += texts

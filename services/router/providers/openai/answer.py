@@ -200,7 +200,9 @@ class CompletionAnswer(ProviderAnswer):
             return
         get = self._count(usage, _usages).get
         with suppress(*UNREADABLE):
-            self._count(_usages.decode(usage).prompt_tokens_details, _prompt_tokens)
+            details = _usages.decode(usage).prompt_tokens_details
+            if details is not ABSENT:
+                self._count(details, _prompt_tokens)
         cached_tokens = get("cached_tokens", get("prompt_cache_hit_tokens"))
         if self._counted:
             self.usage = ProviderUsage(

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from legato_protos.router.v1.router_pb2 import Grant
 from services.chassis.http_client.connection import HttpConnection
+from services.chassis.http_client.response import ResponseReader
 from services.router import compiled
 from services.router.answers import relay
 from services.router.compiled import pack_no_read
 from services.router.native import pack_read
 from services.router.prompts import tokens
 from services.router.providers.base import ProviderError, Timeouts
+from services.router.providers.http.answer_connection import ChunkedResponse
 from tests.services.router.providers.http.relayed_chat import DONE, a_chat, chunk, framed
 from tests.support.python_calls import count_calls
 from tests.support.waiting import until
@@ -22,19 +24,16 @@ MOST_CALLS_A_READ = 7
 
 
 class Parsed:
-    """Notes the bytes that a connection's parser is fed."""
+    """Notes the reads of a connection that are parsed."""
 
     def __init__(self, connection: HttpConnection) -> None:
-        self._parser = connection.response._parser
+        self._feed = connection.response.feed
         self.reads: list[bytes] = []
-        connection.response._parser = self  # type: ignore[assignment]
+        connection.response.feed = self.feed  # type: ignore[method-assign]
 
-    def feed_data(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> None:
         self.reads.append(data)
-        self._parser.feed_data(data)
-
-    def should_keep_alive(self) -> bool:
-        return bool(self._parser.should_keep_alive())
+        self._feed(data)
 
 
 async def test_a_read_of_texts_is_relayed_without_being_parsed_and_wakes_no_task() -> None:
@@ -171,3 +170,26 @@ async def test_without_the_compiled_module_everything_is_parsed(monkeypatch: pyt
         chat.receive(framed(chunk("one ")) + framed(chunk("two")))
         assert chat.contents == ["one ", "two"]
         assert len(parsed.reads) == 1
+
+
+HEADS = [
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+]
+
+
+@given(st.sampled_from(HEADS), st.lists(st.binary(min_size=1, max_size=40), max_size=4), st.data())
+def test_joined_chunks_are_those_of_the_response(head: bytes, chunks: list[bytes], data: st.DataObject) -> None:
+    sent = head + b"".join(map(framed, chunks)) + b"0\r\n\r\n"
+    joining, parsing = ChunkedResponse(), ResponseReader()
+    for response in (joining, parsing):
+        response.begin(is_asked=True)
+    while sent:
+        size = data.draw(st.integers(1, len(sent)))
+        for response in (joining, parsing):
+            response.feed(sent[:size])
+        sent = sent[size:]
+        assert b"".join(joining.received) == b"".join(parsing.received)
+    assert joining.take() == b"".join(chunks)
+    assert joining.is_whole
+    assert (joining.status, joining.body_bytes) == (parsing.status, parsing.body_bytes)
