@@ -4,6 +4,8 @@
 # Both run as an unprivileged user and write nothing but what is under LEGATO_DATA and /tmp, so that the root file system
 # may be mounted read-only. To build from one exact base: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+# `legato backup` needs programs of PostgreSQL that are no older than the server: one on the same Debian as the above.
+ARG POSTGRES_IMAGE=postgres:17-bookworm
 
 # uv stays behind in this stage and in those that are built on it.
 FROM ${PYTHON_IMAGE} AS packages
@@ -68,7 +70,20 @@ COPY --from=local-model-build /app /app
 USER 10001:10001
 CMD ["python", "-m", "services.router.local_model"]
 
+# Its libraries are for these programs alone.
+FROM ${POSTGRES_IMAGE} AS postgres-programs
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+RUN programs=$(dirname "$(readlink -f "$(command -v postgres)")") \
+    && mkdir -p /opt/postgresql/bin /opt/postgresql/lib \
+    && cp "$programs/pg_dump" "$programs/pg_restore" /opt/postgresql/lib/ \
+    && ldd /opt/postgresql/lib/* | awk '$2 == "=>" && $1 !~ /^lib[cm][.]so/ {print $3}' | sort -u | xargs cp -t /opt/postgresql/lib \
+    && for name in pg_dump pg_restore; do \
+         printf '#!/bin/sh\nLD_LIBRARY_PATH=/opt/postgresql/lib exec /opt/postgresql/lib/%s "$@"\n' $name > /opt/postgresql/bin/$name \
+         && chmod 0755 /opt/postgresql/bin/$name; done
+
 FROM base AS service
+ENV PATH=/opt/postgresql/bin:$PATH
+COPY --from=postgres-programs /opt/postgresql /opt/postgresql
 COPY --from=service-build /opt/legato /opt/legato
 COPY --from=service-build /app /app
 USER 10001:10001

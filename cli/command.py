@@ -34,6 +34,8 @@ COMMANDS = {
     "maintenance": ("service", "Refuse new chats for a while, on every edge."),
     "certs": ("service", "Create certificates for services on TCP."),
     "audit": ("ledger", "Check that the ledger is consistent."),
+    "backup": ("service", "Back up all stores while the service runs."),
+    "restore": ("service", "Restore a backup."),
     "migrate": ("service", "Migrate the databases."),
     "version": ("service", "Print the version."),
 }

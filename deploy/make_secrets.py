@@ -24,7 +24,7 @@ OWNER = 10001
 READ_BY_OTHERS = ("grafana", "postgres", "valkey")
 
 HOLDERS = ("edge", "auth", "router", "metering", "payments", "console", "operator-console", "admin")
-FOLDERS = (*HOLDERS, *READ_BY_OTHERS, "authority")
+FOLDERS = (*HOLDERS, "backup", *READ_BY_OTHERS, "authority")
 
 # Valkey holds rate limits of a few minutes, which need not survive a restart.
 VALKEY_SETTINGS = """\
@@ -48,8 +48,8 @@ def make_secrets(home: Path) -> None:
     _kept(home / "auth" / "credential-encryption-key", lambda: f"1:{secrets.token_hex(32)}")
     _make_access_token_keys(home)
     _kept(home / "grafana" / "password", secrets.token_hex)
-    for service in ("auth", "metering", "router"):
-        _write(home / service / "database-url", f"postgresql://legato:{database_password}@postgres/legato")
+    for holder in ("auth", "backup", "metering", "router"):
+        _write(home / holder / "database-url", f"postgresql://legato:{database_password}@postgres/legato")
     _write(home / "valkey" / "valkey.conf", VALKEY_SETTINGS.format(password=valkey_password))
     _write(home / "metering" / "valkey-url", f"redis://:{valkey_password}@valkey:6379/0")
     _issue_certificates(home)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import click
 
-from cli.supervision.data_folder import write_private
+from cli.supervision.data_folder import RESTORE_READY, write_private
 
 PEPPERS: Final = "key-peppers"
 # Each service's store, and a table that has a row once it is used.
@@ -40,6 +40,8 @@ class StoreState(Enum):
 
 def require_complete(data: Path, database_url: str, *, peppers_given: bool, begin_anew: Collection[str] = ()) -> None:
     """Raises if a part is missing while others are in use. `begin_anew` names parts that may be created anew."""
+    if not database_url and (data / RESTORE_READY).exists():
+        raise Incomplete(f"a restore of {data} was interrupted: run `legato restore` again, which completes it")
     had = _recorded(data)
     stores = {
         name: _query(data, database_url, name, f"SELECT 1 FROM {table} LIMIT 1")[0]  # noqa: S608

@@ -19,6 +19,9 @@ LONGEST_SOCKET_NAME = "metering-console.sock"
 # gRPC reads an address as a URI: other characters would be taken for something else.
 PLAIN_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+~")
 
+# Exists while restored databases are put in place: docs/runbooks/restore-the-database.md.
+RESTORE_READY = Path("restoring", "ready.json")
+
 LEAST_FREE_BYTES = 32 * 1024 * 1024
 LOCK_TIMEOUT_S = 1.0
 

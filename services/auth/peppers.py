@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.auth.key_format import ApiKey
-from services.chassis.versioned_secrets import parse_versioned_secrets
+from services.chassis.versioned_secrets import fingerprint_of, fingerprints_of, parse_versioned_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Peppers:
         self._oldest = min(self._by_version)
         # Used for unknown keys: it takes the same work, and no key has this digest.
         self._unknown_key = StoredDigest(bytes(32), self.newest)
-        # Fingerprints of the peppers, for replicas to compare; they reveal nothing about the secrets.
-        self.noted = ",".join(self._entry(version) for version in sorted(self._by_version))
+        # For replicas to compare.
+        self.noted = fingerprints_of(self._by_version)
 
     def has(self, version: int) -> bool:
         return version in self._by_version
@@ -81,7 +81,7 @@ class Peppers:
         return self.authenticate(version, f"{kind} digest", code.encode())
 
     def _entry(self, version: int) -> str:
-        return f"{version}:{hmac.digest(self._by_version[version], b'legato pepper', 'sha256')[:8].hex()}"
+        return fingerprint_of(version, self._by_version[version])
 
     def _hmac(self, key: ApiKey, version: int) -> bytes:
         if key.is_token:

@@ -1,6 +1,8 @@
 """Parses secrets with versions, as settings give them: `1:HEX,2:HEX`. Rotation adds a new one, then drops the old."""
 
+import hmac
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from services.chassis.settings import SettingsError
@@ -27,3 +29,12 @@ def parse_versioned_secrets(variable: str, given: str) -> dict[int, bytes]:
     if mistakes:
         raise SettingsError("\n".join(mistakes))
     return by_version
+
+
+def fingerprints_of(by_version: Mapping[int, bytes]) -> str:
+    """Returns fingerprints to compare secrets by, as `1:HEX,2:HEX`; they reveal nothing about the secrets."""
+    return ",".join(fingerprint_of(version, by_version[version]) for version in sorted(by_version))
+
+
+def fingerprint_of(version: int, secret: bytes) -> str:
+    return f"{version}:{hmac.digest(secret, b'legato pepper', 'sha256')[:8].hex()}"

@@ -40,7 +40,7 @@ OURS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "router": (RouterSettings, GroundingSettings),
 }
 # They say what they have to say, and end.
-ONE_SHOT = ("hello", "legato", "secrets")
+ONE_SHOT = ("backup", "hello", "legato", "secrets")
 SECRETS = "/run/secrets/legato"
 
 
@@ -146,7 +146,7 @@ def test_what_is_handed_over_stays_so_at_the_next_start(secrets: Path, monkeypat
         assert (secrets / name).stat().st_mode & 0o444 == 0o444, name
 
 
-@pytest.mark.parametrize("name", [*OURS, "hello", "legato", "secrets"])
+@pytest.mark.parametrize("name", [*OURS, "backup", "hello", "legato", "secrets"])
 def test_our_containers_change_nothing(name: str) -> None:
     assert SERVICES[name]["read_only"] is True
 

@@ -41,6 +41,15 @@ def raise_epoch(connection: sa.Connection, key_ids: Sequence[str] | None) -> Non
     connection.execute(epoch.update().values(forgotten=forgotten))
 
 
+def continue_epochs_after_restore(connection: sa.Connection, now_us: int) -> None:
+    """Raises the epoch of a restored database above every one that callers have seen of the database before, and tells
+    them to drop their caches. The time in microseconds is above any count of changes, and above the time of an earlier
+    restore by more than the changes since."""
+    value = max(now_us, connection.execute(sa.select(epoch.c.value)).scalar_one() + 1)
+    connection.execute(epoch.update().values(value=value - 1))
+    raise_epoch(connection, None)
+
+
 def note_peppers(connection: sa.Connection, noted: str) -> bool:
     """Records the peppers of a starting replica. If they differ from the last ones, callers are told to drop their
     caches; returns whether they do."""

@@ -1,94 +1,159 @@
-"""The commands that the runbook has for a backup, while the service is in use."""
+"""A restore drill: a backup while the service is in use, everything destroyed, and a restore that is killed too."""
 
-import asyncio
+import json
 import os
-import re
-import shutil
-import sqlite3
+import signal
 import subprocess
-import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import grpc
 import openai
+import pytest
 
+from cli.supervision.data_folder import socket_of
+from legato_protos.auth.v1.users_pb2_grpc import SignInServiceStub
 from services.chassis.database.database import open_database
-from services.metering.auditor import audit
-from tests.support.service import Service
-
-RUNBOOK = Path(__file__).parents[3] / "docs" / "runbooks" / "restore-the-database.md"
-
-
-def documented_commands() -> str:
-    """Returns the block of commands that copies SQLite's files."""
-    blocks = re.findall(r"(?:^    .*\n)+", RUNBOOK.read_text(), re.MULTILINE)
-    [commands] = [block for block in blocks if "sqlite3" in block]
-    return str(commands)
+from tests.e2e.conftest import plain_http
+from tests.services.auth.console import by_link
+from tests.support.servers.postgres import Postgres
+from tests.support.service import LEGATO, Service
+from tests.support.upstreams.openai import Upstream
 
 
-def write_shell(folder: Path) -> Path:
-    """Makes a folder with a `sqlite3`, which is used on machines that have none of their own."""
-    shell = folder / "bin" / "sqlite3"
-    shell.parent.mkdir()
-    shell.write_text(
-        f"#!{sys.executable}\nimport sqlite3, sys\n"
-        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "for row in connection.execute(sys.argv[2]):\n    print(*row, sep='|')\n"
-    )
-    shell.chmod(0o700)
-    return shell.parent
+class Drill:
+    """A service on one kind of store."""
 
+    def __init__(self, upstream: Upstream, folder: Path, postgres: Postgres | None) -> None:
+        self._postgres = postgres
+        self._url = postgres.create_database() if postgres else ""
+        self._environ = {"LEGATO_DATABASE_URL": self._url} if postgres else {}
+        self.service = Service(upstream, self._environ)
+        self._backups = str(folder / "backups")
+        self._failpoints = folder / "failpoints"
+        self._failpoints.mkdir()
 
-def accounts_in(file: Path) -> set[str]:
-    connection = sqlite3.connect(file)
-    try:
-        return {account_id for (account_id,) in connection.execute("SELECT account_id FROM accounts")}
-    finally:
-        connection.close()
-
-
-def test_backup_of_a_service_in_use_is_whole_and_every_account_of_the_ledger_is_in_auth(
-    service: Service, tmp_path: Path
-) -> None:
-    stop = threading.Event()
-    answered = threading.Semaphore(0)
-
-    def chat() -> None:
-        while not stop.is_set():
-            # A new account each time, as they are what the order of the copies is about.
-            client = openai.OpenAI(base_url=service.base_url, api_key=service.new_key(service.new_account()))
+    def chat(self, api_key: str) -> None:
+        with openai.OpenAI(
+            base_url=self.service.base_url, api_key=api_key, max_retries=0, http_client=plain_http()
+        ) as client:
             client.chat.completions.create(model="mezzo", messages=[{"role": "user", "content": "Hello"}])
-            answered.release()
 
-    (tmp_path / ".legato").symlink_to(service.data)
-    chatting = [threading.Thread(target=chat) for _ in range(2)]
-    for thread in chatting:
-        thread.start()
-    try:
-        for _ in range(4):
+    def sign_in(self, code: str) -> None:
+        with closing(grpc.insecure_channel(f"unix:{socket_of('auth-console', self.service.data)}")) as channel:
+            SignInServiceStub(channel).SignIn(by_link(code), timeout=30)
+
+    @contextmanager
+    def in_use(self) -> Iterator[Callable[[], None]]:
+        """Chats with new accounts inside: they are what the order of the copies is about. Yields a function that waits
+        for one more."""
+        stop, answered = threading.Event(), threading.Semaphore(0)
+
+        def chat() -> None:
+            while not stop.is_set():
+                self.chat(self.service.new_key(self.service.new_account()))
+                answered.release()
+
+        def wait() -> None:
             assert answered.acquire(timeout=60)
-        ended = subprocess.run(
-            ["/bin/sh", "-e", "-c", documented_commands()],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": f"{os.environ['PATH']}:{write_shell(tmp_path)}"},
+
+        chatting = [threading.Thread(target=chat) for _ in range(2)]
+        for thread in chatting:
+            thread.start()
+        try:
+            yield wait
+        finally:
+            stop.set()
+            for thread in chatting:
+                thread.join()
+
+    def back_up(self) -> Any:
+        done = self._run("backup")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def destroy_stores(self) -> None:
+        if self._postgres:
+            self._postgres.drop_database(self._url)
+        for path in self.service.data.glob("*.db*"):
+            path.unlink()
+
+    def restore(self, *, killed_at_step: int = 0) -> Any:
+        """Restores to where the stores were."""
+        if killed_at_step:
+            (self._failpoints / "restore.step").write_text(str(killed_at_step))
+        done = self._run("restore", *(["--database", self._name()] if self._postgres else []))
+        if killed_at_step:
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            return None
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _name(self) -> str:
+        return self._url.rpartition("@/")[2].partition("?")[0]
+
+    def _run(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self._postgres.binaries}:{os.environ['PATH']}" if self._postgres else os.environ["PATH"]
+        return subprocess.run(
+            [LEGATO, command, self._backups, *options, "--json", "--data", self.service.data],
+            env={**os.environ, **self._environ, "LEGATO_FAILPOINTS": str(self._failpoints), "PATH": path},
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
-        assert answered.acquire(timeout=60)
-    finally:
-        stop.set()
-        for thread in chatting:
-            thread.join()
 
-    copied = [name for name in ("router", "metering", "auth") if (tmp_path / "backup" / f"{name}.db").exists()]
-    assert ended.stdout.split() == ["ok"] * len(copied)
-    assert {"metering", "auth"} <= set(copied)
-    accounts = accounts_in(tmp_path / "backup" / "metering.db")
-    assert accounts
-    assert accounts <= accounts_in(tmp_path / "backup" / "auth.db")
-    restored = tmp_path / "restored"
-    shutil.copytree(tmp_path / "backup", restored)
-    database = open_database("metering", "", restored)
-    assert asyncio.run(audit(database)) == []
-    database.close()
+    def accounts_of(self, service: str) -> set[str]:
+        with (
+            closing(open_database(service, self._url, self.service.data)) as database,
+            database.transaction(writes=False) as connection,
+        ):
+            return set(connection.exec_driver_sql("SELECT account_id FROM accounts").scalars())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def drill(request: pytest.FixtureRequest, upstream: Upstream, socket_folder: Path) -> Iterator[Drill]:
+    postgres = request.getfixturevalue("postgres_server") if request.param == "postgresql" else None
+    drill = Drill(upstream, socket_folder, postgres)
+    with drill.service:
+        yield drill
+
+
+def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing(drill: Drill) -> None:
+    service = drill.service
+    account_id, suspended_id = service.new_account(credits="5.00"), service.new_account()
+    kept, revoked = service.make_key(account_id), service.make_key(account_id)
+    of_suspended = service.new_key(suspended_id)
+    for key in (kept.api_key, revoked.api_key, of_suspended):
+        drill.chat(key)
+    service.legato("credits", "grant", account_id, "2.50")
+    code = service.legato("users", "invite", "--name", "Ada", "--account", account_id)["link"].partition("#")[2]
+    balance_nanos = service.settled_balance_nanos(account_id)
+    with drill.in_use() as wait_for_chat:
+        for _ in range(4):
+            wait_for_chat()
+        made = drill.back_up()
+        wait_for_chat()
+
+    service.legato("keys", "revoke", revoked.key.key_id)
+    service.legato("accounts", "suspend", suspended_id)
+    drill.sign_in(code)
+    drill.chat(kept.api_key)
+    assert service.settled_balance_nanos(account_id) < balance_nanos
+    service.stop()
+    drill.destroy_stores()
+
+    drill.restore(killed_at_step=1)
+    drill.restore(killed_at_step=3)
+    restored = drill.restore()
+    assert restored["backup"] == made["backup"]
+    assert len(drill.accounts_of("auth")) == made["accounts"]
+    assert drill.accounts_of("metering") <= drill.accounts_of("auth")
+    service.start()
+
+    assert service.audit() == []
+    assert service.balance(account_id).balance_nanos == balance_nanos
+    drill.chat(kept.api_key)
+    assert service.settled_balance_nanos(account_id) < balance_nanos

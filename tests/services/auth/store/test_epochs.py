@@ -221,3 +221,11 @@ def test_revoked_unknown_and_suspended_keys_are_found_among_good_ones(writing: s
     asked = [good, revoked, suspended, "key_unknown"]
     assert epochs.find_refused_keys(writing, asked) == [revoked, suspended, "key_unknown"]
     assert epochs.find_refused_keys(writing, []) == []
+
+
+def test_epochs_of_a_restored_database_are_above_those_that_callers_have_seen(writing: sa.Connection) -> None:
+    epochs.continue_epochs_after_restore(writing, 5_000)
+    assert epochs.changes_since(writing, 4_000) == Changes(5_000, has_gap=True)
+    # A clock that was set back.
+    epochs.continue_epochs_after_restore(writing, 3_000)
+    assert epochs.changes_since(writing, 5_000) == Changes(5_001, has_gap=True)

@@ -1,0 +1,57 @@
+"""Names the secrets that stores need by fingerprints, which reveal nothing about them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cli.backups.manifest import BackupUnusable
+from cli.backups.settings import BackupSettings
+from cli.supervision.environment import CREDENTIAL_KEY_VARIABLE, GROUNDING_KEY_VARIABLE, PEPPERS_VARIABLE
+from services.chassis.versioned_secrets import fingerprints_of, parse_versioned_secrets
+
+# Each with its file in the data folder of `legato up`.
+SECRETS: Final = {
+    PEPPERS_VARIABLE: "key-peppers",
+    CREDENTIAL_KEY_VARIABLE: "credential-key",
+    GROUNDING_KEY_VARIABLE: "grounding-key",
+}
+
+
+def given_secrets(settings: BackupSettings, data: Path) -> dict[str, str]:
+    """Returns the secrets that are set, or kept in the data folder."""
+    given = {
+        PEPPERS_VARIABLE: settings.key_peppers,
+        CREDENTIAL_KEY_VARIABLE: settings.credential_encryption_key,
+        GROUNDING_KEY_VARIABLE: settings.grounding_key,
+    }
+    for variable, name in SECRETS.items():
+        if not given[variable] and (data / name).exists():
+            given[variable] = (data / name).read_text().strip()
+    return {variable: value for variable, value in given.items() if value}
+
+
+def fingerprints(given: Mapping[str, str]) -> dict[str, str]:
+    return {variable: fingerprints_of(parse_versioned_secrets(variable, value)) for variable, value in given.items()}
+
+
+def noted_peppers(auth: Any) -> dict[str, str]:
+    """Returns the peppers that auth has noted in its database when it started last."""
+    noted = auth.exec_driver_sql("SELECT peppers FROM epoch").scalar_one()
+    return {PEPPERS_VARIABLE: noted} if noted else {}
+
+
+def compare_secrets(needed: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
+    """Returns a line for each secret that the stores need and that is not given here; raises for one that is another
+    than it was."""
+    missing = []
+    for variable, entries in needed.items():
+        have = dict(entry.split(":") for entry in given.get(variable, "").split(",") if entry)
+        for version, fingerprint in (entry.split(":") for entry in entries.split(",")):
+            if version not in have:
+                missing.append(f"{variable} with version {version}, fingerprint {fingerprint}")
+            elif have[version] != fingerprint:
+                raise BackupUnusable(
+                    f"version {version} of {variable} (or of {SECRETS.get(variable)} in the data folder) is another "
+                    f"than the backup needs: its fingerprint is {have[version]}, and should be {fingerprint}"
+                )
+    return missing

@@ -1,0 +1,78 @@
+"""Runs PostgreSQL's own programs, `pg_dump` and `pg_restore`, on the databases of the service."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg import conninfo, pq
+
+# By this name a session of an interrupted restore is found, and ended.
+APPLICATION: Final = "legato restore"
+
+
+class PostgresFailed(Exception):
+    """A program is missing, too old for the server, or failed; or the server refused. Says why in one line."""
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        # The driver's message has no password in it; lines after the first are advice.
+        raise PostgresFailed(f"PostgreSQL: {str(error).partition(chr(10))[0]}") from None
+
+
+def dump_schemas(url: str, snapshot: str, schemas: Sequence[str], file: Path) -> None:
+    """Writes the schemas as of an exported snapshot to a new file, which only its owner may read."""
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    named = [f"--schema={schema}" for schema in schemas]
+    _run(url, "pg_dump", ["--format=custom", f"--snapshot={snapshot}", *named, f"--file={file}"])
+
+
+def restore_schemas(url: str, file: Path) -> None:
+    """Restores a dump, all of it or nothing. What it creates belongs to the user of the connection."""
+    options = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]
+    connection = _environ(url)
+    _run(url, "pg_restore", [*options, f"--dbname={connection['PGDATABASE']}", str(file)])
+
+
+def require_program(url: str, name: str) -> str:
+    """Returns the path of a program; raises unless it is there and not older than the server."""
+    with one_line_errors(), psycopg.connect(url) as connection:
+        server = connection.info.server_version // 10_000
+    path = shutil.which(name)
+    if path is None:
+        raise PostgresFailed(f"{name} is not in PATH: install PostgreSQL's client programs, version {server}")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"\(PostgreSQL\) (\d+)", said)
+    if version is None or int(version[1]) < server:
+        raise PostgresFailed(
+            f"{path} is {said.strip() or 'no program of PostgreSQL'}, and the server is PostgreSQL {server}: "
+            f"put client programs of version {server} first in PATH"
+        )
+    return path
+
+
+def _run(url: str, name: str, options: Sequence[str]) -> None:
+    command = [require_program(url, name), "--no-password", *options]
+    ended = subprocess.run(command, env=os.environ | _environ(url), capture_output=True, text=True, check=False)
+    if ended.returncode:
+        told = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
+        raise PostgresFailed(f"{name} failed: {told[0]}")
+
+
+def _environ(url: str) -> dict[str, str]:
+    """Returns a connection as libpq's variables: every user of the machine can read a command line, and so a password
+    in it."""
+    variables = {
+        option.keyword.decode(): option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar
+    }
+    given = conninfo.conninfo_to_dict(url)
+    return {variables[key]: str(value) for key, value in given.items() if key in variables} | {"PGAPPNAME": APPLICATION}
