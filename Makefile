@@ -68,6 +68,12 @@ go-example: .venv/dev ## Compile the example in Go, and run it against the servi
 baseline: .venv/dev ## After a release: record the .proto files that later ones must be compatible with
 	@$(BIN)/buf build --exclude-source-info -o protos/baseline.binpb
 
+.PHONY: alerts
+alerts: ## After a change of alerts.yml: write it as the resource for the Prometheus operator
+	@{ printf '%s\n' '# Written by make alerts.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
+	  'metadata:' '  name: legato' '  labels: {app.kubernetes.io/name: legato}' 'spec:'; \
+	  sed 's/^./  &/' deploy/observability/alerts.yml; } > deploy/observability/prometheus-rule.yaml
+
 .PHONY: docs
 docs: .venv/docs ## Build docs/ into a static site with search and the API reference, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -23,7 +23,7 @@ from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
 from tests.deploy.compose import BASES
 from tests.deploy.engine import REGISTRY, STAND_INS, qualified
-from tests.deploy.kubernetes.kustomize import KUBERNETES, render
+from tests.deploy.kubernetes.kustomize import ONE_NODE, render_with_all
 from tests.deploy.kubernetes.policies import containers
 
 ROOT = Path(__file__).parents[2]
@@ -170,7 +170,7 @@ def test_only_the_service_that_hands_secrets_over_is_root_and_it_has_no_network(
 
 
 def test_memory_is_limited_as_in_kubernetes() -> None:
-    manifests = render(KUBERNETES / "overlays" / "one-node", "payments")
+    manifests = render_with_all(ONE_NODE)
     limits = {
         container["name"]: container["resources"]["limits"]["memory"].removesuffix("i").lower()
         for _, _, container in containers(manifests)

@@ -57,7 +57,7 @@ def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
         volume["name"] = f"{name}-{volume['name']}"
         if "secret" in volume:
             # podman 4.3 falls over a Secret that does not say whether it is needed.
-            volume["secret"]["optional"] = False
+            volume["secret"].setdefault("optional", False)
     for container in all_containers(pod):
         _change_container(container, name, ports.get(name))
     # A StatefulSet is to podman what a Deployment is.

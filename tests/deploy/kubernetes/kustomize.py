@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 from tests.support.toolchains.kustomize import find_kustomize
 
@@ -17,11 +17,17 @@ Resource = dict[str, Any]
 
 ROOT = Path(__file__).parents[3]
 KUBERNETES = ROOT / "deploy" / "kubernetes"
+ONE_NODE, PRODUCTION = (KUBERNETES / "overlays" / name for name in ("one-node", "production"))
+COMPONENTS = {
+    str(path.parent.relative_to(KUBERNETES / "components"))
+    for path in (KUBERNETES / "components").rglob("kustomization.yaml")
+}
 TIMEOUT_S = 60
 
 
 def read_yaml(text: str) -> list[Any]:
-    return [document for document in YAML(typ="safe").load_all(text) if document]
+    # Ten times as fast as ruamel.yaml.
+    return [document for document in yaml.load_all(text, yaml.CSafeLoader) if document]
 
 
 def build(folder: Path) -> list[Resource]:
@@ -33,24 +39,33 @@ def build(folder: Path) -> list[Resource]:
     return read_yaml(built.stdout)
 
 
-def render(overlay: Path, *components: str) -> list[Resource]:
-    """Renders an overlay, to which these components are added. Generated ConfigMaps have their plain names, without the
-    digest of what they contain."""
-    return copy.deepcopy(_render(overlay, components))
+def render(overlay: Path, *components: str, without: str = "") -> list[Resource]:
+    """Renders an overlay to which these components are added, and from which one is taken. Generated ConfigMaps have
+    their plain names, without the digest of what they contain."""
+    return copy.deepcopy(_render(overlay, components, without))
 
 
 @functools.cache
-def _render(overlay: Path, components: tuple[str, ...]) -> list[Resource]:
+def _render(overlay: Path, components: tuple[str, ...], without: str) -> list[Resource]:
     if not components:
         return without_digests(build(overlay))
     with tempfile.TemporaryDirectory() as folder:
-        changed = shutil.copytree(KUBERNETES, Path(folder) / "kubernetes") / overlay.relative_to(KUBERNETES)
+        for name in ("kubernetes", "observability"):
+            shutil.copytree(ROOT / "deploy" / name, Path(folder) / name)
+        changed = Path(folder) / "kubernetes" / overlay.relative_to(KUBERNETES)
         file = changed / "kustomization.yaml"
         [kustomization] = read_yaml(file.read_text())
-        paths = [f"../../components/{name}" for name in components]
-        kustomization["components"] = [*kustomization.get("components", []), *paths]
-        YAML().dump(kustomization, file)
+        paths = [*kustomization.get("components", []), *(f"../../components/{name}" for name in components)]
+        kustomization["components"] = [path for path in paths if path != f"../../components/{without}"]
+        file.write_text(yaml.safe_dump(kustomization))
         return without_digests(build(changed))
+
+
+def render_with_all(overlay: Path) -> list[Resource]:
+    """Renders an overlay with every component that can be added to it; keda stands in place of autoscaling."""
+    [kustomization] = read_yaml((overlay / "kustomization.yaml").read_text())
+    has = {path.removeprefix("../../components/") for path in kustomization.get("components", [])}
+    return render(overlay, *sorted(COMPONENTS - has - {"autoscaling"}), without="autoscaling")
 
 
 def without_digests(resources: list[Resource]) -> list[Resource]:

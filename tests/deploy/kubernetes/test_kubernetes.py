@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import msgspec
 import pytest
 
@@ -20,7 +19,7 @@ from services.router.grounding.settings import GroundingSettings
 from services.router.local_model import LocalModelSettings
 from services.router.settings import RouterSettings
 from tests.deploy.kubernetes.kube import OVERLAY, PUBLISHED, for_podman
-from tests.deploy.kubernetes.kustomize import KUBERNETES, Resource, read_yaml, render
+from tests.deploy.kubernetes.kustomize import KUBERNETES, Resource, render
 from tests.deploy.kubernetes.policies import (
     abroad,
     careless,
@@ -34,9 +33,6 @@ from tests.deploy.kubernetes.policies import (
 
 ROOT = Path(__file__).parents[3]
 OVERLAYS = {path.name: path for path in sorted((KUBERNETES / "overlays").iterdir())}
-VERSION = "1.34"
-# Their schemas come with what they are for.
-CUSTOM = ("ServiceMonitor",)
 SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "auth": (AuthSettings,),
     "console": (ConsoleServerSettings,),
@@ -72,40 +68,6 @@ def resources(overlay: str) -> list[Resource]:
 def container_of(resources: list[Resource], name: str) -> dict[str, Any]:
     [found] = [container for _, _, container in containers(resources) if container["name"] == name]
     return found
-
-
-def test_every_manifest_is_valid() -> None:
-    different: list[Resource] = []
-    for resources in map(rendered, OVERLAYS):
-        different += [resource for resource in resources if resource not in different]
-    for resource in different:
-        if resource["kind"] not in CUSTOM:
-            kubernetes_validate.validate(resource, VERSION, strict=True)
-
-
-def test_auth_reaches_an_issuer_and_mail_by_a_component_alone(resources: list[Resource]) -> None:
-    [policy] = read_yaml((KUBERNETES / "components" / "sign-in" / "network-policy.yaml").read_text())
-    kubernetes_validate.validate(policy, VERSION, strict=True)
-    assert policy["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/component": "auth"}
-    assert name_of(policy) not in [name_of(resource) for resource in resources]
-
-
-def test_payments_come_by_a_component_alone_with_the_rules_of_all_others() -> None:
-    plain = rendered("production")
-    assert "payments" not in [container["name"] for _, _, container in containers(plain)]
-    resources = rendered("production", "payments")
-    for resource in resources:
-        if resource not in plain:
-            kubernetes_validate.validate(resource, VERSION, strict=True)
-    assert (not_restricted(resources), careless(resources)) == ([], [])
-    test_no_two_manifests_have_one_name(resources)
-    test_what_is_set_is_what_the_process_reads(resources)
-    for name in ("console", "operator-console"):
-        environ = environment(container_of(resources, name), resources)
-        assert environ["LEGATO_PAYMENTS_ADDRESS"] == "payments:7004"
-    told = {name: environment(container, resources) for name, _, container in containers(resources)}
-    with_secrets = [name for name, environ in told.items() if any("STRIPE" in variable for variable in environ)]
-    assert with_secrets == ["Deployment/payments/payments"]
 
 
 def test_no_two_manifests_have_one_name(resources: list[Resource]) -> None:
@@ -189,14 +151,6 @@ def test_the_edge_finds_every_replica_of_a_service_by_name(resources: list[Resou
         assert int(port) in [entry["port"] for entry in services[host]["spec"]["ports"]]
 
 
-def test_services_select_the_pods_of_their_workload(resources: list[Resource]) -> None:
-    labels = [workload["spec"]["template"]["metadata"]["labels"] for workload in workloads(resources)]
-    for resource in resources:
-        if resource["kind"] == "Service":
-            wanted = resource["spec"]["selector"].items()
-            assert len([given for given in labels if wanted <= given.items()]) == 1, name_of(resource)
-
-
 def test_a_rollout_breaks_no_answer(resources: list[Resource]) -> None:
     for workload in workloads(resources):
         if workload["metadata"]["name"] not in ("edge", "router"):
@@ -216,10 +170,11 @@ def test_edge_and_metering_agree_on_how_long_an_answer_lives(resources: list[Res
     assert len(lives) == 1
 
 
-def test_metering_knows_how_many_replicas_share_the_limits(resources: list[Resource]) -> None:
+def test_metering_knows_how_many_replicas_share_the_limits_at_least(resources: list[Resource]) -> None:
     [metering] = [resource for resource in resources if name_of(resource) == "Deployment/metering"]
-    environ = environment(container_of(resources, "metering"), resources)
-    assert environ["LEGATO_METERING_REPLICAS"] == str(metering["spec"]["replicas"])
+    scalers = [resource for resource in resources if name_of(resource) == "HorizontalPodAutoscaler/metering"]
+    [smallest] = [scaler["spec"]["minReplicas"] for scaler in scalers] or [metering["spec"]["replicas"]]
+    assert environment(container_of(resources, "metering"), resources)["LEGATO_METERING_REPLICAS"] == str(smallest)
 
 
 def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]) -> None:
@@ -334,16 +289,6 @@ def test_every_service_can_lose_a_node_and_one_at_a_time(resources: list[Resourc
             ]
 
 
-def test_edges_grow_with_live_streams_in_production() -> None:
-    [scaler] = [resource for resource in rendered("production") if resource["kind"] == "HorizontalPodAutoscaler"]
-    [edge] = [resource for resource in rendered("production") if name_of(resource) == "Deployment/edge"]
-    [metric] = scaler["spec"]["metrics"]
-
-    assert metric["pods"]["metric"]["name"] == "legato_live_streams"
-    # Applied again, the manifest leaves to the autoscaler what is the autoscaler's.
-    assert "replicas" not in edge["spec"]
-
-
 def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> None:
     guide = (ROOT / "docs" / "kubernetes.md").read_text()
     for workload in workloads(resources):
@@ -409,7 +354,6 @@ def test_files_of_secrets_are_entries_that_are_made(resources: list[Resource]) -
     [
         ("base/prices.toml", "prices.toml"),
         ("overlays/one-node/routes.toml", "routes.toml"),
-        ("overlays/production/routes.toml", "routes.example.toml"),
     ],
 )
 def test_files_that_kustomize_wants_beside_it_are_true_copies(copy_of: str, original: str) -> None:

@@ -3,13 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.kubernetes.kustomize import KUBERNETES, build, render
+from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, build, render_with_all
 from tests.deploy.kubernetes.policies import name_of, pod_of
 
-OVERLAYS = sorted(path.parent for path in KUBERNETES.glob("overlays/*/kustomization.yaml"))
 
-
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay.name)
+@pytest.mark.parametrize("overlay", [ONE_NODE, PRODUCTION], ids=lambda overlay: overlay.name)
 def test_routes_that_change_start_the_routers_anew(overlay: Path) -> None:
     """The name of the file's ConfigMap changes with it, as the runbook says, and so does what routers are made of."""
     resources = build(overlay)
@@ -29,7 +27,7 @@ def test_a_deprecated_field_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_an_overlay_demands_of_all_holds_for_what_a_component_adds() -> None:
-    resources = render(KUBERNETES / "overlays" / "production", "payments")
+    resources = render_with_all(PRODUCTION)
 
     [payments] = [resource for resource in resources if name_of(resource) == "Deployment/payments"]
     assert payments["metadata"]["namespace"] == "legato"

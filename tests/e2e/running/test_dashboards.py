@@ -44,6 +44,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "deploy" / "observability"
+COMPONENTS = ROOT / "deploy" / "kubernetes" / "components"
 
 # What Prometheus knows by itself. On Kubernetes it gives each line more labels, in place of ours of the same name.
 OWN_METRICS = {"up": set[str]()}
@@ -80,7 +81,7 @@ class Query:
             name for matchers in _MATCHERS.findall(self.expression) for name in re.findall(r"(\w+)\s*[=!]", matchers)
         ]
         grouped = [name.strip() for names in _GROUPING.findall(self.expression) for name in names.split(",")]
-        return {*matched, *grouped, *_TEMPLATE_LABELS.findall(self.text)} - OWN_LABELS
+        return {*matched, *grouped, *_TEMPLATE_LABELS.findall(self.text)} - OWN_LABELS - {"namespace"}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -99,6 +100,18 @@ def queries() -> Iterator[Query]:
     for panel in dashboard()["panels"]:
         for target in panel.get("targets", ()):
             yield Query(panel["title"], target["expr"], target["legendFormat"])
+    yield from autoscalers()
+
+
+def autoscalers() -> Iterator[Query]:
+    for file in [*(COMPONENTS / "autoscaling").glob("*.yaml"), COMPONENTS / "keda" / "scaled-objects.yaml"]:
+        for resource in YAML(typ="safe").load_all(file):
+            where = f"{resource['kind']} {file.name}"
+            for metric in resource.get("spec", {}).get("metrics", []):
+                if metric["type"] == "Pods":
+                    yield Query(where, metric["pods"]["metric"]["name"], "")
+            for trigger in resource.get("spec", {}).get("triggers", []):
+                yield Query(where, trigger["metadata"]["query"], "")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,74 @@
+import tomllib
+from ipaddress import IPv4Address
+from pathlib import PurePosixPath
+
+import pytest
+
+from services.router.routing.routes import load_routes
+from tests.deploy.kubernetes.connections import allowed_connections, connections, named_services, unreachable_providers
+from tests.deploy.kubernetes.kustomize import ONE_NODE, PRODUCTION, Resource, render, render_with_all
+from tests.deploy.kubernetes.network import Pod, is_allowed, pods
+from tests.deploy.kubernetes.policies import containers, workloads
+from tests.deploy.kubernetes.references import container_ports, service_ports
+
+IN_THE_STORES_NETWORK = IPv4Address("10.0.3.4")
+
+
+@pytest.fixture(params=[ONE_NODE, PRODUCTION], ids=lambda overlay: overlay.name, name="resources")
+def resources_with_all_components(request: pytest.FixtureRequest) -> list[Resource]:
+    return render_with_all(request.param)
+
+
+def test_policies_allow_the_connections_that_settings_name_and_no_others(resources: list[Resource]) -> None:
+    needed = connections(resources)
+    assert {("edge", "metering", 7003), ("operator-console", "edge", 9090), ("payments", "metering", 7003)} <= needed
+    assert allowed_connections(resources) == needed
+
+
+def test_settings_name_services_that_exist(resources: list[Resource]) -> None:
+    ports = service_ports(resources)
+    stores = () if ("postgres", 5432) in ports else ("postgres", "valkey")
+    unknown = [named for named in named_services(resources) if named[1:] not in ports and named[1] not in stores]
+    assert unknown == []
+
+
+def test_stores_outside_the_cluster_are_reached_by_those_that_have_their_addresses() -> None:
+    resources = render(PRODUCTION)
+    for port, store in ((5432, "postgres"), (6379, "valkey")):
+        holders = {source for source, host, _ in named_services(resources) if host == store}
+        reached_by = {
+            name for name, pod in pods(resources).items() if is_allowed(resources, pod, IN_THE_STORES_NETWORK, port)
+        }
+        assert reached_by == holders != set()
+
+
+def test_prometheus_reaches_the_metrics_of_every_process(resources: list[Resource]) -> None:
+    prometheus = Pod(namespace="monitoring")
+    for workload in workloads(resources):
+        port = container_ports(workload).get("operations")
+        if port is not None:
+            assert is_allowed(resources, prometheus, pods(resources)[workload["metadata"]["name"]], port)
+    assert not is_allowed(resources, prometheus, pods(resources)["auth"], 7001)
+
+
+def test_routers_reach_every_address_of_the_routes(resources: list[Resource]) -> None:
+    assert unreachable_providers(resources) == []
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:11434/v1", "http://localhost:443", "http://vllm.internal:8000/v1", "https://10.1.2.3"]
+)
+def test_addresses_that_the_policies_forbid_are_found(address: str) -> None:
+    resources = render(PRODUCTION)
+    [routes] = [resource for resource in resources if resource["metadata"]["name"] == "routes"]
+    routes["data"]["routes.toml"] = f'[providers.new]\nbase_url = "{address}"\n'
+    assert unreachable_providers(resources) == [address]
+
+
+def test_routes_of_production_are_valid_and_find_their_keys_where_they_are_mounted() -> None:
+    load_routes(PRODUCTION / "routes.toml", has_keys=False)
+    providers = tomllib.loads((PRODUCTION / "routes.toml").read_text())["providers"]
+    folders = {PurePosixPath(provider["api_key_file"]).parent for provider in providers.values()}
+    [router] = [container for _, _, container in containers(render(PRODUCTION)) if container["name"] == "router"]
+    [mount] = [mount for mount in router["volumeMounts"] if mount["name"] == "providers"]
+    assert folders == {PurePosixPath(mount["mountPath"])}
