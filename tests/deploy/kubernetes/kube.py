@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from deploy.kubernetes_secrets import secrets_in
+from deploy.kubernetes_secrets import SECRETS, secrets_in
 from tests.deploy.compose import free_port, make_key
 from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
 from tests.deploy.kubernetes.kustomize import Resource, render
@@ -56,8 +56,11 @@ def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
         # podman has one volume for every name, whosever it is.
         volume["name"] = f"{name}-{volume['name']}"
         if "secret" in volume:
-            # podman 4.3 falls over a Secret that does not say whether it is needed.
+            # podman 4.3 falls over a Secret that does not say whether it is needed, and over one that does not exist.
             volume["secret"].setdefault("optional", False)
+            if volume["secret"]["secretName"] not in SECRETS:
+                del volume["secret"]
+                volume["emptyDir"] = {}
     for container in all_containers(pod):
         _change_container(container, name, ports.get(name))
     # A StatefulSet is to podman what a Deployment is.
