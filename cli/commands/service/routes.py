@@ -1,6 +1,7 @@
 """`legato routes`."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
@@ -24,6 +25,7 @@ from services.chassis.errors import Reason
 from services.chassis.settings import SettingsError
 from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
+from services.rules.staged_files import StagedFile, find_obstacles
 
 COLUMNS = [
     *("class", "tier", "weight", "provider", "model"),
@@ -41,6 +43,8 @@ COLUMNS = [
     ),
 ]
 MISTAKEN = 2
+LOOK_EVERY_S = 1.0
+FILE_WITH_MISTAKES = "mistaken"
 _Found = TypeVar("_Found")
 
 routes = command_group("routes")
@@ -69,39 +73,68 @@ def check(invocation: Invocation, file: Path, without_keys: bool) -> None:
 
 
 @routes.command()
-def reload(invocation: Invocation) -> None:
-    """Reload the routes file on every router. Running chats go on; a file with a mistake changes nothing."""
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=0, metavar="S", help="Wait until all see the same file."
+)
+def reload(invocation: Invocation, wait_s: float) -> None:
+    """Reload the routes file on every router, or on none: all must have the same version of it. Running chats go on."""
+    give_up_at_s = time.monotonic() + wait_s
+    routers = invocation.services.routers
+    while obstacles := find_obstacles(staged := {router: _read_file(stub) for router, stub in routers.items()}):
+        if time.monotonic() >= give_up_at_s:
+            break
+        time.sleep(LOOK_EVERY_S)
     outcomes: list[dict[str, Any]] = []
-    for router, stub in invocation.services.routers.items():
-        targets, version, mistakes = None, None, []
+    for router, stub in routers.items():
+        targets, version, mistakes = None, None, list(staged[router].mistakes)
         try:
-            reloaded = call_service(stub.ReloadRoutes, ReloadRoutesRequest())
-            targets, version = len(reloaded.targets), reloaded.version
+            if not obstacles:
+                reloaded = call_service(stub.ReloadRoutes, ReloadRoutesRequest(version=staged[router].version))
+                targets, version = len(reloaded.targets), reloaded.version
         except CallRefused as error:
             mistakes = error.message.splitlines()
         outcomes.append(
             {
                 "router": router,
-                "reloaded": not mistakes,
+                "reloaded": version is not None,
                 "targets": targets,
                 "routes_version": version,
+                "file_version": staged[router].version or None,
                 "mistakes": mistakes,
             }
         )
-    invocation.show_list(outcomes, ["router", "reloaded", "targets", "routes_version"])
-    _fail_for([f"{outcome['router']}: {mistake}" for outcome in outcomes for mistake in outcome["mistakes"]])
+    invocation.show_list(outcomes, ["router", "reloaded", "targets", "routes_version", "file_version"])
+    refusals = [f"{outcome['router']}: {mistake}" for outcome in outcomes for mistake in outcome["mistakes"]]
+    _fail_for([*obstacles, "Nothing was reloaded."] if obstacles else refusals)
+
+
+def _read_file(stub: RouteAdminServiceStub) -> StagedFile:
+    """Asks a router for the version that it would take over."""
+    try:
+        listed = call_service(stub.ListTargets, ListTargetsRequest(compares_file=True))
+    except CallRefused as error:
+        return StagedFile(mistakes=(error.message,))
+    if not listed.file_version and not listed.file_mistakes:
+        return StagedFile(mistakes=("it is of a release that does not tell the version of its file",))
+    return StagedFile(listed.file_version, tuple(listed.file_mistakes))
 
 
 @routes.command()
 def show(invocation: Invocation) -> None:
-    """List the models of each class by tier, with their weights, circuit breakers and figures."""
+    """List the models of each class by tier, with their weights, circuit breakers and figures, and the version of the
+    routes on each router; of the file, too, where that differs."""
 
     def ask(router: str, stub: RouteAdminServiceStub) -> list[dict[str, Any]]:
-        listed = call_service(stub.ListTargets, ListTargetsRequest())
-        return [describe(router, target, listed.version) for target in listed.targets]
+        listed = call_service(stub.ListTargets, ListTargetsRequest(compares_file=True))
+        file_version = listed.file_version or (FILE_WITH_MISTAKES if listed.file_mistakes else listed.version)
+        rows = [describe(router, target, listed.version) for target in listed.targets]
+        return [{**row, "file_version": file_version} for row in rows]
 
     rows, failures = _ask_each(invocation, ask)
-    invocation.show_list(rows, ["router", *COLUMNS] if len(invocation.services.routers) > 1 else COLUMNS)
+    columns = ["router", *COLUMNS] if len(invocation.services.routers) > 1 else [*COLUMNS]
+    if any(row["file_version"] != row["routes_version"] for row in rows):
+        columns.insert(columns.index("routes_version") + 1, "file_version")
+    invocation.show_list(rows, columns)
     _fail_for(failures)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -15,6 +15,7 @@ from legato_protos.router.v1 import router_pb2 as pb
 from services.chassis.errors import LegatoError
 from services.rules.model_classes import CLASSES
 from services.rules.model_comparison import OutcomeSum, compare, sum_outcomes
+from services.rules.staged_files import StagedFile, find_obstacles
 
 BREAKERS: Final[dict[int, tuple[str, str]]] = {
     pb.BREAKER_STATE_CLOSED: ("Healthy", "good"),
@@ -41,9 +42,9 @@ class RouterRoutes:
     outcomes: tuple[pb.ModelOutcomes, ...] = ()
     # What a reload did; empty: there was none.
     outcome: str = ""
-    # What a reload would do: lines that come and go, and mistakes for which it would be refused.
+    # What a reload would do: lines that come and go, and the file, which may have mistakes.
     changes: tuple[str, ...] = ()
-    mistakes: tuple[str, ...] = ()
+    file: StagedFile = field(default_factory=StagedFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +57,35 @@ class Evaluation:
 
 
 async def show(visit: Visit) -> Response:
-    request = pb.ListTargetsRequest(compares_file=True)
+    return _page(visit, await _ask_each(visit, _compare))
 
-    async def ask(address: str, router: RouterCalls) -> RouterRoutes:
-        answer = await router.route_admin.ListTargets(request)
-        return RouterRoutes(
-            address,
-            _by_class(answer.targets),
-            version=answer.version,
-            outcomes=await _outcomes_of(router),
-            changes=tuple(answer.changes),
-            mistakes=tuple(answer.file_mistakes),
-        )
 
-    return _page(visit, await _ask_each(visit, ask))
+async def _compare(address: str, router: RouterCalls) -> RouterRoutes:
+    """Asks a router for its models, and what a reload would change."""
+    answer = await router.route_admin.ListTargets(pb.ListTargetsRequest(compares_file=True))
+    return RouterRoutes(
+        address,
+        _by_class(answer.targets),
+        version=answer.version,
+        outcomes=await _outcomes_of(router),
+        changes=tuple(answer.changes),
+        file=StagedFile(answer.file_version, tuple(answer.file_mistakes)),
+    )
 
 
 async def reload(visit: Visit) -> Response:
-    """Has every router read its file again. One whose file has a mistake says which, and goes on as before."""
+    """Has every router take over its file, if all have the same version of it. Otherwise none does, and the page tells
+    why."""
     visit.require_step_up()
     await visit.record_operator_action(users_pb2.OPERATOR_ACTION_RELOAD_ROUTES)
+    found = await _ask_each(visit, _compare)
+    obstacles = find_obstacles({router.address: router.file for router in found})
+    if obstacles:
+        return _page(visit, found, 400, obstacles)
+    version = found[0].file.version if found else ""
 
     async def ask(address: str, router: RouterCalls) -> RouterRoutes:
-        answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest())
+        answer = await router.route_admin.ReloadRoutes(pb.ReloadRoutesRequest(version=version))
         outcome = "Reloaded. New chats use these routes."
         return RouterRoutes(address, _by_class(answer.targets), version=answer.version, outcome=outcome)
 
@@ -86,11 +93,12 @@ async def reload(visit: Visit) -> Response:
     return _page(visit, reloaded, 200 if all(not router.problem for router in reloaded) else 400)
 
 
-def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200) -> Response:
+def _page(visit: Visit, routers: list[RouterRoutes], status: int = 200, obstacles: Iterable[str] = ()) -> Response:
     return visit.render(
         "operator_routes.html",
         status,
         routers=routers,
+        obstacles=obstacles,
         breakers=BREAKERS,
         versions={router.version for router in routers if not router.problem},
         evaluations=list(_evaluations([outcomes for router in routers for outcomes in router.outcomes])),
@@ -137,7 +145,7 @@ async def _ask_each(visit: Visit, ask: Callable[[str, RouterCalls], Awaitable[Ro
         try:
             return await ask(name, router)
         except LegatoError as error:
-            return RouterRoutes(name, [], error.message)
+            return RouterRoutes(name, [], error.message, file=StagedFile(mistakes=(error.message,)))
 
     return await asyncio.gather(*(ask_one(*each) for each in visit.routers.items()))
 

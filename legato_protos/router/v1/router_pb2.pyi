@@ -583,12 +583,17 @@ Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
 class ReloadRoutesRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    """Refuses any other version of the file, as when it has changed since all routers were asked. Empty: takes any."""
     def __init__(
         self,
+        *,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -648,8 +653,11 @@ class ListTargetsResponse(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     FILE_MISTAKES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    FILE_VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of the routes in use: the same on every router whose file says the same."""
+    file_version: _builtins.str
+    """The version that a reload would take over, if the file was compared and has no mistake."""
     @_builtins.property
     def targets(self) -> _containers.RepeatedCompositeFieldContainer[Global___Target]:
         """By class, and in a class in the order in which they are asked."""
@@ -669,10 +677,11 @@ class ListTargetsResponse(_message.Message):
         changes: _abc.Iterable[_builtins.str] | None = ...,
         file_mistakes: _abc.Iterable[_builtins.str] | None = ...,
         version: _builtins.str = ...,
+        file_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "file_mistakes", b"file_mistakes", "targets", b"targets", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "file_mistakes", b"file_mistakes", "file_version", b"file_version", "targets", b"targets", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -34,10 +34,17 @@ class Reload:
         self._model_states = model_states
         self._log = log
 
-    def now(self) -> None:
+    def load(self, version: str = "") -> Routes:
+        """Returns the routes of the file, which must have this version, if one is given; raises SettingsError."""
+        routes = load_routes(self._path, timeouts=self._timeouts)
+        if version and routes.version != version:
+            raise SettingsError(f"{self._path} has version {routes.version} by now, and not {version}")
+        return routes
+
+    def now(self, version: str = "") -> None:
         """Reloads for new chats; running ones keep their routes. Raises SettingsError, and then nothing has changed."""
         try:
-            routes = load_routes(self._path, timeouts=self._timeouts)
+            routes = self.load(version)
         except SettingsError as error:
             for mistake in str(error).splitlines():
                 self._log.warning("routes.refused", reason=mistake)
@@ -55,10 +62,6 @@ class Reload:
         while True:
             self.warn_of_lapses()
             await asyncio.sleep(PROMISES_CHECKED_EVERY_S)
-
-    def find_changes(self) -> list[str]:
-        """Returns what a reload would change; raises SettingsError if the file has mistakes."""
-        return find_changes(self._model_states.routes, load_routes(self._path, timeouts=self._timeouts))
 
     def on_signal(self) -> None:
         """Reloads on SIGHUP; mistakes are found in the log."""

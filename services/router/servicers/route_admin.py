@@ -8,7 +8,7 @@ from services.chassis.rpc.messages import to_message
 from services.chassis.rpc.server import Context
 from services.chassis.settings import SettingsError
 from services.router.routing.model_states import ModelStates, WeightedModel
-from services.router.routing.reload import Reload
+from services.router.routing.reload import Reload, find_changes
 from services.rules.model_classes import CLASSES
 
 
@@ -19,7 +19,7 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
 
     async def ReloadRoutes(self, request: pb.ReloadRoutesRequest, context: Context) -> pb.ReloadRoutesResponse:
         try:
-            self._reload.now()
+            self._reload.now(request.version)
         except SettingsError as error:
             raise LegatoError(Reason.REQUEST_INVALID, str(error)) from None
         return pb.ReloadRoutesResponse(targets=self._targets(), version=self._model_states.routes.version)
@@ -28,7 +28,9 @@ class RouteAdminServicer(pb_grpc.RouteAdminServiceServicer):
         response = pb.ListTargetsResponse(targets=self._targets(), version=self._model_states.routes.version)
         if request.compares_file:
             try:
-                response.changes.extend(self._reload.find_changes())
+                routes = self._reload.load()
+                response.file_version = routes.version
+                response.changes.extend(find_changes(self._model_states.routes, routes))
             except SettingsError as error:
                 response.file_mistakes.extend(str(error).splitlines())
         return response

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from cli.commands.service import routes as routes_command
 from cli.main import legato
 from legato_protos.router.v1 import router_pb2, router_pb2_grpc
-from services.chassis.errors import LegatoError, Reason
 from services.chassis.rpc.server import RpcServer
 from services.chassis.telemetry.log import Log
 from services.router.routing.retention_promise import utc_today
@@ -47,6 +47,7 @@ SPARE = router_pb2.Target(
 )
 VERSION = "0123456789ab"
 LISTED = router_pb2.ListTargetsResponse(targets=[BIG, SPARE], version=VERSION)
+STAGED = router_pb2.ListTargetsResponse(file_version=VERSION)
 OLD = router_pb2.ModelOutcomes(
     class_id="forte",
     role=router_pb2.CALL_ROLE_BASELINE,
@@ -100,6 +101,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "running": 3,
             "limit": 8,
             "routes_version": VERSION,
+            "file_version": VERSION,
             "promise_until": "2026-11-01",
             "other_region": "eastus",
             "cuts_prompts_from_tokens": 5000,
@@ -125,6 +127,7 @@ def test_models_are_shown_with_how_they_do() -> None:
             "running": 0,
             "limit": None,
             "routes_version": VERSION,
+            "file_version": VERSION,
             "promise_until": "2999-12-31",
             "other_region": None,
             "cuts_prompts_from_tokens": None,
@@ -146,10 +149,12 @@ def test_people_see_a_line_for_each_model() -> None:
 
 def test_reload_says_what_was_reloaded() -> None:
     reloaded = router_pb2.ReloadRoutesResponse(targets=[BIG, SPARE], version=VERSION)
-    result = play(("router", RELOAD_ROUTES, reloaded)).run("routes", "reload", "--json")
+    played = play(("router", LIST_TARGETS, STAGED), ("router", RELOAD_ROUTES, reloaded))
+    result = played.run("routes", "reload", "--json")
     assert result.exit_code == 0
     [outcome] = json.loads(result.stdout)
-    assert outcome == {"router": "router", "reloaded": True, "targets": 2, "routes_version": VERSION, "mistakes": []}
+    versions = {"routes_version": VERSION, "file_version": VERSION}
+    assert outcome == {"router": "router", "reloaded": True, "targets": 2, "mistakes": [], **versions}
 
 
 def test_two_models_are_compared_line_by_line_with_a_verdict() -> None:
@@ -178,12 +183,13 @@ def test_model_without_calls_is_not_compared() -> None:
 
 
 def test_mistakes_in_the_file_are_told_and_exit_with_1() -> None:
-    refusal = LegatoError(Reason.REQUEST_INVALID, MISTAKES)
-    result = play(("router", RELOAD_ROUTES, refusal)).run("routes", "reload", "--json")
+    mistaken = router_pb2.ListTargetsResponse(file_mistakes=MISTAKES.splitlines())
+    result = play(("router", LIST_TARGETS, mistaken)).run("routes", "reload", "--json")
     assert result.exit_code == 1
     [outcome] = json.loads(result.stdout)
     assert (outcome["reloaded"], outcome["mistakes"]) == (False, MISTAKES.splitlines())
-    assert result.stderr.splitlines() == [f"legato: router: {mistake}" for mistake in MISTAKES.splitlines()]
+    told = [f"legato: router: {mistake}" for mistake in MISTAKES.splitlines()]
+    assert result.stderr.splitlines() == [*told, "legato: Nothing was reloaded."]
 
 
 @pytest.mark.parametrize("file", [DEFAULT_PATH, DEFAULT_PATH.with_name("nowhere.toml")])
@@ -206,16 +212,22 @@ def test_mistakes_in_a_checked_file_are_a_line_each(tmp_path: Path) -> None:
 
 
 class Admin(router_pb2_grpc.RouteAdminServiceServicer):
-    def __init__(self) -> None:
-        self.reloads = 0
+    def __init__(self, *file_versions: str) -> None:
+        """The versions are those of its file, one look after the other."""
+        self.file_versions = list(file_versions) or [VERSION]
+        self.reloads: list[str] = []
         self.resumed: list[str] = []
 
     async def ReloadRoutes(self, request: Any, context: Any) -> router_pb2.ReloadRoutesResponse:
-        self.reloads += 1
-        return router_pb2.ReloadRoutesResponse(targets=[BIG])
+        self.reloads.append(request.version)
+        return router_pb2.ReloadRoutesResponse(targets=[BIG], version=request.version)
 
     async def ListTargets(self, request: Any, context: Any) -> router_pb2.ListTargetsResponse:
-        return LISTED
+        listed = router_pb2.ListTargetsResponse(file_version=self.file_versions[0])
+        listed.MergeFrom(LISTED)
+        if len(self.file_versions) > 1:
+            self.file_versions.pop(0)
+        return listed
 
     async def ListOutcomes(self, request: Any, context: Any) -> router_pb2.ListOutcomesResponse:
         return router_pb2.ListOutcomesResponse(outcomes=[OLD, NEW])
@@ -242,7 +254,7 @@ async def test_every_replica_is_asked(log: Log) -> None:
     addresses = [f"127.0.0.1:{server.port}" for server in servers]
     reloaded = await run(addresses, "routes", "reload")
     assert [outcome["router"] for outcome in json.loads(reloaded.stdout)] == addresses
-    assert [admin.reloads for admin in admins] == [1, 1]
+    assert [admin.reloads for admin in admins] == [[VERSION], [VERSION]]
     shown = await run(addresses, "routes", "show")
     assert [row["router"] for row in json.loads(shown.stdout)] == [address for address in addresses for _ in range(2)]
     compared = json.loads((await run(addresses, "routes", "compare", "old", "new")).stdout)
@@ -253,17 +265,48 @@ async def test_every_replica_is_asked(log: Log) -> None:
         await server.stop(0)
 
 
-async def test_replica_that_is_away_keeps_no_other_from_being_reloaded(log: Log) -> None:
+async def test_router_that_is_away_keeps_all_from_being_reloaded(log: Log) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         dead = f"127.0.0.1:{taken.getsockname()[1]}"
     admin = Admin()
     server = await serve(admin, log)
     result = await run([dead, f"127.0.0.1:{server.port}"], "routes", "reload")
     assert result.exit_code == 1
-    assert [outcome["reloaded"] for outcome in json.loads(result.stdout)] == [False, True]
-    assert admin.reloads == 1
+    assert [outcome["reloaded"] for outcome in json.loads(result.stdout)] == [False, False]
+    assert admin.reloads == []
     assert result.stderr.startswith(f"legato: {dead}: ")
     await server.stop(0)
+
+
+async def test_routers_whose_files_differ_are_named_and_none_is_reloaded(log: Log) -> None:
+    admins = [Admin("a" * 12), Admin("b" * 12)]
+    servers = [await serve(admin, log) for admin in admins]
+    addresses = [f"127.0.0.1:{server.port}" for server in servers]
+    result = await run(addresses, "routes", "reload")
+    assert result.exit_code == 1
+    assert [admin.reloads for admin in admins] == [[], []]
+    assert result.stderr.splitlines() == [
+        f"legato: {addresses[0]}: its file has version aaaaaaaaaaaa",
+        f"legato: {addresses[1]}: its file has version bbbbbbbbbbbb",
+        "legato: Nothing was reloaded.",
+    ]
+    shown = await run(addresses, "routes", "show")
+    versions = [(row["router"], row["routes_version"], row["file_version"]) for row in json.loads(shown.stdout)]
+    assert versions[0] == (addresses[0], VERSION, "a" * 12)
+    for server in servers:
+        await server.stop(0)
+
+
+async def test_reload_waits_until_all_routers_see_the_same_file(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes_command, "LOOK_EVERY_S", 0.01)
+    # As a ConfigMap reaches one pod before another.
+    admins = [Admin("new"), Admin("old", "old", "new")]
+    servers = [await serve(admin, log) for admin in admins]
+    result = await run([f"127.0.0.1:{server.port}" for server in servers], "routes", "reload", "--wait", "60")
+    assert result.exit_code == 0
+    assert [admin.reloads for admin in admins] == [["new"], ["new"]]
+    for server in servers:
+        await server.stop(0)
 
 
 def test_promise_that_lapses_soon_is_told_of_a_valid_file(tmp_path: Path) -> None:

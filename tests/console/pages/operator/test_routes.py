@@ -20,6 +20,7 @@ def test_routes_show_each_model_and_a_reload_says_what_is_wrong(console: Console
     console.router.write_mistakes()
     answer = console.post("/operator/routes/reload", session=session)
     assert answer.status == 400
+    assert "Nothing was reloaded" in answer.text
     assert "classes.mezzo" in answer.text
     assert len(console.auth.events("routes.reload_requested")) == 2
 

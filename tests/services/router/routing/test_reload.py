@@ -92,6 +92,25 @@ def test_what_may_be_secret_in_an_address_is_not_told(tmp_path: Path) -> None:
     assert "canary" not in str(changes)
 
 
+async def test_version_other_than_that_of_the_file_is_refused(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOST_KEY", "secret")
+    path = tmp_path / "routes.toml"
+    routes = read(path, GOOD)
+    model_states = ModelStates(routes, cast(OpenProvider, lambda *_: NeverWarm()), SystemClock(), log)
+    reload = Reload(path, DEFAULT_TIMEOUTS, model_states, log)
+    staged = read(path, GOOD.replace("= 500", "= 600")).version
+    # The file changes again before it is taken over.
+    latest = read(path, GOOD.replace("= 500", "= 700")).version
+    with pytest.raises(SettingsError, match=f"has version {latest} by now, and not {staged}"):
+        reload.now(staged)
+    assert model_states.routes.version == routes.version
+    reload.now(latest)
+    assert model_states.routes.version == latest
+    await model_states.aclose()
+
+
 async def test_lapsed_promise_refuses_a_reload_and_leaves_the_routes_in_use(
     tmp_path: Path, log: Log, log_text: Callable[[], str]
 ) -> None:
