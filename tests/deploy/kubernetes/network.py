@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from tests.deploy.kubernetes.kustomize import Resource
-from tests.deploy.kubernetes.policies import workloads
+from tests.deploy.kubernetes.policies import template_of, workloads
 
 NAMESPACE = "legato"
 
@@ -20,7 +20,7 @@ class Pod:
 def pods(resources: list[Resource]) -> dict[str, Pod]:
     """Returns one pod of each workload, by the workload's name."""
     return {
-        workload["metadata"]["name"]: Pod(workload["spec"]["template"]["metadata"]["labels"])
+        workload["metadata"]["name"]: Pod(template_of(workload)["metadata"]["labels"])
         for workload in workloads(resources)
     }
 

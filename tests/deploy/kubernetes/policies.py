@@ -6,7 +6,7 @@ from typing import Any
 from services.rules.residency import CANADIAN_REGIONS
 from tests.deploy.kubernetes.kustomize import Resource
 
-WORKLOADS = ("Deployment", "StatefulSet", "Job")
+WORKLOADS = ("Deployment", "StatefulSet", "Job", "CronJob")
 REGION_LABEL = "topology.kubernetes.io/region"
 REGION_ANNOTATION = "legato/region"
 # A process that has the first has a store, whose region is the second.
@@ -26,8 +26,14 @@ def name_of(resource: Resource) -> str:
     return f"{resource['kind']}/{resource['metadata']['name']}"
 
 
+def template_of(workload: Resource) -> dict[str, Any]:
+    """Returns the template of its pods."""
+    template: dict[str, Any] = workload["spec"].get("jobTemplate", workload)["spec"]["template"]
+    return template
+
+
 def pod_of(workload: Resource) -> dict[str, Any]:
-    pod: dict[str, Any] = workload["spec"]["template"]["spec"]
+    pod: dict[str, Any] = template_of(workload)["spec"]
     return pod
 
 

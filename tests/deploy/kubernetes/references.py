@@ -5,7 +5,7 @@ from itertools import chain
 
 from tests.deploy.kubernetes.kustomize import Resource
 from tests.deploy.kubernetes.network import pods, selectors_in
-from tests.deploy.kubernetes.policies import all_containers, name_of, pod_of, workloads
+from tests.deploy.kubernetes.policies import all_containers, name_of, pod_of, template_of, workloads
 
 
 def container_ports(workload: Resource) -> dict[str, int]:
@@ -24,7 +24,7 @@ def service_ports(resources: list[Resource]) -> dict[tuple[str, int | str], set[
             behind = {
                 (workload["metadata"]["name"], container_ports(workload)[entry["targetPort"]])
                 for workload in workloads(resources)
-                if service["spec"]["selector"].items() <= workload["spec"]["template"]["metadata"]["labels"].items()
+                if service["spec"]["selector"].items() <= template_of(workload)["metadata"]["labels"].items()
                 and entry["targetPort"] in container_ports(workload)
             }
             name = service["metadata"]["name"]

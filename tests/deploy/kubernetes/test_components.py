@@ -5,12 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from ruamel.yaml import YAML
 
 from cli.authority import SERVERS
+from cli.backups.settings import BackupSettings
+from cli.commands.service.backup import backup
+from cli.commands.service.restore import restore
 from edge.wire.body_reader import LARGEST_BODY_BYTES
 from services.chassis.rpc.callers import Role, role_of
+from services.chassis.settings import PREFIX
 from services.router.grounding.settings import GroundingSettings
 from tests.deploy.kubernetes.kustomize import (
     COMPONENTS,
@@ -22,7 +27,15 @@ from tests.deploy.kubernetes.kustomize import (
     render,
     render_with_all,
 )
-from tests.deploy.kubernetes.policies import careless, containers, environment, name_of, not_restricted
+from tests.deploy.kubernetes.policies import (
+    abroad,
+    careless,
+    containers,
+    environment,
+    name_of,
+    not_restricted,
+    template_of,
+)
 from tests.deploy.kubernetes.references import secrets_of
 
 SCALED = ("edge", "metering", "router")
@@ -130,7 +143,7 @@ def test_every_process_with_metrics_is_scraped_under_the_name_that_alerts_know()
     [endpoint] = monitor["podMetricsEndpoints"]
     jobs = set()
     for _, workload, container in containers(resources):
-        labels = workload["spec"]["template"]["metadata"]["labels"]
+        labels = template_of(workload)["metadata"]["labels"]
         assert monitor["selector"]["matchLabels"].items() <= labels.items()
         if endpoint["port"] in [port["name"] for port in container.get("ports", [])]:
             jobs.add(labels[monitor["jobLabel"]])
@@ -161,3 +174,26 @@ def test_auth_reaches_an_issuer_and_mail_by_a_component_alone() -> None:
     assert policy["spec"]["podSelector"]["matchLabels"] == {"app.kubernetes.io/component": "auth"}
     assert name_of(policy) not in [name_of(resource) for resource in render(PRODUCTION)]
     assert name_of(policy) in [name_of(resource) for resource in render_with_all(PRODUCTION)]
+
+
+def test_backups_have_the_rules_of_all_others_and_are_restored_by_hand_alone() -> None:
+    resources = render_with_all(PRODUCTION)
+    jobs = by_kind(resources, "CronJob")
+    assert jobs.keys() == {"backup", "restore"}
+    assert (jobs["restore"]["suspend"], jobs["backup"].get("suspend")) == (True, None)
+    assert (not_restricted(resources), careless(resources)) == ([], [])
+    assert abroad(resources, on_one_machine=False) == []
+    for name in jobs:
+        environ = environ_of(resources, name)
+        read = {PREFIX + field.name.upper() for field in msgspec.structs.fields(BackupSettings)} | {"LEGATO_DATA"}
+        given = {re.sub("_FILE$", "", variable) for variable in environ if variable.startswith(PREFIX)}
+        assert given <= read | {"LEGATO_VALKEY_REGION"}
+        [command] = [container["command"] for _, _, container in containers(resources) if container["name"] == name]
+        arguments = [environ["BACKUP_TARGET"] if each == "$(BACKUP_TARGET)" else each for each in command[2:]]
+        # Options that there are.
+        {"backup": backup, "restore": restore}[command[1]].make_context(command[1], arguments)
+        [mounts] = [each["volumeMounts"] for _, _, each in containers(resources) if each["name"] == name]
+        [volume] = [
+            mount["mountPath"] for mount in mounts if mount["name"] in by_kind(resources, "PersistentVolumeClaim")
+        ]
+        assert environ["BACKUP_TARGET"].startswith(f"{volume}/")

@@ -45,7 +45,10 @@ SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "router": (RouterSettings, GroundingSettings),
 }
 # What the command line reads, or what all read.
-READ_BY_ALL = {"LEGATO_DATA", "LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"}
+READ_BY_ALL = {
+    "LEGATO_DATA",
+    *(f"LEGATO_{store}_REGION" for store in ("BACKUP", "DATA", "DATABASE", "VALKEY")),
+}
 SECONDS_TO_CLOSE = 20
 SECONDS_TO_RESTART = 30
 
