@@ -33,7 +33,10 @@ async def main() -> None:
         process.opened.push_async_callback(auth.close)
         kept_days = settings.retention_audit_log_days
         retention = AuditRetention(database, auth.parts.audit, clock, log, kept_days=kept_days)
-        show_auth(auth, retention, process.registry)
+        copy = await auth.open_copy(settings.copy_address, settings.audit_copy_lost_after)
+        if copy is not None:
+            process.in_background(copy.run)
+        show_auth(auth, retention, copy, process.registry)
         await auth.note_peppers()
         await auth.encrypt_emails()
         process.in_background(clock.keep_right)

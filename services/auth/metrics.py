@@ -1,11 +1,12 @@
 """Auth's metrics for Prometheus."""
 
+from services.auth.audit.copy import AuditCopy
 from services.auth.audit.retention import AuditRetention
 from services.auth.service import AuthService
 from services.chassis.telemetry.metrics import Registry
 
 
-def show_auth(auth: AuthService, retention: AuditRetention, registry: Registry) -> None:
+def show_auth(auth: AuthService, retention: AuditRetention, copy: AuditCopy | None, registry: Registry) -> None:
     verifier, watches = auth.verifier, auth.watches
     deliveries, loop = auth.notice_delivery, auth.notice_loop
     registry.counter(
@@ -33,5 +34,8 @@ def show_auth(auth: AuthService, retention: AuditRetention, registry: Registry) 
         lambda: {state.value: count for state, count in loop.undelivered.items()},
         "state",
     )
+    if copy is not None:
+        lag = "How long events of the audit log, revocations among them, have been waiting for the copy of the log."
+        registry.gauge("legato_audit_copy_lag_seconds", lag, lambda: copy.lag_s)
     pruned = "Rows that this process has pruned, by table."
     registry.counter("legato_rows_pruned", pruned, lambda: {"audit_events": retention.pruned}, "table")

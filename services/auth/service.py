@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from services.auth.audit.copy import AuditCopy
 from services.auth.encryption import TextCipher, parse_encryption_key
 from services.auth.keys.callers import Callers
 from services.auth.keys.keys import Keys
@@ -48,6 +49,7 @@ from services.auth.users.sessions import Sessions
 from services.auth.users.smtp import MailSender
 from services.chassis.access_tokens import AccessTokenSigner, AccessTokenVerifier
 from services.chassis.database.database import Database
+from services.chassis.object_store import open_object_store
 from services.chassis.rpc.access_check import AccessCheck
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
@@ -98,6 +100,7 @@ class AuthService:
         self._database = database
         self._peppers = peppers
         self._log = log
+        self._copy: AuditCopy | None = None
         keys = parse_encryption_key(console.encryption_key)
         self._cipher = TextCipher(keys, peppers.derive("email addresses"))
         use_cipher(database, self._cipher)
@@ -154,8 +157,18 @@ class AuthService:
         if await self._database.write(note_peppers, noted):
             self._log.info("peppers.changed")
 
+    async def open_copy(self, address: str | Path | None, lost_after: int) -> AuditCopy | None:
+        """Brings the database up to the copy of the audit log, if there is one, before anything is served."""
+        if address is None:
+            return None
+        self._copy = copy = AuditCopy(self._database, self.parts.audit, open_object_store(address), self._log)
+        await copy.open(lost_after)
+        return copy
+
     async def close(self) -> None:
-        """Writes what was noted of keys' uses, and closes what sends notices."""
+        """Writes what was noted of keys' uses and copies the last events, and closes what sends notices."""
+        if self._copy is not None:
+            await self._copy.close()
         await self.last_uses.written()
         await self.key_networks.written()
         self.webhook_client.close()

@@ -1,7 +1,8 @@
 """Auth's settings, each read from `LEGATO_` and its name in capitals."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -27,6 +28,10 @@ from services.rules.residency import DataStore, keep_in_canada
 
 if TYPE_CHECKING:
     from services.auth.service import ConsoleOptions
+
+
+# The value of `audit_copy` for no copy.
+NO_COPY: Final = "none"
 
 
 class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
@@ -64,6 +69,12 @@ class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
     # The pause between two passes that prune the audit log, and how long its events are kept; 0: never, and for ever.
     retention_interval_s: SecondsOrZero = 3_600.0
     retention_audit_log_days: Annotated[int, msgspec.Meta(ge=0, le=36_500)] = 400
+    # A folder or a bucket for the copy of the audit log, which a restored database is brought up to; none: there is
+    # none. Empty: a folder in `data`.
+    audit_copy: str = ""
+    audit_copy_region: str = ""
+    # Begins a new copy, if the last segment of the one that is lost began with this event.
+    audit_copy_lost_after: Annotated[int, msgspec.Meta(ge=0)] = 0
     # Whether webhooks may be in private networks, and without TLS.
     webhook_private_networks: bool = False
     # Metering's defaults: no member can give a key more. 0: unlimited.
@@ -73,7 +84,16 @@ class AuthSettings(ServiceSettings, frozen=True, kw_only=True):
 
     @property
     def stores(self) -> list[DataStore]:
-        return [DataStore("DATA", self.data_region), DataStore("DATABASE", self.database_region, self.database_url)]
+        return [
+            DataStore("DATA", self.data_region),
+            DataStore("DATABASE", self.database_region, self.database_url),
+            DataStore("AUDIT_COPY", self.audit_copy_region, self.audit_copy),
+        ]
+
+    @property
+    def copy_address(self) -> str | Path | None:
+        """The folder or bucket of the copy of the audit log; None: there is none."""
+        return None if self.audit_copy == NO_COPY else self.audit_copy or self.data / "audit-copy"
 
     def check(self) -> None:
         check_all(

@@ -31,8 +31,8 @@ class ObjectStore(Protocol):
     def save(self, name: str, path: Path) -> None:
         """Writes an object's content to a new file, without having it in memory at once."""
 
-    def list(self, prefix: str = "") -> list[str]:
-        """Returns the names below a folder, or all, in order."""
+    def list(self, prefix: str = "", *, after: str = "") -> list[str]:
+        """Returns the names below a folder, or all, in order: those after a name."""
 
     def delete(self, name: str) -> None: ...
 
@@ -73,10 +73,11 @@ class Folder:
                 _write_all(descriptor, piece)
             os.fsync(descriptor)
 
-    def list(self, prefix: str = "") -> list[str]:
+    def list(self, prefix: str = "", *, after: str = "") -> list[str]:
         below = self._of(prefix) if prefix else self._path
         files = (path for path in below.rglob("*") if path.is_file() and not path.name.startswith("."))
-        return sorted(path.relative_to(self._path).as_posix() for path in files)
+        names = (path.relative_to(self._path).as_posix() for path in files)
+        return sorted(name for name in names if name > after)
 
     def delete(self, name: str) -> None:
         path = self._of(name)
@@ -125,11 +126,12 @@ class Bucket:
                     _write_all(descriptor, piece)
                 os.fsync(descriptor)
 
-    def list(self, prefix: str = "") -> list[str]:
+    def list(self, prefix: str = "", *, after: str = "") -> list[str]:
         import obstore
 
         with _os_errors():
-            return sorted(found["path"] for page in obstore.list(self._store, prefix or None) for found in page)
+            pages = obstore.list(self._store, prefix or None, offset=after or None)
+            return sorted(found["path"] for page in pages for found in page)
 
     def delete(self, name: str) -> None:
         import obstore

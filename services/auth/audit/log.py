@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from services.auth.peppers import Peppers
-from services.auth.records.audit import AuditEvent, AuditStart, Outcome
+from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent, Outcome
 from services.auth.records.times import to_micros
 from services.auth.records.users import UserSession
 from services.auth.store import Connection, get
@@ -52,7 +52,7 @@ class AuditLog:
         last_no, previous = stored.read_head(connection, locks=True)
         event = AuditEvent(last_no + 1, at_us, action, user_id, account_id, object_id, session_id, network, outcome)
         version = self._peppers.newest
-        stored.add_event(connection, event, version, previous, self._code_of(version, previous, event))
+        stored.add_event(connection, ChainedEvent(event, version, previous, self._code_of(version, previous, event)))
 
     def prune_until(self, connection: Connection, event_no: int) -> None:
         """Has the log start after an event. Those before are deleted afterwards, in portions."""
@@ -64,26 +64,31 @@ class AuditLog:
         snapshot."""
         events, broken = 0, []
         start = stored.read_start(connection)
-        if not self._is_genuine(start):
+        if not self._is_genuine_start(start):
             broken.append(start.pruned_no)
         last_no, last_code = start.pruned_no, b""
-        for event, version, previous, code in stored.read_chain(connection):
+        for chained in stored.read_chain(connection):
+            event = chained.event
             if events:
-                follows = event.event_no == last_no + 1 and previous == last_code
+                follows = event.event_no == last_no + 1 and chained.previous_code == last_code
             else:
                 # Of the pruned ones, some may not be deleted yet.
                 follows = event.event_no <= start.pruned_no + 1
-            is_whole = self._peppers.has(version) and self._code_of(version, previous, event) == code
-            if not (follows and is_whole):
+            if not (follows and self.is_genuine(chained)):
                 broken.append(event.event_no)
-            events, last_no, last_code = events + 1, event.event_no, code
+            events, last_no, last_code = events + 1, event.event_no, chained.code
         head_no, head_code = stored.read_head(connection)
         if head_no != last_no or (events and head_code != last_code):
             # The newest were removed.
             broken.append(last_no + 1)
         return events, broken[:BROKEN_TOLD_MOST]
 
-    def _is_genuine(self, start: AuditStart) -> bool:
+    def is_genuine(self, chained: ChainedEvent) -> bool:
+        """Returns whether an event was written with the pepper, after the one that it names by its code."""
+        event, version, previous, code = chained
+        return self._peppers.has(version) and self._code_of(version, previous, event) == code
+
+    def _is_genuine_start(self, start: AuditStart) -> bool:
         if not start.pruned_no:
             return True
         version = start.pepper_version

@@ -70,18 +70,10 @@ class Callers(Domain):
         now_us = self.now_us()
 
         def apply(connection: Connection) -> list[CallerGrant]:
-            grants = stored.lock_grants(connection, caller)
-            named = [grant for grant in grants if account_id in ("", grant.account_id)]
-            if not named:
+            changed = stored.revoke_grants(connection, caller, account_id, now_us)
+            if changed is None:
                 raise checks.not_found("grant")
-            revoked = [replace(grant, revoked_at_us=now_us) for grant in named if grant.revoked_at_us is None]
-            stored.put_grants(connection, revoked)
-            good = [grant for grant in grants if grant.revoked_at_us is None and grant not in named]
-            of_all = next((grant for grant in good if not grant.account_id), None)
-            if of_all is not None:
-                stored.apply_grant(connection, of_all)
-            else:
-                stored.revoke_keys_without_grant(connection, caller, now_us)
+            revoked, good = changed
             for grant in revoked:
                 self._audit.append(connection, "caller.revoked", by, account_id=grant.account_id, object_id=caller)
             return good

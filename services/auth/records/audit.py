@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Outcome(StrEnum):
@@ -21,6 +22,16 @@ class AuditEvent:
     session_id: str
     network: str
     outcome: Outcome
+
+
+class ChainedEvent(NamedTuple):
+    """An event with what authenticates it after the one before: the version of the pepper, the code before and its
+    own."""
+
+    event: AuditEvent
+    pepper_version: int
+    previous_code: bytes
+    code: bytes
 
 
 @dataclass(frozen=True, slots=True)

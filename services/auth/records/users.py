@@ -131,6 +131,11 @@ class Passkey:
     created_at_us: int
     last_used_hour_us: int | None = None
 
+    @property
+    def use_id(self) -> str:
+        """Names its last use, by those authenticators that count."""
+        return f"{self.passkey_id}#{self.sign_count}" if self.sign_count else self.passkey_id
+
 
 @dataclass(frozen=True, slots=True)
 class Challenge:

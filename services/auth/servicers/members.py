@@ -107,7 +107,7 @@ class AccountServicer(Domain, pb_grpc.AccountServiceServicer):
         request_new_tokens(connection, user_id)
         if role is AccountRole.VIEWER:
             end_tokens_of_member(connection, by.account_id, user_id)
-        self._append(connection, "member.role_changed", by, user_id)
+        self._append(connection, f"member.role_changed.{role.name.lower()}", by, user_id)
         members = stored.list_members(connection, by.account_id, MEMBERS_MOST)
         changed = next(member for member in members if member.summary.user.user_id == user_id)
         return pb.ChangeMemberRoleResponse(member=_to_member(changed, by))

@@ -6,6 +6,7 @@ The relying party is the host of the console's origin. Only the origins in LEGAT
 import asyncio
 import json
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -127,7 +128,7 @@ class Passkeys:
             raise PasskeyRefused
         hour_us = hour_of(now_us)
         stored.note_use(connection, passkey.passkey_id, data.counter, hour_us, is_backed_up=data.is_backed_up())
-        return passkey
+        return replace(passkey, sign_count=data.counter)
 
     def _keep(self, connection: Connection, user_id: str | None, secret: bytes, origin: str, now_us: int) -> str:
         challenge = Challenge(codes.mint_id("chal"), user_id, secret, origin, now_us + CHALLENGE_VALID_US)

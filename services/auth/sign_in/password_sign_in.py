@@ -13,7 +13,7 @@ from services.auth.parts import Domain, Parts
 from services.auth.records.users import Challenge, ChallengeKind, Client, Password, SignInMethod, Totp, User
 from services.auth.sign_in import totp
 from services.auth.sign_in.passwords import PasswordHashes, checked_password
-from services.auth.sign_in.sign_in import Limit, Proof, SignIn, require_other_way, sign_in_failed
+from services.auth.sign_in.sign_in import Limit, Proof, Proved, SignIn, require_other_way, sign_in_failed
 from services.auth.store import Connection, get
 from services.auth.store import codes as stored_codes
 from services.auth.store import credentials as stored
@@ -85,14 +85,14 @@ class PasswordSignIn(Domain):
         if not passwords:
             await self._hashes.verify("", given)
 
-        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
+        def prove(connection: Connection) -> Proved | None:
             if known is None:
                 return None
             get(connection, User, known.user_id, locks=True)
             # It may have been changed meanwhile.
             is_current = get(connection, Password, known.user_id) == known
             is_proved = is_current and self._use_code(connection, known.user_id, code)
-            return (known.user_id, SignInMethod.PASSWORD) if is_proved else None
+            return Proved(known.user_id, SignInMethod.PASSWORD) if is_proved else None
 
         return prove
 

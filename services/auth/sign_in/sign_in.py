@@ -7,7 +7,7 @@ transaction locks the user's row before what belongs to the user, so that no two
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from services.auth import checks
 from services.auth.parts import Domain, Parts
@@ -35,8 +35,16 @@ STARTS: Final = Rate(per_minute=60, burst=60)
 # Per address of mail, known or not.
 MAILS: Final = Rate(per_minute=1, burst=3)
 
-# A proof within a transaction: whom it is of, and by what. None: it proves nothing. It locks the user first.
-Proof = Callable[[Connection], tuple[str, SignInMethod] | None]
+
+class Proved(NamedTuple):
+    user_id: str
+    method: SignInMethod
+    # What was used and can be used in this way no more, of what the user has several.
+    used_id: str = ""
+
+
+# A proof within a transaction. None: it proves nothing. It locks the user first.
+Proof = Callable[[Connection], Proved | None]
 # A bucket's name and its rate.
 Limit = tuple[str, Rate]
 # With these, the user's other sessions go on; a user who needs a code may have lost a device that is still signed in.
@@ -118,11 +126,12 @@ class SignIn(Domain):
                 get(connection, User, known[1].user_id, locks=True)
             session, user = self._sessions.require(connection, token, locks=True)
             proved = proof(connection)
-            is_user = proved is not None and proved[0] == user.user_id
+            is_user = proved is not None and proved.user_id == user.user_id
             renewed = self._sessions.renew(connection, session, user) if is_user else None
             outcome = Outcome.DONE if is_user else Outcome.REFUSED
             by = replace(session, network=client.network)
-            self._audit.append(connection, "session.stepped_up", by, outcome=outcome)
+            action = f"session.stepped_up.{proved.method.value}" if proved and is_user else "session.stepped_up"
+            self._audit.append(connection, action, by, object_id=proved.used_id if proved else "", outcome=outcome)
             return renewed
 
         return await self.attempt(client, prove, limits)
@@ -136,12 +145,12 @@ class SignIn(Domain):
         kind, code = (codes.RECOVERY, recovery_code) if recovery_code else (codes.LINK, link_code)
         digests = self._peppers.digests_of_code(kind, codes.plain(code))
 
-        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
+        def prove(connection: Connection) -> Proved | None:
             if recovery_code:
-                user_id, method = stored_codes.use_recovery_code(connection, digests), SignInMethod.RECOVERY_CODE
-            else:
-                user_id, method = stored_codes.use_link(connection, digests, self.now_us()), SignInMethod.LINK
-            return (user_id, method) if user_id else None
+                used = stored_codes.use_recovery_code(connection, digests)
+                return Proved(used[0], SignInMethod.RECOVERY_CODE, used[1]) if used else None
+            user_id = stored_codes.use_link(connection, digests, self.now_us())
+            return Proved(user_id, SignInMethod.LINK, user_id) if user_id else None
 
         return prove
 
@@ -209,8 +218,10 @@ class SignIn(Domain):
 
         def sign_in(connection: Connection) -> SignedIn | None:
             proved = proof(connection)
-            user = get(connection, User, proved[0], locks=True) if proved else None
-            return None if proved is None or user is None else self.open(connection, user, proved[1], client)
+            user = get(connection, User, proved.user_id, locks=True) if proved else None
+            if proved is None or user is None:
+                return None
+            return self.open(connection, user, proved.method, client, used_id=proved.used_id)
 
         return await self.attempt(client, sign_in, limits)
 
@@ -221,16 +232,24 @@ class SignIn(Domain):
         method: SignInMethod,
         client: Client,
         authenticated_at_us: int | None = None,
+        *,
+        used_id: str = "",
     ) -> SignedIn | None:
         """Opens a session for a user who has proved who they are, unless they are disabled."""
         if user.disabled_at_us is not None:
-            network, refused = client.network, Outcome.REFUSED
-            self._audit.append(connection, "user.signed_in", user_id=user.user_id, network=network, outcome=refused)
+            self._audit.append(
+                connection,
+                "user.signed_in",
+                user_id=user.user_id,
+                object_id=used_id,
+                network=client.network,
+                outcome=Outcome.REFUSED,
+            )
             return None
         if method not in KEEPS_SESSIONS:
             stored_sessions.end_sessions(connection, user.user_id)
         opened = self._sessions.open(connection, user, method, client, authenticated_at_us)
-        self._audit.append(connection, f"user.signed_in.{method.value}", opened.session)
+        self._audit.append(connection, f"user.signed_in.{method.value}", opened.session, object_id=used_id)
         return opened
 
     async def require_allowed(self, client: Client, limits: Sequence[Limit] = ()) -> None:
@@ -280,12 +299,12 @@ class SignIn(Domain):
         return self._peppers.digest_code(kind, limited).hex()
 
     def _passkey_proof(self, challenge_id: str, credential_json: str) -> Proof:
-        def prove(connection: Connection) -> tuple[str, SignInMethod] | None:
+        def prove(connection: Connection) -> Proved | None:
             try:
                 passkey = self._passkeys.verify(connection, challenge_id, credential_json, self.now_us())
             except PasskeyRefused:
                 return None
-            return passkey.user_id, SignInMethod.PASSKEY
+            return Proved(passkey.user_id, SignInMethod.PASSKEY, passkey.use_id)
 
         return prove
 

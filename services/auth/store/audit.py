@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from services.auth.records.audit import AuditEvent, AuditStart
+from services.auth.records.audit import AuditEvent, AuditStart, ChainedEvent
 from services.auth.store.user_tables import audit_events, audit_head, recorded_changes
 from services.chassis.database.insert import insert_into
 from services.chassis.database.records import add, find_all, to_record
@@ -21,10 +21,9 @@ def read_head(connection: sa.Connection, *, locks: bool = False) -> tuple[int, b
     return event_no, code
 
 
-def add_event(
-    connection: sa.Connection, event: AuditEvent, pepper_version: int, previous_code: bytes, code: bytes
-) -> None:
+def add_event(connection: sa.Connection, chained: ChainedEvent) -> None:
     """Adds an event to the end of the chain, which is locked."""
+    event, pepper_version, previous_code, code = chained
     add(connection, event, pepper_version=pepper_version, previous_code=previous_code, code=code)
     connection.execute(audit_head.update().values(event_no=event.event_no, code=code))
 
@@ -104,8 +103,28 @@ def list_events(
     return find_all(connection, AuditEvent, query)
 
 
-def read_chain(connection: sa.Connection) -> Iterator[tuple[AuditEvent, int, bytes, bytes]]:
-    """Reads all events with the version of their pepper, the code before and their own, the oldest first."""
-    query = sa.select(audit_events).order_by(audit_events.c.event_no)
-    for row in connection.execute(query, execution_options={"yield_per": _BATCH}):
-        yield to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code
+def read_chain(connection: sa.Connection, after_no: int = 0, most: int | None = None) -> Iterator[ChainedEvent]:
+    """Reads all events, or those after one, the oldest first."""
+    query = sa.select(audit_events).where(audit_events.c.event_no > after_no).order_by(audit_events.c.event_no)
+    for row in connection.execute(query.limit(most), execution_options={"yield_per": _BATCH}):
+        yield ChainedEvent(to_record(AuditEvent, row), row.pepper_version, row.previous_code, row.code)
+
+
+def list_chain(connection: sa.Connection, after_no: int, most: int) -> list[ChainedEvent]:
+    return list(read_chain(connection, after_no, most))
+
+
+def read_copied_from(connection: sa.Connection) -> int:
+    """Returns the first event of the last segment of the copy; 0: there is none."""
+    return connection.execute(sa.select(audit_head.c.copied_from_no)).scalar_one() or 0
+
+
+def note_copied(connection: sa.Connection, first_no: int) -> None:
+    """Notes that there is a segment of the copy that begins with an event."""
+    is_behind = sa.func.coalesce(audit_head.c.copied_from_no, 0) < first_no
+    connection.execute(audit_head.update().where(is_behind).values(copied_from_no=first_no))
+
+
+def forget_copy(connection: sa.Connection) -> None:
+    """Notes that there is no copy any more."""
+    connection.execute(audit_head.update().values(copied_from_no=None))

@@ -1,7 +1,7 @@
 """Stores the grants of internal callers, and the keys without a secret that their requests are counted under."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,6 +40,26 @@ def put_grants(connection: sa.Connection, changed: Sequence[CallerGrant]) -> Non
     for grant in changed:
         is_it = caller_grants.c.grant_id == grant.grant_id
         connection.execute(caller_grants.update().where(is_it).values(**values_of(caller_grants, grant)))
+
+
+def revoke_grants(
+    connection: sa.Connection, caller: str, account_id: str, now_us: int
+) -> tuple[list[CallerGrant], list[CallerGrant]] | None:
+    """Revokes the grant of an account, or with an empty id all grants of a caller, and their keys. Returns those that
+    were good until now, and those that still are; None: there never was such a grant."""
+    grants = lock_grants(connection, caller)
+    named = [grant for grant in grants if account_id in ("", grant.account_id)]
+    if not named:
+        return None
+    revoked = [replace(grant, revoked_at_us=now_us) for grant in named if grant.revoked_at_us is None]
+    put_grants(connection, revoked)
+    good = [grant for grant in grants if grant.revoked_at_us is None and grant not in named]
+    of_all = next((grant for grant in good if not grant.account_id), None)
+    if of_all is not None:
+        apply_grant(connection, of_all)
+    else:
+        revoke_keys_without_grant(connection, caller, now_us)
+    return revoked, good
 
 
 def list_grants(connection: sa.Connection, after: Position | None, limit: int) -> list[CallerGrant]:

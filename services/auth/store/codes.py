@@ -5,6 +5,7 @@ lets one have it.
 """
 
 from collections.abc import Sequence
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -12,6 +13,8 @@ from services.auth.records.users import Challenge, ChallengeKind, Invitation, Us
 from services.auth.store.user_tables import challenges, invitations, recovery_codes, sign_in_links
 from services.chassis.database.records import add, find, find_all, get, take
 
+# Begins the id of a recovery code, which ends with a part of its digest.
+RECOVERY_CODE: Final = "recovery_"
 Conditions = Sequence[sa.ColumnElement[bool]]
 
 
@@ -26,7 +29,8 @@ def use_link(connection: sa.Connection, digests: Sequence[bytes], now_us: int) -
     mailed = challenges.c.challenge_id.in_([digest.hex() for digest in digests])
     is_mailed = mailed, challenges.c.expires_at_us > now_us, challenges.c.kind == ChallengeKind.MAILED_LINK
     given = _use(connection, sign_in_links, _is_valid(sign_in_links, digests, now_us))
-    return given or _use(connection, challenges, is_mailed)
+    used = given or _use(connection, challenges, is_mailed)
+    return None if used is None else str(used.user_id)
 
 
 def remove_link(connection: sa.Connection, user_id: str) -> None:
@@ -40,17 +44,25 @@ def put_recovery_codes(connection: sa.Connection, user_id: str, digests: Sequenc
     connection.execute(recovery_codes.insert(), rows)
 
 
-def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> str | None:
-    """Returns the user of a code, for the first who asks."""
-    return _use(connection, recovery_codes, [recovery_codes.c.digest.in_(digests)])
+def use_recovery_code(connection: sa.Connection, digests: Sequence[bytes]) -> tuple[str, str] | None:
+    """Returns the user of a code, and an id of the code, for the first who asks."""
+    used = _use(connection, recovery_codes, [recovery_codes.c.digest.in_(digests)])
+    return None if used is None else (used.user_id, RECOVERY_CODE + used.digest[:8].hex())
 
 
-def _use(connection: sa.Connection, table: sa.Table, is_it: Conditions) -> str | None:
-    """Returns the user of what proves who they are. The user is locked before, as by all that changes theirs."""
+def remove_recovery_code(connection: sa.Connection, code_id: str) -> None:
+    """Removes the code with such an id, if there is one."""
+    start = bytes.fromhex(code_id.removeprefix(RECOVERY_CODE))
+    is_it = recovery_codes.c.digest.between(start, start + b"\xff" * 32)
+    connection.execute(recovery_codes.delete().where(is_it))
+
+
+def _use(connection: sa.Connection, table: sa.Table, is_it: Conditions) -> Any | None:
+    """Returns the row of what proves who a user is. The user is locked before, as by all that changes theirs."""
     user_id = connection.scalar(sa.select(table.c.user_id).where(*is_it))
     if user_id is None or get(connection, User, user_id, locks=True) is None:
         return None
-    return connection.scalar(table.delete().where(*is_it).returning(table.c.user_id))
+    return connection.execute(table.delete().where(*is_it).returning(*table.c)).first()
 
 
 def add_invitation(connection: sa.Connection, invitation: Invitation, digest: bytes) -> None:

@@ -23,6 +23,11 @@ def note_use(connection: sa.Connection, passkey_id: str, sign_count: int, hour_u
     connection.execute(passkeys.update().where(passkeys.c.passkey_id == passkey_id).values(**values))
 
 
+def raise_sign_count(connection: sa.Connection, passkey_id: str, sign_count: int) -> None:
+    is_lower = sa.and_(passkeys.c.passkey_id == passkey_id, passkeys.c.sign_count < sign_count)
+    connection.execute(passkeys.update().where(is_lower).values(sign_count=sign_count))
+
+
 def rename_passkey(connection: sa.Connection, user_id: str, passkey_id: str, name: str) -> Passkey | None:
     is_it = sa.and_(passkeys.c.user_id == user_id, passkeys.c.passkey_id == passkey_id)
     return find(connection, Passkey, passkeys.update().where(is_it).values(name=name).returning(*passkeys.c))

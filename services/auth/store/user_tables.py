@@ -147,6 +147,8 @@ audit_head = sa.Table(
     sa.Column("pruned_no", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("pruned_pepper_version", sa.Integer, nullable=False, server_default="0"),
     sa.Column("pruned_code", sa.LargeBinary),
+    # The first event of the last segment of its copy outside the database; None: there is none.
+    sa.Column("copied_from_no", sa.BigInteger),
 )
 
 # Changes of other services that the log has, so that it has each once.

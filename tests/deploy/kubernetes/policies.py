@@ -11,6 +11,7 @@ REGION_LABEL = "topology.kubernetes.io/region"
 REGION_ANNOTATION = "legato/region"
 # A process that has the first has a store, whose region is the second.
 STORES = {
+    "LEGATO_AUDIT_COPY": "LEGATO_AUDIT_COPY_REGION",
     "LEGATO_DATABASE_URL_FILE": "LEGATO_DATABASE_REGION",
     "LEGATO_VALKEY_URL_FILE": "LEGATO_VALKEY_REGION",
     "LEGATO_JOURNALS": "LEGATO_DATA_REGION",

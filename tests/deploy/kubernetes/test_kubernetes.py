@@ -47,7 +47,7 @@ SETTINGS: dict[str, tuple[type[msgspec.Struct], ...]] = {
 # What the command line reads, or what all read.
 READ_BY_ALL = {
     "LEGATO_DATA",
-    *(f"LEGATO_{store}_REGION" for store in ("BACKUP", "DATA", "DATABASE", "VALKEY")),
+    *(f"LEGATO_{store}_REGION" for store in ("AUDIT_COPY", "BACKUP", "DATA", "DATABASE", "VALKEY")),
 }
 SECONDS_TO_CLOSE = 20
 SECONDS_TO_RESTART = 30
@@ -90,7 +90,9 @@ def test_stores_are_in_canada(overlay: str, resources: list[Resource]) -> None:
     assert abroad(resources, on_one_machine=overlay == "one-node") == []
 
 
-@pytest.mark.parametrize("variable", ["LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"])
+@pytest.mark.parametrize(
+    "variable", ["LEGATO_AUDIT_COPY_REGION", "LEGATO_DATA_REGION", "LEGATO_DATABASE_REGION", "LEGATO_VALKEY_REGION"]
+)
 @pytest.mark.parametrize("region", ["us-east-1", "local", ""])
 def test_a_store_abroad_is_found(variable: str, region: str) -> None:
     resources = rendered("production")
@@ -312,6 +314,7 @@ def test_secrets_are_those_that_the_guide_makes(resources: list[Resource]) -> No
                 "access-token-signing-key",
                 "credential-encryption-key",
                 "sign-in",
+                "object-store",
             },
         ),
         ("console", {"tls-console"}),

@@ -157,3 +157,9 @@ def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing
     assert service.balance(account_id).balance_nanos == balance_nanos
     drill.chat(kept.api_key)
     assert service.settled_balance_nanos(account_id) < balance_nanos
+    # What was ended after the backup stays ended.
+    for ended in (revoked.api_key, of_suspended):
+        with pytest.raises((openai.AuthenticationError, openai.PermissionDeniedError)):
+            drill.chat(ended)
+    with pytest.raises(grpc.RpcError):
+        drill.sign_in(code)
