@@ -28,6 +28,7 @@ COMMANDS = {
     "memory": ("account", "Manage the notes for an account's chats."),
     "attachments": ("account", "Manage the documents for an account's chats."),
     "usage": ("ledger", "Show an account's usage."),
+    "report": ("ledger", "Show revenue, cost and margin of all accounts."),
     "requests": ("ledger", "Show the receipts of an account's requests."),
     "prices": ("ledger", "Show the prices."),
     "routes": ("service", "Check and reload the routes, and show the state of their models."),

@@ -29,6 +29,7 @@ from legato_protos.auth.v1.notices_pb2_grpc import NoticeServiceStub
 from legato_protos.auth.v1.users_pb2_grpc import AuditServiceStub, UserAdminServiceStub
 from legato_protos.metering.v1.metering_pb2_grpc import CreditAdminServiceStub, MeteringServiceStub
 from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStub
+from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
@@ -97,6 +98,7 @@ class ServiceStubs:
     notice_thresholds = _stub(NoticeThresholdServiceStub, METERING)
     spend_limits = _stub(SpendLimitServiceStub, METERING)
     statements = _stub(StatementServiceStub, METERING)
+    reports = _stub(ReportServiceStub, METERING)
     # Any router that answers: all share one database.
     grounding = _stub(GroundingAdminServiceStub, ROUTER)
 

@@ -9,12 +9,15 @@ never written here.
 import mmap
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from edge.billing.journal_file import HEADER_BYTES, SLOT_BYTES, JournalFile
 from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.router.v1.router_pb2 import Started
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import unavailable
 from services.chassis.process import failpoints
@@ -69,8 +72,8 @@ class Slot:
 
     __slots__ = (
         "_generation", "_journal", "_owner", "_owner_checksum", "accepted_prompt_tokens", "account_id", "basis",
-        "cached_tokens", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id",
-        "routes_version", "start", "unpaid_prompt_tokens",
+        "cached_tokens", "calls", "completion_tokens", "end", "index", "kind", "marked", "prompt_tokens", "request_id",
+        "start", "started", "unpaid_prompt_tokens",
     )  # fmt: skip
 
     def __init__(self, journal: "Journal", index: int, generation: int, request_id: str, account_id: str) -> None:
@@ -95,8 +98,10 @@ class Slot:
         # provider accepted. Not written to the file: after a restart they are not charged.
         self.unpaid_prompt_tokens = 0
         self.accepted_prompt_tokens = 0
-        # Of the routes that chose the model. Not written to the file either: a receipt can do without it.
-        self.routes_version = ""
+        # The model that has begun to answer, and all calls to models once the answer has finished. Not written to the
+        # file either: receipts and reports can do without.
+        self.started: Started | None = None
+        self.calls: Sequence[ModelCall] = ()
 
     @property
     def usage(self) -> Usage:

@@ -10,12 +10,16 @@ from google.protobuf.message import Message
 from edge.backends.exchanges import MeteringReplica
 from edge.billing.journal import Slot
 from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.router.v1.router_pb2 import Started
+from legato_protos.type.v1.model_call_pb2 import ModelCall
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
 from services.chassis.rpc.replicas import Replicas
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.timing.deadlines import Clock
+from services.rules.cost import cost_nanos
 
 ANSWER_TIMEOUT_S = 10.0
 AGAIN_AFTER_S = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -142,6 +146,27 @@ def resolution(slot: Slot) -> tuple[str, pb.SettleRequest | pb.VoidRequest, type
         usage=slot.usage,
         basis=slot.basis,
         end=end,
-        routes_version=slot.routes_version,
+        calls=slot.calls,
     )
+    if slot.started is not None:
+        settle.routes_version = slot.started.routes_version
+        if not slot.calls and slot.started.provider:
+            settle.calls.append(_unfinished_call(slot.started, settle.usage))
     return "Settle", settle, pb.SettleResponse
+
+
+def _unfinished_call(started: Started, usage: Usage) -> ModelCall:
+    """Describes the call of an answer that did not finish: what its provider counts and charges is estimated by what
+    was delivered."""
+    call = ModelCall(provider=started.provider, model_name=started.model_name, usage=usage)
+    if started.HasField("cost"):
+        cost = started.cost
+        call.cost_nanos = cost_nanos(
+            pb.Price(
+                input_nanos_per_million=cost.input_nanos,
+                cached_input_nanos_per_million=cost.cached_input_nanos,
+                output_nanos_per_million=cost.output_nanos,
+            ),
+            usage,
+        )
+    return call

@@ -213,7 +213,7 @@ class Chat:
                 self._reply.record_ignored(response.ignored)
             if response.HasField("started"):
                 self._reply.record_start(response.started)
-                self._hold.slot.routes_version = response.started.routes_version
+                self._hold.slot.started = response.started
             if response.contents or response.tool_calls or response.HasField("finished"):
                 return response
         raise LegatoError(Reason.UPSTREAM_FAILED, "The model's answer was interrupted.")
@@ -232,6 +232,7 @@ class Chat:
         basis = metering_pb.BASIS_COUNTED if counted else metering_pb.BASIS_PROVIDER
         spent = self._hold.spent and counted and finished.finish_reason == "length"
         end = metering_pb.END_CREDIT_SPENT if spent else metering_pb.END_COMPLETE
+        self._hold.slot.calls = finished.calls
         if finished.citations:
             self._reply.cite(finished.citations)
         await self._tell_end(finished.finish_reason, finished.usage, basis, end)

@@ -18,6 +18,7 @@ from services.metering.closed_months import find_chain_violations
 from services.metering.store import checks, owed_checks
 from services.metering.store.checks import ALL_ROWS, BookRows, few_pages, rows_of_account
 from services.metering.store.entry_sums import screen_entries
+from services.metering.store.model_checks import days_against_ledger, models_against_holds, recent_scope
 from services.metering.store.reports import HoldCounts, count_holds
 from services.metering.store.screening import CREDIT_ROWS, SUSPECT_ROWS, by_request, find_suspects, portions
 
@@ -47,6 +48,11 @@ CHECKS: Final[tuple[tuple[Callable[[BookRows], Any], str], ...]] = (
     (checks.entries_without_price, "{0} of {1}: by a price of class {2} in version {3}, which does not exist"),
     (checks.spends_against_usage, "account {0}, key {1!r}: what its spend limits count differs from its usage"),
     (checks.wrong_costs, "request {0}: booked at {1} nanos, its tokens cost {2}"),
+)
+# Of the sums by model, in the words of a dialect: they are no account's own rows, and belong to the full audit alone.
+MODEL_CHECKS: Final = (
+    (days_against_ledger, "sums of day {0}, account {1}, class {2!r}: differ from its entries"),
+    (models_against_holds, "sums of account {0}, class {1}, provider {2}, model {3}: differ from its requests"),
 )
 # Those that decide on each request by itself.
 _OF_REQUESTS: Final = frozenset(
@@ -91,11 +97,18 @@ async def audit(database: Database) -> list[str]:
     return await database.read(find_violations)
 
 
-def find_violations(connection: Any) -> list[str]:
-    """Verifies the chain of closings, and audits everything since the last one."""
+def find_violations(connection: Any, *, only_recent_sums: bool = False) -> list[str]:
+    """Verifies the chain of closings, and audits everything since the last one; with `only_recent_sums`, of the sums by
+    model only those of yesterday and today: no others change."""
     checks.expect_full_tables(connection)
     scope = checks.read_scope(connection)
-    found = chain(find_chain_violations(connection), _open_violations(connection, scope))
+    summed = recent_scope(connection, scope) if only_recent_sums else scope
+    of_models = [(check(connection.dialect.name), line) for check, line in MODEL_CHECKS]
+    found = chain(
+        find_chain_violations(connection),
+        _open_violations(connection, scope),
+        _violations(connection, of_models, summed.parameters),
+    )
     return list(islice(found, LINES_MOST))
 
 
@@ -169,7 +182,7 @@ class Auditor:
 
 
 def _look(connection: Any) -> tuple[list[str], HoldCounts]:
-    return find_violations(connection), count_holds(connection)
+    return find_violations(connection, only_recent_sums=True), count_holds(connection)
 
 
 async def audit_in_thread(database: Database, name: str, look: Callable[[Any], FoundT]) -> FoundT:

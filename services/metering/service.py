@@ -13,12 +13,14 @@ from services.metering.ledger.prices import Prices
 from services.metering.limits import Limiter, LocalLimiter
 from services.metering.metrics import show_ledger, show_retention, show_shared_limits
 from services.metering.price_watch import PriceWatch
+from services.metering.report_sums import ReportSums
 from services.metering.retention.passes import Retention
 from services.metering.servicers.credit_admin import CreditAdminServicer
 from services.metering.servicers.metering import MeteringServicer
 from services.metering.servicers.notices import NoticeThresholdServicer
 from services.metering.servicers.outbox import OutboxServicer
 from services.metering.servicers.payments import PaymentBookingServicer
+from services.metering.servicers.reports import ReportServicer
 from services.metering.servicers.spend_limits import SpendLimitServicer
 from services.metering.servicers.statements import StatementServicer
 from services.metering.settings import MeteringSettings
@@ -74,6 +76,7 @@ class MeteringService:
             CreditAdminServicer(database, writer),
             SpendLimitServicer(database, writer, log),
             StatementServicer(database),
+            ReportServicer(database),
             PaymentBookingServicer(database, writer),
             OutboxServicer(database),
             NoticeThresholdServicer(database, settings.notice_rules),
@@ -83,6 +86,7 @@ class MeteringService:
         self.retention = Retention(database, settings, log)
         show_retention(self.retention, registry)
         process.in_background(sweeper.run)
+        process.in_background(ReportSums(database, log).run)
         process.in_background(partial(recount_at_start, database, log))
         process.in_background(PriceWatch(settings.prices, database, prices, log, registry).run)
         if settings.retention_interval_s:

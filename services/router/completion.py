@@ -1,22 +1,25 @@
 """Serves one chat: class, character, model, relay."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from legato_protos.router.v1.grounding_pb2 import PreviewGroundingResponse
-from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest, Started
+from legato_protos.router.v1.router_pb2 import ChatOpen, ChatRequest, ProviderCost, Started
+from legato_protos.type.v1.model_call_pb2 import ModelCall
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.load.fair_budget import FairBudget
 from services.chassis.load.prompt_memory import open_prompt_memory
 from services.chassis.process import failpoints
+from services.chassis.rpc.messages import to_message
 from services.chassis.telemetry.log import Log
 from services.chassis.telemetry.metrics import STEP_BOUNDS_S, Histogram
 from services.chassis.telemetry.tracing import current_span
 from services.chassis.timing.deadlines import Clock, TimeLimit
 from services.router.answers.grants import ChatConversation, TokenAllowance
-from services.router.answers.relay import Relay
+from services.router.answers.relay import DescribeCalls, Relay
 from services.router.answers.seam import Seam
 from services.router.grounding.grounding import Grounded, Grounding
 from services.router.grounding.rounds import Rounds
@@ -24,7 +27,7 @@ from services.router.grounding.search_tool import SearchTool
 from services.router.prompts import tokens
 from services.router.prompts.conversation import digest_cache_key, digest_conversation
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Character, Prompt, compose_prompt
-from services.router.providers.base import ProviderError
+from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.routing.continuation import (
     Continuation,
     OpenContinuation,
@@ -36,6 +39,7 @@ from services.router.routing.model_search import Attempts
 from services.router.routing.model_states import ModelState, ModelStates
 from services.router.routing.refusals import NotAccepted
 from services.router.routing.shadow import Shadows
+from services.router.routing.spending import describe_call
 from services.router.routing.target import Target
 from services.router.routing.targets import Targets
 from services.router.routing.upstream import Upstream
@@ -145,6 +149,8 @@ class Completions:
             self._running -= 1
             opened.memory.release()
             allowance.close()
+            if record.relay is not None:
+                record.relay.describe_calls = None
             self._log_end(record, began_s)
 
     async def preview(self, chat: ChatOpen) -> PreviewGroundingResponse:
@@ -202,7 +208,7 @@ class Completions:
         self._shadows.copy(record.class_id, chat, prompt, upstream.max_tokens)
         if is_kept:
             open_next = self._open_next(record.class_id, allowance)
-            record.continuation = Continuation(chat, prompt, allowance, relay, open_next, upstream.max_tokens)
+            record.continuation = Continuation(chat, prompt, allowance, relay, open_next, upstream, upstream.max_tokens)
         else:
             # The answer has begun, so no other model will be asked.
             opened.memory.release()
@@ -218,6 +224,7 @@ class Completions:
             judge,
             is_covered_whole=is_covered,
             call_check=upstream.call_check,
+            describe_calls=_describe_calls(record, upstream),
         )
         await self._pass_on(upstream, relay, record)
         failpoints.hit("router.finished")
@@ -292,7 +299,13 @@ class Completions:
             )
         self._shadows.copy(record.class_id, chat, rounds.prompt, upstream.max_tokens)
         started = _started(record, upstream)
-        relay.begin(started, upstream.prompt.tokens, allowance, upstream.longest_tokens)
+        relay.begin(
+            started,
+            upstream.prompt.tokens,
+            allowance,
+            upstream.longest_tokens,
+            describe_calls=lambda *usage: [*record.attempts.other_calls, *rounds.describe_calls(*usage)],
+        )
         with TimeLimit(self._time_left_s(upstream), ProviderError("took too long to answer")):
             await rounds.pass_on(upstream)
         failpoints.hit("router.finished")
@@ -334,13 +347,28 @@ class Completions:
 
 
 def _started(record: _ChatRecord, upstream: Upstream) -> Started:
+    target = upstream.model_state.target
     return Started(
         class_id=record.class_id,
         max_tokens=upstream.max_tokens,
         attempt=record.attempts.count,
         ignored=upstream.ignored,
         routes_version=record.attempts.routes_version,
+        provider=target.provider,
+        model_name=target.model_name,
+        cost=None if target.cost is None else to_message(ProviderCost, target.cost),
     )
+
+
+def _describe_calls(record: _ChatRecord, upstream: Upstream) -> DescribeCalls:
+    other_calls, continuation = record.attempts.other_calls, record.continuation
+
+    def describe(counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None) -> Iterable[ModelCall]:
+        if continuation is not None:
+            return [*other_calls, *continuation.describe_calls(counted, told, said)]
+        return [*other_calls, describe_call(upstream.model_state.target, counted, told, said)]
+
+    return describe
 
 
 def _opening(request: ChatRequest) -> ChatOpen:

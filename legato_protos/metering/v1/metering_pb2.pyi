@@ -12,6 +12,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.metering.v1 import spend_limits_pb2 as _spend_limits_pb2
 from legato_protos.type.v1 import exchange_pb2 as _exchange_pb2
+from legato_protos.type.v1 import model_call_pb2 as _model_call_pb2
 from legato_protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
@@ -593,6 +594,7 @@ class SettleRequest(_message.Message):
     BASIS_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     account_id: _builtins.str
     basis: Global___Basis.ValueType
@@ -601,6 +603,10 @@ class SettleRequest(_message.Message):
     """The version of the routes that chose the model. Empty where it is not known any more: after a crash."""
     @_builtins.property
     def usage(self) -> _usage_pb2.Usage: ...
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[_model_call_pb2.ModelCall]:
+        """The calls to models that were made for it: the last one answered. Empty where they are not known any more."""
+
     def __init__(
         self,
         *,
@@ -610,10 +616,11 @@ class SettleRequest(_message.Message):
         basis: Global___Basis.ValueType = ...,
         end: Global___End.ValueType = ...,
         routes_version: _builtins.str = ...,
+        calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "end", b"end", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "basis", b"basis", "calls", b"calls", "end", b"end", "request_id", b"request_id", "routes_version", b"routes_version", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from legato_protos.type.v1 import class_allowance_pb2 as _class_allowance_pb2
 from legato_protos.type.v1 import exchange_pb2 as _exchange_pb2
+from legato_protos.type.v1 import model_call_pb2 as _model_call_pb2
 from legato_protos.type.v1 import usage_pb2 as _usage_pb2
 import builtins as _builtins
 import sys
@@ -365,6 +366,9 @@ class Started(_message.Message):
     ATTEMPT_FIELD_NUMBER: _builtins.int
     IGNORED_FIELD_NUMBER: _builtins.int
     ROUTES_VERSION_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    MODEL_NAME_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
     class_id: _builtins.str
     """The class that serves."""
     max_tokens: _builtins.int
@@ -373,10 +377,17 @@ class Started(_message.Message):
     """Which attempt was answered, counted from 1 over all models that were asked."""
     routes_version: _builtins.str
     """The version of the routes that the model was chosen by, for the receipt."""
+    provider: _builtins.str
+    """The model that has begun to answer, in the operator's names, and what its provider charges (absent: not stated): all
+    that is known of its cost if the answer does not finish.
+    """
+    model_name: _builtins.str
     @_builtins.property
     def ignored(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Parameters of the opening that the model does not take, and that were left out or changed."""
 
+    @_builtins.property
+    def cost(self) -> Global___ProviderCost: ...
     def __init__(
         self,
         *,
@@ -385,10 +396,13 @@ class Started(_message.Message):
         attempt: _builtins.int = ...,
         ignored: _abc.Iterable[_builtins.str] | None = ...,
         routes_version: _builtins.str = ...,
+        provider: _builtins.str = ...,
+        model_name: _builtins.str = ...,
+        cost: Global___ProviderCost | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "ignored", b"ignored", "max_tokens", b"max_tokens", "routes_version", b"routes_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "class_id", b"class_id", "cost", b"cost", "ignored", b"ignored", "max_tokens", b"max_tokens", "model_name", b"model_name", "provider", b"provider", "routes_version", b"routes_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,6 +446,7 @@ class Finished(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     USAGE_SOURCE_FIELD_NUMBER: _builtins.int
     CITATIONS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
     finish_reason: _builtins.str
     """One of OpenAI's: stop, length, tool_calls, content_filter."""
     usage_source: Global___UsageSource.ValueType
@@ -441,6 +456,10 @@ class Finished(_message.Message):
     def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
         """In the order of the text."""
 
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedCompositeFieldContainer[_model_call_pb2.ModelCall]:
+        """The calls that were made for the chat. The last one finished the answer."""
+
     def __init__(
         self,
         *,
@@ -448,10 +467,11 @@ class Finished(_message.Message):
         usage: _usage_pb2.Usage | None = ...,
         usage_source: Global___UsageSource.ValueType = ...,
         citations: _abc.Iterable[Global___Citation] | None = ...,
+        calls: _abc.Iterable[_model_call_pb2.ModelCall] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citations", b"citations", "finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "citations", b"citations", "finish_reason", b"finish_reason", "usage", b"usage", "usage_source", b"usage_source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -78,6 +78,8 @@ class RetentionState(NamedTuple):
     # Hours before it are summed up by month, or being summed up; and all of them are.
     usage_marked_before_us: int
     usage_summed_before_us: int
+    # The entries up to this id are in the sums by model.
+    reported_to_id: int
 
 
 def to_line(row: Iterable[Any]) -> bytes:

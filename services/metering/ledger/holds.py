@@ -210,6 +210,8 @@ def settle(operation: Settle, context: RuleContext) -> Effect[Settled]:
         counted_hour_us=entry.hour_us if hold.counted_hour_us is None else hold.counted_hour_us,
         resolved_at_us=context.now_us,
         routes_version=operation.routes_version,
+        # What was swept with a charge counts as a request whose model is unknown.
+        model_calls=operation.model_calls if entry.requests else None,
     )
     account = _after(account, released_nanos, charge_nanos)
     return Effect(Settled(hold.charged_nanos, hold.loss_nanos), account, hold, entry)

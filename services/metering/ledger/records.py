@@ -78,6 +78,8 @@ class Hold(msgspec.Struct, frozen=True):
     resolved_at_us: int | None = None
     # Of the routes that chose the model, as far as it was told.
     routes_version: str | None = None
+    # The calls to models that were made for it, as `model_calls` writes them; None: unknown.
+    model_calls: str | None = None
 
     @property
     def usage(self) -> Usage:
@@ -249,6 +251,7 @@ class Settle(RequestOperation[Settled], frozen=True):
     basis: Basis
     end: End
     routes_version: str | None = None
+    model_calls: str | None = None
 
 
 class Void(RequestOperation[None], frozen=True):

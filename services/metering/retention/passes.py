@@ -30,6 +30,7 @@ from services.metering.ledger.closings import (
 )
 from services.metering.ledger.months import CalendarMonth, month_of, months_before
 from services.metering.ledger.records import DAY_US
+from services.metering.report_sums import ReportSums
 from services.metering.retention.archive import ArchiveWriter, read_archive
 from services.metering.settings import MeteringSettings
 from services.metering.store.retention import closings as closing_store
@@ -67,6 +68,7 @@ class Retention:
         self._database = database
         self._settings = settings
         self._log = log
+        self._report_sums = ReportSums(database, log, pause_s=pause_s)
         self._pause_s = pause_s
         self._read_most = read_most
         self._holder = uuid4().hex
@@ -94,6 +96,8 @@ class Retention:
             return False
         await self.create_partitions()
         await self.close_months()
+        # Before anything that the sums by model are made of is deleted.
+        await self._report_sums.sum_up()
         await self.prune_ledger()
         await self.sum_up_usage()
         now_s = time.monotonic()

@@ -121,7 +121,7 @@ _INSERT_HOLDS: Final = insert_rows(holds, Hold.__struct_fields__)
 # The other columns of a hold never change.
 _HOLD_CHANGES: Final = (
     "state", "amount_nanos", "prompt_tokens", "cached_tokens", "completion_tokens", "charged_nanos", "loss_nanos",
-    "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us", "routes_version",
+    "loss_bound_nanos", "basis", "end", "counted_hour_us", "resolved_at_us", "routes_version", "model_calls",
 )  # fmt: skip
 _UPDATE_HOLDS: Final = update_rows(holds, "request_id", _HOLD_CHANGES, found=["state"])
 _changes_of: Final = attrgetter("request_id", *_HOLD_CHANGES)

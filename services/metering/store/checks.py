@@ -151,6 +151,7 @@ def read_scope(connection: sa.Connection) -> AuditScope:
             "crossing_ids": [request_id for request_id, hour_us in crossing if hour_us >= pruned_before_us],
             "pruned_ids": [request_id for request_id, hour_us in crossing if hour_us < pruned_before_us],
             "summed_us": retention.usage_marked_before_us,
+            "reported_to_id": retention.reported_to_id,
         },
     )
 
@@ -397,7 +398,7 @@ def expect_full_tables(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL work_mem = '{AUDIT_WORK_MEM}'")
 
 
-def stream(connection: sa.Connection, check: sa.Select[Any], parameters: dict[str, Any]) -> Iterator[sa.Row[Any]]:
+def stream(connection: sa.Connection, check: sa.Executable, parameters: dict[str, Any]) -> Iterator[sa.Row[Any]]:
     """Runs a check and streams its rows: the ledger need not fit into memory."""
     with connection.execution_options(yield_per=1000).execute(check, parameters) as rows:
         yield from rows

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from services.chassis.database.clock import read_now_us
 from services.metering.ledger.records import BILLED, AccountBalance, Entry, Hold
 from services.metering.store.sets import Lookup, select_all
-from services.metering.store.tables import IS_LIVE, accounts, holds, ledger
+from services.metering.store.tables import IS_LIVE, accounts, holds, ledger, total
 
 _BALANCES: Final = Lookup(select_all(accounts), "account_id")
 
@@ -85,6 +85,26 @@ class HoldCounts(NamedTuple):
     live: int
     # Past their deadline.
     overdue: int
+
+
+class OutstandingCredit(NamedTuple):
+    """Credit of all accounts that running requests hold, and that is owed for returned payments."""
+
+    live_holds: int
+    held_nanos: int
+    overdue_holds: int
+    overdue_nanos: int
+    owing_accounts: int
+    owed_nanos: int
+
+
+def read_outstanding(connection: sa.Connection) -> OutstandingCredit:
+    is_overdue = holds.c.deadline_at_us < read_now_us(connection)
+    late_nanos = sa.case((is_overdue, holds.c.amount_nanos), else_=0)
+    late = sa.func.count().filter(is_overdue)
+    held = sa.select(sa.func.count(), total(holds.c.amount_nanos), late, total(late_nanos)).where(IS_LIVE)
+    owed = sa.select(sa.func.count(), total(accounts.c.owed_nanos)).where(accounts.c.owed_nanos > 0)
+    return OutstandingCredit(*connection.execute(held).one(), *connection.execute(owed).one())
 
 
 def count_holds(connection: sa.Connection) -> HoldCounts:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from services.chassis.database.records import columns_of
 from services.metering.ledger.closings import AccountClosing, Closing, RetentionState
+from services.metering.ledger.model_calls import ModelSums
 from services.metering.ledger.notices import AccountNotice
 from services.metering.ledger.prices import Price
 from services.metering.ledger.records import AccountBalance, AccountChange, Claim, Entry, Hold, OwedChange
@@ -34,6 +35,15 @@ def _counters(name: str, *keys: str) -> sa.Table:
 usage_hours = _counters("usage_hours", "account_id", "hour_us", "key_id", "class_id")
 # The sums of all keys. Triggers on `usage_hours` keep them: nothing else writes here.
 account_hours = _counters("account_hours", "account_id", "hour_us", "class_id")
+
+# Sums of the ledger by the model that answered, made of its entries some time after they were written.
+MODEL_DAY: Final = ("day_us", "account_id", "class_id", "provider", "model_name")
+model_days = sa.Table(
+    "model_days",
+    metadata,
+    *(sa.Column(name, sa.BigInteger if name == "day_us" else sa.Text, primary_key=True) for name in MODEL_DAY),
+    *columns_of(ModelSums),
+)
 
 spends = sa.Table("spends", metadata, *columns_of(Spend, "spend_id"))
 

@@ -6,11 +6,12 @@ from typing import Final, get_args
 from msgspec.structs import asdict
 
 from legato_protos.metering.v1 import metering_pb2 as pb
-from legato_protos.type.v1 import usage_pb2
+from legato_protos.type.v1 import model_call_pb2, usage_pb2
 from services.chassis.access_tokens import current_access
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.money import LARGEST_BOOKING_NANOS
 from services.chassis.rpc.messages import to_message
+from services.metering.ledger.model_calls import ModelCall, encode_calls
 from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     COMMAND_LINE,
@@ -46,6 +47,8 @@ LARGEST_TOKENS: Final = 10**9
 _REQUEST_ID: Final = re.compile(r"[0-9a-f]{32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONGEST_ROUTES_VERSION: Final = 64
+# Of a provider or a model.
+LONGEST_NAME: Final = 200
 
 
 def checked_id(given: str, param: str) -> str:
@@ -216,7 +219,27 @@ def to_settle(request: pb.SettleRequest) -> Settle:
     _check_ids(request_id, account_id=account_id)
     # Cut instead of refused: a refused settlement would be retried forever.
     routes_version = request.routes_version[:LONGEST_ROUTES_VERSION] or None
-    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version)
+    calls = encode_calls(map(_to_call, request.calls)) if request.calls else None
+    return Settle(request_id, account_id, _usage(request.usage), basis, _end(request.end), routes_version, calls)
+
+
+def _to_call(given: model_call_pb2.ModelCall) -> ModelCall:
+    """Counts that are too large are cut, too."""
+    usage, cost_nanos = given.usage, given.cost_nanos
+    prompt_tokens = _bounded(usage.prompt_tokens, LARGEST_TOKENS)
+    return ModelCall(
+        provider=given.provider[:LONGEST_NAME],
+        model_name=given.model_name[:LONGEST_NAME],
+        prompt_tokens=prompt_tokens,
+        cached_tokens=_bounded(usage.cached_tokens, prompt_tokens),
+        cache_write_tokens=_bounded(given.cache_write_tokens, prompt_tokens),
+        completion_tokens=_bounded(usage.completion_tokens, LARGEST_TOKENS),
+        cost_nanos=_bounded(cost_nanos, LARGEST_BOOKING_NANOS) if given.HasField("cost_nanos") else None,
+    )
+
+
+def _bounded(count: int, most: int) -> int:
+    return min(max(0, count), most)
 
 
 def from_settled(answer: Settled) -> pb.SettleResponse:

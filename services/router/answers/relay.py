@@ -1,6 +1,6 @@
 """Relays an answer as it streams: counted, normalized, and cut where the credit ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from legato_protos.router.v1.router_pb2 import (
     USAGE_SOURCE_COUNTED,
@@ -11,6 +11,7 @@ from legato_protos.router.v1.router_pb2 import (
     Started,
     ToolCallDelta,
 )
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.packed_pieces import pack_piece
 from services.chassis.process import failpoints
@@ -34,6 +35,9 @@ _MOST_CHARACTERS_A_TOKEN = 8
 
 # Finds what a whole answer cites.
 Cite = Callable[[str], list[Citation]]
+# Describes the calls made for an answer when it finishes: by what is charged, what the provider reported as far as that
+# is plausible, and what it reported.
+DescribeCalls = Callable[[Usage, ProviderUsage | None, ProviderUsage | None], Iterable[ModelCall]]
 
 
 class Relay:
@@ -67,6 +71,8 @@ class Relay:
         # The model exceeded its output limit.
         self.went_beyond_limit = False
         self.finished: Finished | None = None
+        # Refers to what refers to the relay: removed when the chat has ended.
+        self.describe_calls: DescribeCalls | None = None
         # What the provider reported, as far as it is plausible.
         self.told_usage: ProviderUsage | None = None
 
@@ -80,6 +86,7 @@ class Relay:
         *,
         is_covered_whole: bool = False,
         call_check: ToolCallCheck | None = None,
+        describe_calls: DescribeCalls | None = None,
     ) -> None:
         """Is called before the first piece. `longest_tokens` is by our count, and output beyond it violates the model's
         limit. `is_covered_whole` if the longest answer is already covered; `judge` is None if the usage was already
@@ -89,6 +96,7 @@ class Relay:
         self._allowance = allowance
         self._judge = judge
         self._call_check = call_check
+        self.describe_calls = describe_calls
         self._limit(prompt_tokens, started.max_tokens, longest_tokens)
 
     def _limit(self, prompt_tokens: int, max_tokens: int, longest_tokens: int) -> None:
@@ -292,9 +300,16 @@ class Relay:
                 break
         return kept_contents, kept_deltas
 
-    def _finish(self, usage: ProviderUsage | None, *, is_cut: bool) -> Finished:
-        if is_cut:
-            return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
+    def _finish(self, said: ProviderUsage | None, *, is_cut: bool) -> Finished:
+        finished = self._cut_off() if is_cut else self._complete(said)
+        if self.describe_calls is not None:
+            finished.calls.extend(self.describe_calls(finished.usage, self.told_usage, said))
+        return finished
+
+    def _cut_off(self) -> Finished:
+        return Finished(finish_reason="length", usage=self._counted_usage(None), usage_source=USAGE_SOURCE_COUNTED)
+
+    def _complete(self, usage: ProviderUsage | None) -> Finished:
         if not self._calls.all_named:
             raise ProviderError("called a function without naming it")
         if usage is not None and self._judge is not None:

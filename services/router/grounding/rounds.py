@@ -4,12 +4,13 @@ A round that ends with calls of our function is followed by the searches and ano
 shown; text is streamed to the client. Usage is the sum over the rounds.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import ChatOpen, Finished
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason
 from services.chassis.process import failpoints
@@ -22,6 +23,7 @@ from services.router.grounding.search_tool import TOOLS, TOOLS_TO_EXPLAIN_CALLS,
 from services.router.prompts import tokens
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
 from services.router.providers.base import Piece, ProviderUsage, as_count
+from services.router.routing.spending import describe_call
 from services.router.routing.upstream import Upstream
 from services.router.schema.messages import NULL, Message, PastFunction, PastToolCall, encode_string
 
@@ -42,6 +44,8 @@ class _Round:
         self.texts: list[str] = []
         self.has_spoken = False
         self.usage: ProviderUsage | None = None
+        # The same before it was checked.
+        self.said: ProviderUsage | None = None
         self._finish_reason: str | None = None
         self._tool_calls = ToolCalls()
         self._calls: dict[int, SearchCall] = {}
@@ -102,6 +106,9 @@ class Rounds:
     _usage_check: UsageCheck | None = None
     _output_tokens_before: int = 0
     _has_spoken: bool = False
+    # The present round's, and those of the rounds before.
+    _upstream: Upstream | None = None
+    _past_calls: list[ModelCall] = field(default_factory=list)
     # Whether the answer is complete, not waiting for a search.
     _is_over: bool = False
 
@@ -115,16 +122,30 @@ class Rounds:
 
     async def _pass_on_round(self, upstream: Upstream) -> None:
         self._output_tokens_before = self.relay.output_tokens
-        self._usage_check = upstream.usage_check
+        self._usage_check, self._upstream = upstream.usage_check, upstream
         piece: Piece | None = upstream.first
         async with aclosing(upstream.rest) as rest:
             while piece is not None and await self._pass_on(piece):
                 piece = await anext(rest, None)
                 failpoints.hit("router.passed_on")
         upstream.went_beyond_limit = self.relay.went_beyond_limit
+        upstream.finished, upstream.told_usage = self._finished_round(), self._round.usage
+        self._past_calls.append(self._describe(upstream))
+        self._upstream = None
+
+    def describe_calls(
+        self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
+    ) -> Iterable[ModelCall]:
+        """Describes the calls of all rounds, when the answer finishes."""
+        return self._past_calls if self._upstream is None else [*self._past_calls, self._describe(self._upstream)]
+
+    def _describe(self, upstream: Upstream) -> ModelCall:
+        usage = self._finished_round().usage
+        return describe_call(upstream.model_state.target, usage, self._round.usage, self._round.said)
+
+    def _finished_round(self) -> Finished:
         output_tokens = self.relay.output_tokens - self._output_tokens_before
-        upstream.finished = self._round.finished(self.prompt.tokens, output_tokens)
-        upstream.told_usage = self._round.usage
+        return self._round.finished(self.prompt.tokens, output_tokens)
 
     def take(self, piece: Piece) -> bool:
         """Relays a piece of a text that has begun, if nothing has to be awaited for it."""
@@ -145,7 +166,7 @@ class Rounds:
             shown.contents.insert(0, BETWEEN_TEXTS)
         self._round.has_spoken |= bool(shown.contents)
         if piece.last:
-            self._round.usage = self._believed(piece.usage, shown)
+            self._round.usage, self._round.said = self._believed(piece.usage, shown), piece.usage
             self._usages.append(self._round.usage)
             if not self._round.asks_for_search or not self.tool.may_search:
                 self._is_over = True

@@ -5,11 +5,18 @@ client is charged for the prompt once, and for the text that it received, by our
 an answer that two of them wrote.
 """
 
-from collections.abc import Awaitable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_COUNTED, USAGE_SOURCE_PROVIDER, ChatOpen, Finished
+from legato_protos.router.v1.router_pb2 import (
+    USAGE_SOURCE_COUNTED,
+    USAGE_SOURCE_PROVIDER,
+    ChatOpen,
+    Finished,
+    UsageSource,
+)
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
@@ -19,8 +26,9 @@ from services.router.answers.seam import Seam
 from services.router.answers.transcript import Transcript
 from services.router.prompts.answer_prefix import PrefixStyle
 from services.router.prompts.prompt import TOKENS_PER_MESSAGE, Prompt
-from services.router.providers.base import ProviderError
+from services.router.providers.base import ProviderError, ProviderUsage
 from services.router.routing.model_states import ModelState
+from services.router.routing.spending import describe_call
 from services.router.routing.upstream import Upstream
 
 MOST_CONTINUATIONS: Final = 2
@@ -53,6 +61,10 @@ def new_transcript() -> Transcript:
     return Transcript(LARGEST_ANSWER_BYTES)
 
 
+# What a call used, what its provider plausibly reported, and which of them counts.
+_CallUsage = tuple[Usage, ProviderUsage | None, "UsageSource.ValueType"]
+
+
 @dataclass(slots=True, repr=False)
 class Continuation:
     """Keeps what is needed of one chat to continue its answer."""
@@ -62,12 +74,18 @@ class Continuation:
     allowance: TokenAllowance
     relay: Relay
     open_upstream: OpenContinuation
+    # The present call.
+    upstream: Upstream
     # The output limit of the whole answer.
     max_tokens: int
+    # Those that were cut.
+    past_calls: list[ModelCall] = field(default_factory=list)
     count: int = 0
     # Of the present call, if it continues another.
     seam: Seam | None = None
     _output_tokens_before: int = 0
+    # What the present call used, if it continues another and has finished the answer.
+    _continued: "_CallUsage | None" = None
 
     async def open_next(self, cut: Upstream, error: ProviderError) -> Upstream | None:
         """Opens a call that continues an answer which was cut by an error; raises the error if that is not possible.
@@ -97,29 +115,47 @@ class Continuation:
             seam.expect_repetition()
         relay.begin_round(self.prompt.tokens, upstream.max_tokens, upstream.longest_tokens)
         self.count += 1
-        self.seam, self._output_tokens_before = seam, output_tokens
+        self.past_calls.append(
+            describe_call(
+                cut.model_state.target,
+                Usage(prompt_tokens=cut.prompt.tokens, completion_tokens=output_tokens - self._output_tokens_before),
+            )
+        )
+        self.upstream, self.seam, self._output_tokens_before = upstream, seam, output_tokens
         return upstream
 
     def record_call(self, upstream: Upstream) -> None:
         """Replaces what is recorded of the present call, if it continues another, by what concerns this call alone: it
         calibrates the model's counts, and costs."""
-        finished, seam = self.relay.finished, self.seam
-        if finished is None or seam is None:
+        finished = self.relay.finished
+        if finished is None or self._continued is None:
             return
-        output_tokens = self.relay.output_tokens - self._output_tokens_before
-        usage = Usage(prompt_tokens=upstream.prompt.tokens, completion_tokens=output_tokens)
-        told = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
+        usage, told, source = self._continued
         upstream.told_usage, upstream.comparable_tokens = told, None
-        upstream.finished = Finished(finish_reason=finished.finish_reason, usage_source=USAGE_SOURCE_COUNTED)
-        if told is not None and told.prompt_tokens and told.completion_tokens:
-            cached_tokens = min(told.cached_tokens or 0, told.prompt_tokens)
-            usage = Usage(
-                prompt_tokens=told.prompt_tokens,
-                cached_tokens=cached_tokens,
-                completion_tokens=told.completion_tokens,
-            )
-            upstream.finished.usage_source = USAGE_SOURCE_PROVIDER
-        upstream.finished.usage.CopyFrom(usage)
+        upstream.finished = Finished(finish_reason=finished.finish_reason, usage_source=source, usage=usage)
+
+    def describe_calls(
+        self, counted: Usage, told: ProviderUsage | None, said: ProviderUsage | None
+    ) -> Iterable[ModelCall]:
+        """Describes all calls, when the answer finishes."""
+        seam, target = self.seam, self.upstream.model_state.target
+        if seam is None:
+            return [describe_call(target, counted, told, said)]
+        self._continued = usage, told, _ = self._usage_of(seam)
+        return [*self.past_calls, describe_call(target, usage, told, seam.usage)]
+
+    def _usage_of(self, seam: Seam) -> "_CallUsage":
+        upstream, output_tokens = self.upstream, self.relay.output_tokens - self._output_tokens_before
+        told = None if seam.usage is None else upstream.usage_check.believed(seam.usage, output_tokens)
+        if told is None or not told.prompt_tokens or not told.completion_tokens:
+            usage = Usage(prompt_tokens=upstream.prompt.tokens, completion_tokens=output_tokens)
+            return usage, told, USAGE_SOURCE_COUNTED
+        usage = Usage(
+            prompt_tokens=told.prompt_tokens,
+            cached_tokens=min(told.cached_tokens or 0, told.prompt_tokens),
+            completion_tokens=told.completion_tokens,
+        )
+        return usage, told, USAGE_SOURCE_PROVIDER
 
     def _chat(self, left_tokens: int) -> ChatOpen:
         chat = ChatOpen()

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.routing.model_states import ModelState
+from services.router.routing.spending import describe_call
 from services.router.routing.upstream import Upstream
 
 # More calls than chats, at most, and how many of them may come at once after a quiet time.
@@ -60,6 +62,8 @@ class Hedge:
     prompt_tokens: int
     # Tells if another healthy model may be asked.
     has_another: Callable[[], bool]
+    # Gets the call that lost: its provider has the prompt.
+    other_calls: list[ModelCall]
     _is_won: bool = False
     _calls: dict["asyncio.Task[Upstream | None]", ModelState] = field(default_factory=dict)
 
@@ -105,7 +109,9 @@ class Hedge:
         for call, model_state in self._calls.items():
             if self._is_won:
                 model_state.hedges.lost += 1
-                model_state.hedges.spending.add(Usage(prompt_tokens=self.prompt_tokens), None)
+                prompt = Usage(prompt_tokens=self.prompt_tokens)
+                model_state.hedges.spending.add(prompt, None)
+                self.other_calls.append(describe_call(model_state.target, prompt))
             if not call.cancelled() and call.exception() is None and (upstream := call.result()) is not None:
                 # Both have begun at the same time.
                 await upstream.discard()

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from legato_protos.router.v1.router_pb2 import ChatOpen
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from services.chassis.errors import LegatoError, Reason, forget_origin
 from services.chassis.process import failpoints
 from services.chassis.telemetry.log import Log
@@ -55,6 +56,8 @@ class Attempts:
     first_asked_at_s: float | None = None
     # Of the routes that list these models.
     routes_version: str = ""
+    # What was called and did not answer, and yet costs.
+    other_calls: list[ModelCall] = field(default_factory=list)
 
 
 class _PlannedCall(NamedTuple):

@@ -1,10 +1,12 @@
 """Counts the tokens of a model by what its provider charges for them, and what that costs."""
 
+from operator import mul
 from typing import Final
 
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.providers.base import ProviderUsage
-from services.router.routing.target import ProviderCost
+from services.router.routing.target import ProviderCost, Target
 
 # The prices of a provider; those of the prompt but the first concern its cache.
 KINDS: Final = ("input", "cached_input", "cache_write", "cache_write_1h", "output")
@@ -21,15 +23,8 @@ class Spending:
 
     def add(self, counted: Usage, told: ProviderUsage | None) -> None:
         """Adds an answer: `told` is what the provider reported, of which `counted` is what was believed."""
-        unwritten_tokens = counted.prompt_tokens - counted.cached_tokens
-        written_tokens = min((told.cache_write_tokens if told is not None else None) or 0, unwritten_tokens)
-        hour_tokens = min((told.cache_write_1h_tokens if told is not None else None) or 0, written_tokens)
-        tokens = self.tokens
-        tokens["input"] += unwritten_tokens - written_tokens
-        tokens["cached_input"] += counted.cached_tokens
-        tokens["cache_write"] += written_tokens - hour_tokens
-        tokens["cache_write_1h"] += hour_tokens
-        tokens["output"] += counted.completion_tokens
+        for kind, tokens in zip(KINDS, _by_kind(counted, told), strict=True):
+            self.tokens[kind] += tokens
 
     def cost_nanos(self, kind: str) -> float:
         """Returns what the provider charges for the tokens of a kind; 0 if the routes do not state it."""
@@ -38,3 +33,38 @@ class Spending:
         # Exact in integers: a price is for a million tokens, and may have fractions of a nano-dollar for one.
         millionths: int = self.tokens[kind] * getattr(self._cost, f"{kind}_nanos")
         return millionths // _MILLION if millionths % _MILLION == 0 else millionths / _MILLION
+
+
+def describe_call(
+    target: Target, counted: Usage, told: ProviderUsage | None = None, said: ProviderUsage | None = None
+) -> ModelCall:
+    """Describes a call for the operator's reports: `said` is what the provider reported, and `told` that as far as it
+    is plausible, by which and by our own counts it costs."""
+    call = ModelCall(provider=target.provider, model_name=target.model_name, usage=counted)
+    if said is not None:
+        usage, cached_tokens = call.usage, said.cached_tokens or 0
+        usage.prompt_tokens = counted.prompt_tokens if said.prompt_tokens is None else said.prompt_tokens
+        usage.cached_tokens = min(cached_tokens, usage.prompt_tokens)
+        if said.completion_tokens is not None:
+            usage.completion_tokens = said.completion_tokens
+        call.cache_write_tokens = said.cache_write_tokens or 0
+    if (cost := target.cost) is not None:
+        prices = (getattr(cost, f"{kind}_nanos") for kind in KINDS)
+        millionths = sum(map(mul, _by_kind(counted, told), prices))
+        # Rounded up once, as our own prices.
+        call.cost_nanos = -(-millionths // _MILLION)
+    return call
+
+
+def _by_kind(counted: Usage, told: ProviderUsage | None) -> tuple[int, ...]:
+    """Returns the tokens in the order of KINDS."""
+    unwritten_tokens = counted.prompt_tokens - counted.cached_tokens
+    written_tokens = min((told.cache_write_tokens if told is not None else None) or 0, unwritten_tokens)
+    hour_tokens = min((told.cache_write_1h_tokens if told is not None else None) or 0, written_tokens)
+    return (
+        unwritten_tokens - written_tokens,
+        counted.cached_tokens,
+        written_tokens - hour_tokens,
+        hour_tokens,
+        counted.completion_tokens,
+    )

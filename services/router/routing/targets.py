@@ -95,6 +95,7 @@ class Targets:
         finally:
             budget.waiting -= 1
             if search.empty is not None and search.empty is not upstream:
+                attempts.other_calls.append(search.empty.describe_empty())
                 await search.empty.discard(is_empty=True)
         if upstream is None:
             raise search.to_raise()
@@ -127,7 +128,9 @@ class Targets:
                 if after_s is None:
                     upstream = await search.try_model(model_state)
                 else:
-                    hedge = Hedge(search.try_model, hedges, search.prompt.tokens, search.has_another)
+                    hedge = Hedge(
+                        search.try_model, hedges, search.prompt.tokens, search.has_another, attempts.other_calls
+                    )
                     upstream = await hedge.race(model_state, after_s, partial(next, candidates, None))
             finally:
                 budget.retries -= is_retry

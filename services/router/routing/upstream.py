@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Final
 
 from legato_protos.router.v1.router_pb2 import USAGE_SOURCE_PROVIDER, Finished
+from legato_protos.type.v1.model_call_pb2 import ModelCall
+from legato_protos.type.v1.usage_pb2 import Usage
 from services.chassis.telemetry.tracing import Span, current_span
 from services.chassis.timing.deadlines import TimeLimit
 from services.router.answers.gathering import GatheredAnswer, Gathering
@@ -28,6 +30,7 @@ from services.router.routing.circuit_breaker import Attempt
 from services.router.routing.model_states import ModelState
 from services.router.routing.outcomes import CUT, EMPTY, CallOutcome, NoteOutcome
 from services.router.routing.saturation import ModelUse
+from services.router.routing.spending import describe_call
 from services.router.routing.target import Target
 
 OPERATION: Final = "chat"
@@ -95,6 +98,12 @@ class Upstream:
         if self.note_outcome is not None and (self.finished is not None or isinstance(error, ProviderError)):
             self.note_outcome(self._outcome(error))
         self.model_use.release()
+
+    def describe_empty(self) -> ModelCall:
+        """Describes the call if its answer was nothing."""
+        said = self.first.usage
+        told = None if said is None else self.usage_check.believed(said, 0)
+        return describe_call(self.model_state.target, Usage(prompt_tokens=self.prompt.tokens), told, said)
 
     async def discard(self, *, is_empty: bool = False) -> None:
         """Ends an answer in whose place another model's is passed on."""

@@ -6,7 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from edge.billing import settlements
+from edge.billing.journal import Slot
 from legato_protos.metering.v1 import metering_pb2 as pb
+from legato_protos.router.v1.router_pb2 import ProviderCost, Started
+from legato_protos.type.v1.model_call_pb2 import ModelCall
 from legato_protos.type.v1.usage_pb2 import Usage
 from tests.edge.metering_harness import ANN, MeteringHarness, cost
 from tests.support.waiting import until
@@ -36,3 +39,31 @@ async def test_settlement_that_metering_refuses_keeps_its_slot_and_is_logged_at_
     metering_harness.metering.resolve(slot)
     await until(lambda: log_text().count("settlement.refused") >= 2)
     assert metering_harness.journal.taken == {slot.index: slot}
+
+
+def settlement_of(slot: Slot) -> pb.SettleRequest:
+    request = settlements.resolution(slot)[1]
+    assert isinstance(request, pb.SettleRequest)
+    return request
+
+
+async def test_settlement_tells_the_calls_and_of_an_answer_that_did_not_finish_what_was_delivered(
+    metering_harness: MeteringHarness,
+) -> None:
+    """Without a cost in the routes it stays unknown, and an edge that restarted knows none of it."""
+    slot = metering_harness.journal.claim(f"{1:032x}", ANN.account_id)
+    slot.seal(USAGE, pb.BASIS_COUNTED, pb.END_CLIENT_GONE)
+    told: dict[str, pb.SettleRequest] = {}
+    prices = ProviderCost(input_nanos=1_000_001, cached_input_nanos=1, output_nanos=2_000_000)
+    for name, cost_of_model in (("known", prices), ("unknown", None)):
+        slot.started = Started(provider="acme", model_name="large", cost=cost_of_model, routes_version="v1")
+        told[name] = settlement_of(slot)
+    call = ModelCall(provider="acme", model_name="large", usage=USAGE)
+    assert list(told["unknown"].calls) == [call]
+    # 90 tokens for a little more than a nano, and 7 for two.
+    call.cost_nanos = 91 + 14
+    assert (list(told["known"].calls), told["known"].routes_version) == ([call], "v1")
+    slot.calls = [ModelCall(provider="blau"), ModelCall(provider="acme")]
+    assert list(settlement_of(slot).calls) == slot.calls
+    slot.calls, slot.started = (), None
+    assert not settlement_of(slot).calls

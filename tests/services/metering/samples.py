@@ -1,10 +1,12 @@
 """Operations with everything filled in that a test does not care about."""
 
 import asyncio
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from services.metering.batch import Writer
+from services.metering.ledger.model_calls import ModelCall, encode_calls
 from services.metering.ledger.prices import Price, Usage
 from services.metering.ledger.records import (
     Adjust,
@@ -74,8 +76,17 @@ def settle(
     basis: Basis = "provider",
     end: End = "complete",
     routes_version: str | None = None,
+    calls: Sequence[ModelCall] = (),
 ) -> Settle:
-    return Settle(request_id(number), account, Usage(prompt, cached, completion), basis, end, routes_version)
+    usage, model_calls = Usage(prompt, cached, completion), encode_calls(calls) if calls else None
+    return Settle(request_id(number), account, usage, basis, end, routes_version, model_calls)
+
+
+def model_call(
+    provider: str = "acme", model_name: str = "large", cost_nanos: int | None = 7, **counts: int
+) -> ModelCall:
+    tokens = {"prompt_tokens": 5, "cached_tokens": 2, "cache_write_tokens": 1, "completion_tokens": 3} | counts
+    return ModelCall(provider=provider, model_name=model_name, cost_nanos=cost_nanos, **tokens)
 
 
 def void(number: int, *, account: str = ACCOUNT, lost: Usage = NOTHING, due: Usage = NOTHING) -> Void:

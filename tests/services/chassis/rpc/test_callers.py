@@ -16,7 +16,14 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from legato_protos.auth.v1 import auth_pb2, callers_pb2, credentials_pb2, notices_pb2, users_pb2
 from legato_protos.chat.v1 import chat_pb2
-from legato_protos.metering.v1 import metering_pb2, outbox_pb2, payment_booking_pb2, spend_limits_pb2, statements_pb2
+from legato_protos.metering.v1 import (
+    metering_pb2,
+    outbox_pb2,
+    payment_booking_pb2,
+    reports_pb2,
+    spend_limits_pb2,
+    statements_pb2,
+)
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
 from legato_protos.payments.v1 import payments_pb2
 from legato_protos.router.v1 import grounding_pb2, router_pb2
@@ -189,6 +196,7 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.StatementService": dict.fromkeys(
         ["ListLedgerEntries", "ListLedgerDays", "ListRequests", "ListPrices", "AuditAccount"], OWNERS
     ),
+    "legato.metering.v1.ReportService": {"GetReport": OPERATORS},
     "legato.auth.v1.NoticeService": dict.fromkeys(
         [
             "GetNoticeSettings",
@@ -239,6 +247,7 @@ OURS = [
         metering_pb2,
         payment_booking_pb2,
         payments_pb2,
+        reports_pb2,
         spend_limits_pb2,
         statements_pb2,
     )

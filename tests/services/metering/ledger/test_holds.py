@@ -14,6 +14,7 @@ from tests.services.metering.samples import (
     checkpoint,
     claimed,
     extend,
+    model_call,
     reserve,
     settle,
     sweep,
@@ -181,9 +182,10 @@ def test_settle_beyond_hold_and_free_credit_is_booked_as_loss() -> None:
 def test_repeated_settle_charges_once_and_keeps_to_its_first_word() -> None:
     ledger = Ledger(1_000)
     ledger.apply(reserve(1))
-    first = ledger.apply(settle(1, completion=3, routes_version="0123456789ab"))
+    first = ledger.apply(settle(1, completion=3, routes_version="0123456789ab", calls=[model_call("acme", "large", 7)]))
     assert ledger.apply(settle(1, completion=3)) == ledger.apply(settle(1, completion=9)) == first
     assert (ledger.balance_nanos, ledger.hold(1).routes_version) == (970, "0123456789ab")
+    assert ledger.hold(1).model_calls == '[["acme","large",5,2,1,3,7]]'
 
 
 def test_settle_is_charged_by_the_price_of_its_reservation() -> None:

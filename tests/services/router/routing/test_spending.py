@@ -1,7 +1,7 @@
 from legato_protos.type.v1.usage_pb2 import Usage
 from services.router.providers.base import ProviderUsage
-from services.router.routing.spending import KINDS, Spending
-from services.router.routing.target import ProviderCost
+from services.router.routing.spending import KINDS, Spending, describe_call
+from services.router.routing.target import ProviderCost, Target
 
 # Of these, 12.5 nano-dollars a token are no whole number.
 COST = ProviderCost(
@@ -34,3 +34,20 @@ def test_answer_without_usage_is_charged_as_it_was_counted_and_nothing_without_a
     spending.add(Usage(prompt_tokens=10, completion_tokens=3), None)
     assert list(spending.tokens.values()) == [10, 0, 0, 0, 3]
     assert not any(map(spending.cost_nanos, KINDS))
+
+
+def test_call_is_described_by_what_its_provider_said_and_costs_what_is_plausible() -> None:
+    target = Target("acme", "large", 8_192, 4_096, cost=COST)
+    counted = Usage(prompt_tokens=1_000, cached_tokens=1, completion_tokens=7)
+    said = ProviderUsage(1_000, 900_000, 1, 300)
+    call = describe_call(target, counted, ProviderUsage(1_000, None, 1, 300), said)
+    assert (call.provider, call.model_name, call.cache_write_tokens) == ("acme", "large", 300)
+    assert call.usage == Usage(prompt_tokens=1_000, cached_tokens=1, completion_tokens=900_000)
+    # 699 tokens for 1,000 nanos, one for 12.5, 300 for 1,250 and 7 for 5,000: rounded up once.
+    assert call.cost_nanos == 699_000 + 13 + 375_000 + 35_000
+
+
+def test_cost_of_a_call_is_unknown_and_not_nothing_where_the_routes_do_not_state_it() -> None:
+    call = describe_call(Target("acme", "large", 8_192, 4_096), Usage(prompt_tokens=10, completion_tokens=3))
+    assert not call.HasField("cost_nanos")
+    assert call.usage == Usage(prompt_tokens=10, completion_tokens=3)
