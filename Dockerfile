@@ -72,7 +72,7 @@ CMD ["python", "-m", "services.router.local_model"]
 
 # Its libraries are for these programs alone.
 FROM ${POSTGRES_IMAGE} AS postgres-programs
-SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+# hadolint ignore=DL4006
 RUN programs=$(dirname "$(readlink -f "$(command -v postgres)")") \
     && mkdir -p /opt/postgresql/bin /opt/postgresql/lib \
     && cp "$programs/pg_dump" "$programs/pg_restore" /opt/postgresql/lib/ \

@@ -25,6 +25,7 @@ BASES = (
 )
 SERVICES: dict[str, dict[str, Any]] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
 STOP_S = "45"
+BACKUPS = "/var/lib/legato/backups"
 # As docs/containers.md says it.
 ISSUE = """
 legato certs issue caller/visitor --folder /secrets/authority &&
@@ -74,9 +75,9 @@ class Stack:
     def compose(self, *arguments: str) -> str:
         return run(*self._tool, "--project-name", PROJECT, *arguments)
 
-    def legato(self, *arguments: str) -> Any:
+    def legato(self, *arguments: str, service: str = "legato") -> Any:
         """One of the owner's commands."""
-        said = self.compose("--profile", "commands", "run", "--rm", "-T", "legato", *arguments, "--json")
+        said = self.compose("--profile", "commands", "run", "--rm", "-T", service, *arguments, "--json")
         return json.loads(said.strip().splitlines()[-1])
 
     def container(self, command: str, service: str, *arguments: str, options: Sequence[str] = ()) -> str:
@@ -112,6 +113,8 @@ def use(stack: Stack) -> None:
     stack.container("start", "metering")
     visit(stack.base_url, key)
     print("audit:", stack.legato("audit"))
+    print("backup:", stack.legato("backup", BACKUPS, service="backup"))
+    assert stack.legato("restore", BACKUPS, service="backup")["violations"] == []
 
 
 def visit_as_program(stack: Stack, key: str) -> None:

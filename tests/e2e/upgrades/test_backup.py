@@ -22,6 +22,9 @@ from tests.services.auth.console import by_link
 from tests.support.servers.postgres import Postgres
 from tests.support.service import LEGATO, Service
 from tests.support.upstreams.openai import Upstream
+from tests.support.waiting import wait_until
+
+WITH_DATABASE = ("auth", "metering", "router")
 
 
 class Drill:
@@ -41,6 +44,14 @@ class Drill:
             base_url=self.service.base_url, api_key=api_key, max_retries=0, http_client=plain_http()
         ) as client:
             client.chat.completions.create(model="mezzo", messages=[{"role": "user", "content": "Hello"}])
+
+    def serves(self, api_key: str) -> bool:
+        """Chats; returns False while the edge has not found the services again."""
+        try:
+            self.chat(api_key)
+        except openai.InternalServerError:
+            return False
+        return True
 
     def sign_in(self, code: str) -> None:
         with closing(grpc.insecure_channel(f"unix:{socket_of('auth-console', self.service.data)}")) as channel:
@@ -74,6 +85,28 @@ class Drill:
         done = self._run("backup")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+    @contextmanager
+    def services_away(self) -> Iterator[None]:
+        """With SQLite, ends all processes meanwhile; with PostgreSQL, only those that use it."""
+        if not self._postgres:
+            self.service.stop()
+            yield
+            self.service.start()
+            return
+        edge = self.service.process_id("edge-1")
+        for process in WITH_DATABASE:
+            self.service.signal(process, signal.SIGSTOP)
+        yield
+        for process in WITH_DATABASE:
+            self.service.kill(process)
+        assert self.service.process_id("edge-1") == edge
+
+    def has_copied_events(self) -> bool:
+        """Whether auth's copy of the audit log, which follows within a second, has all events."""
+        segments = [path.read_text() for path in (self.service.data / "audit-copy").rglob("*.jsonl")]
+        copied: int = sum(segment.count("\n") for segment in segments)
+        return copied == self.service.legato("audit")["audit_events"]
 
     def destroy_stores(self) -> None:
         if self._postgres:
@@ -142,20 +175,19 @@ def test_restored_service_goes_on_where_the_backup_was_taken_and_revives_nothing
     drill.sign_in(code)
     drill.chat(kept.api_key)
     assert service.settled_balance_nanos(account_id) < balance_nanos
-    service.stop()
-    drill.destroy_stores()
-
-    drill.restore(killed_at_step=1)
-    drill.restore(killed_at_step=3)
-    restored = drill.restore()
-    assert restored["backup"] == made["backup"]
-    assert len(drill.accounts_of("auth")) == made["accounts"]
-    assert drill.accounts_of("metering") <= drill.accounts_of("auth")
-    service.start()
+    wait_until(drill.has_copied_events)
+    with drill.services_away():
+        drill.destroy_stores()
+        drill.restore(killed_at_step=1)
+        drill.restore(killed_at_step=3)
+        restored = drill.restore()
+        assert restored["backup"] == made["backup"]
+        assert len(drill.accounts_of("auth")) == made["accounts"]
+        assert drill.accounts_of("metering") <= drill.accounts_of("auth")
 
     assert service.audit() == []
     assert service.balance(account_id).balance_nanos == balance_nanos
-    drill.chat(kept.api_key)
+    wait_until(lambda: drill.serves(kept.api_key))
     assert service.settled_balance_nanos(account_id) < balance_nanos
     # What was ended after the backup stays ended.
     for ended in (revoked.api_key, of_suspended):
