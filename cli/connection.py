@@ -32,6 +32,7 @@ from legato_protos.metering.v1.notices_pb2_grpc import NoticeThresholdServiceStu
 from legato_protos.metering.v1.reports_pb2_grpc import ReportServiceStub
 from legato_protos.metering.v1.spend_limits_pb2_grpc import SpendLimitServiceStub
 from legato_protos.metering.v1.statements_pb2_grpc import StatementServiceStub
+from legato_protos.payments.v1.payments_pb2_grpc import PaymentServiceStub
 from legato_protos.router.v1.grounding_pb2_grpc import GroundingAdminServiceStub
 from legato_protos.router.v1.router_pb2_grpc import RouteAdminServiceStub
 from services.chassis.errors import LegatoError, Reason, unavailable
@@ -48,6 +49,7 @@ ResponseT = TypeVar("ResponseT")
 AUTH = "auth"
 ROUTER = "router"
 METERING = "metering"
+PAYMENTS = "payments"
 THE_SERVICE = "The service"
 
 TIMEOUT_S = 20.0
@@ -99,6 +101,7 @@ class ServiceStubs:
     spend_limits = _stub(SpendLimitServiceStub, METERING)
     statements = _stub(StatementServiceStub, METERING)
     reports = _stub(ReportServiceStub, METERING)
+    payments = _stub(PaymentServiceStub, PAYMENTS)
     # Any router that answers: all share one database.
     grounding = _stub(GroundingAdminServiceStub, ROUTER)
 
@@ -207,7 +210,7 @@ def running_services(data: Path, environ: Mapping[str, str] = os.environ) -> Ser
         return open_sync_channel(address, certificates.current() if certificates else None, service)
 
     def open_channel_to(place: str) -> grpc.Channel:
-        if place not in (AUTH, METERING, ROUTER):
+        if place not in (AUTH, METERING, ROUTER, PAYMENTS):
             # One of several routers: if it does not answer, its calls fail, and those to others go on.
             if ":" not in place:
                 with suppress(CallRefused):

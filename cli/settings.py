@@ -21,6 +21,7 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth_address: str = ""
     metering_address: str = ""
     router_address: str = ""
+    payments_address: str = ""
     # Client certificate for services on TCP, and the authority that theirs must have.
     tls_ca: Path | None = None
     tls_cert: Path | None = None

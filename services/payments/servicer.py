@@ -13,7 +13,7 @@ from services.chassis.errors import LegatoError, Reason, internal_error
 from services.chassis.process import failpoints
 from services.chassis.rpc.server import Context
 from services.chassis.telemetry.log import Log
-from services.payments.payment import ID_PREFIX, UnsupportedCurrency, parse_event, to_booking
+from services.payments.payment import ID_PREFIX, Payment, UnsupportedCurrency, parse_event, to_booking
 from services.payments.stripe_client import StripeClient, no_payment
 
 if TYPE_CHECKING:
@@ -101,6 +101,22 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
         self.events["booked" if is_booked else "ignored"] += 1
         return pb.ReceiveEventResponse(is_booked=is_booked)
 
+    async def ListPayments(self, request: pb.ListPaymentsRequest, context: Context) -> pb.ListPaymentsResponse:
+        found = await self._stripe.list_payments(request.start_time.seconds)
+        listed = [
+            pb.ListedPayment(payment_id=each.id, account_id=each.account_id, amount_cents=each.received_cents)
+            for each in found
+        ]
+        return pb.ListPaymentsResponse(payments=listed)
+
+    async def BookPayment(self, request: pb.BookPaymentRequest, context: Context) -> pb.BookPaymentResponse:
+        if not _CHECKOUT_ID.fullmatch(request.payment_id):
+            raise no_payment()
+        payment = await self._stripe.read_payment(request.payment_id)
+        if payment is not None and request.opens_account:
+            await self._open_account(payment.account_id)
+        return pb.BookPaymentResponse(is_booked=await self._book_read(payment))
+
     async def _open_account(self, account_id: str) -> None:
         await self._metering.OpenAccount(OpenAccountRequest(account_id=account_id), timeout=METERING_TIMEOUT_S)
 
@@ -114,9 +130,12 @@ class PaymentServicer(payments_pb2_grpc.PaymentServiceServicer):
 
     async def _book(self, payment_id: str) -> bool:
         """Books a payment as it is now; returns False if it is none of ours, or nothing was paid."""
-        payment = await self._stripe.read_payment(payment_id)
+        return await self._book_read(await self._stripe.read_payment(payment_id))
+
+    async def _book_read(self, payment: Payment | None) -> bool:
         if payment is None:
             return False
+        payment_id = payment.id
         try:
             await self._metering.BookPayment(to_booking(payment), timeout=METERING_TIMEOUT_S)
         except UnsupportedCurrency as error:

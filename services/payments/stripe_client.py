@@ -23,6 +23,9 @@ TIMEOUT_S: Final = 8.0
 # A signature older than that is refused: a recorded event cannot be sent again.
 TOLERANCE_S: Final = 300
 PAGE_SIZE: Final = 100
+# A payment is made up to a day after its checkout was created; what becomes of a refund or a dispute takes months.
+CHECKOUT_LIFE_S: Final = 24 * 3600
+RETURNS_CHANGE_FOR_S: Final = 180 * 24 * 3600
 
 
 class Checkout(msgspec.Struct, frozen=True):
@@ -104,6 +107,28 @@ class StripeClient:
             intent.currency,
             *(msgspec.convert(found, tuple[Return, ...], from_attributes=True) for found in (refunds, disputes)),
         )
+
+    async def list_payments(self, start_s: int) -> list[Payment]:
+        """Returns payments of ours that were made since a time, without what was returned of them; and those of which
+        something was returned, of which only the ids are known."""
+        made = await self._list(self._api.payment_intents.list, start_s - CHECKOUT_LIFE_S)
+        returned = [
+            *await self._list(self._api.refunds.list, start_s - RETURNS_CHANGE_FOR_S),
+            *await self._list(self._api.disputes.list, start_s - RETURNS_CHANGE_FOR_S),
+        ]
+        found = {
+            intent.id: Payment(intent.id, _account_of(intent), intent.amount_received, intent.currency)
+            for intent in made
+            if _account_of(intent) and intent.amount_received
+        }
+        for each in returned:
+            if each.payment_intent and each.payment_intent not in found:
+                found[each.payment_intent] = Payment(each.payment_intent, "", 0, CURRENCY)
+        return list(found.values())
+
+    async def _list(self, of: Callable[[Any], Any], start_s: int) -> list[Any]:
+        asked = {"created": {"gte": max(0, start_s)}, "limit": PAGE_SIZE}
+        return await self._ask(lambda: list(of(asked).auto_paging_iter()))
 
     async def _ask(self, call: Callable[[], ResultT]) -> ResultT:
         try:

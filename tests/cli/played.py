@@ -15,11 +15,17 @@ from cli.main import legato
 from legato_protos.auth.v1 import auth_pb2, callers_pb2, notices_pb2, users_pb2
 from legato_protos.metering.v1 import metering_pb2, reports_pb2, spend_limits_pb2, statements_pb2
 from legato_protos.metering.v1 import notices_pb2 as metering_notices_pb2
+from legato_protos.payments.v1 import payments_pb2
 from legato_protos.router.v1 import router_pb2
 from services.chassis.errors import LegatoError, to_status
 from services.chassis.rpc.channel import STATUS_DETAILS_KEY
 
-FILES = {"auth": auth_pb2.DESCRIPTOR, "metering": metering_pb2.DESCRIPTOR, "router": router_pb2.DESCRIPTOR}
+FILES = {
+    "auth": auth_pb2.DESCRIPTOR,
+    "metering": metering_pb2.DESCRIPTOR,
+    "payments": payments_pb2.DESCRIPTOR,
+    "router": router_pb2.DESCRIPTOR,
+}
 # Further services, of another file of the same package.
 MORE = {
     "auth": [users_pb2.DESCRIPTOR, notices_pb2.DESCRIPTOR, callers_pb2.DESCRIPTOR],

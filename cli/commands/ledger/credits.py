@@ -9,12 +9,14 @@ import click
 from cli.command import Invocation, command_group
 from cli.commands.account import bookings
 from cli.commands.account.accounts import balance_of, get_account
-from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, ServiceStubs, call_service, every_page
+from cli.connection import EXPORT_PAGE_SIZE, EXPORT_TIMEOUT_S, CallRefused, ServiceStubs, call_service, every_page
 from cli.descriptions import described, money, rfc3339, tokens_of
 from cli.output import show_json, show_table
-from cli.values import USD, account_argument, period_options, put_period
+from cli.values import USD, Moment, account_argument, period_options, put_period
 from legato_protos.metering.v1.metering_pb2 import Balance, CreditEntry, CreditKind, ListCreditsRequest
 from legato_protos.metering.v1.statements_pb2 import LedgerEntry, ListLedgerEntriesRequest
+from legato_protos.payments.v1.payments_pb2 import BookPaymentRequest, ListedPayment, ListPaymentsRequest
+from services.chassis.errors import Reason
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -76,6 +78,48 @@ def statement(invocation: Invocation, account_id: str, start: datetime | None, e
     get_account(invocation.services, account_id)
     rows = (describe_ledger_entry(entry) for entry in list_entries(invocation.services, account_id, start, end))
     invocation.stream(rows, list(describe_ledger_entry(LedgerEntry())))
+
+
+@credits.command("book-payments")
+@click.option("--from", "start", type=Moment(), required=True, help="The time of the backup.")
+def book_payments(invocation: Invocation, start: datetime) -> None:
+    """Read card payments since a time from Stripe, and book what a restored ledger does not have."""
+    services, request = invocation.services, ListPaymentsRequest()
+    request.start_time.FromDatetime(start)
+    found = call_service(services.payments.ListPayments, request, timeout_s=EXPORT_TIMEOUT_S).payments
+    known = {account_id: _is_known(services, account_id) for account_id in sorted({each.account_id for each in found})}
+    rows = [
+        {
+            **described(payment, "payment_id", "account_id", "amount_cents"),
+            "state": _book(services, payment) if known[payment.account_id] else "no such account",
+        }
+        for payment in found
+    ]
+    invocation.show_list(rows, ["payment_id", "account_id", "amount_cents", "state"])
+
+
+def _book(services: ServiceStubs, payment: ListedPayment) -> str:
+    request = BookPaymentRequest(payment_id=payment.payment_id, opens_account=bool(payment.account_id))
+    try:
+        is_ours = call_service(services.payments.BookPayment, request).is_booked
+    except CallRefused as refused:
+        # The others are booked; this one is told in the log of payments.
+        return f"refused: {refused.message}"
+    return "booked" if is_ours else "not ours"
+
+
+def _is_known(services: ServiceStubs, account_id: str) -> bool:
+    """Returns whether auth has an account: one that was created after the backup is gone. An older payment has no id
+    here."""
+    if not account_id:
+        return True
+    try:
+        get_account(services, account_id)
+    except CallRefused as refused:
+        if refused.reason is Reason.NOT_FOUND:
+            return False
+        raise
+    return True
 
 
 @credits.command("list")

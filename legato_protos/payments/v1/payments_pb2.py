@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from legato_protos.type.v1 import method_access_pb2 as legato_dot_type_dot_v1_dot_method__access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!legato/payments/v1/payments.proto\x12\x12legato.payments.v1\x1a\"legato/type/v1/method_access.proto\"\x1a\n\x18GetPaymentOptionsRequest\"D\n\x19GetPaymentOptionsResponse\x12\x13\n\x0bleast_cents\x18\x01 \x01(\x03\x12\x12\n\nmost_cents\x18\x02 \x01(\x03\"W\n\x15\x43reateCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\t\":\n\x16\x43reateCheckoutResponse\x12\x13\n\x0b\x63heckout_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"=\n\x12GetCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heckout_id\x18\x02 \x01(\t\"q\n\x13GetCheckoutResponse\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.legato.payments.v1.CheckoutState\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x12\n\npayment_id\x18\x03 \x01(\t\"9\n\x13ReceiveEventRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\")\n\x14ReceiveEventResponse\x12\x11\n\tis_booked\x18\x01 \x01(\x08*\x9e\x01\n\rCheckoutState\x12\x1e\n\x1a\x43HECKOUT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HECKOUT_STATE_OPEN\x10\x01\x12\x1d\n\x19\x43HECKOUT_STATE_PROCESSING\x10\x02\x12\x19\n\x15\x43HECKOUT_STATE_BOOKED\x10\x03\x12\x1a\n\x16\x43HECKOUT_STATE_EXPIRED\x10\x04\x32\xdc\x03\n\x0ePaymentService\x12{\n\x11GetPaymentOptions\x12,.legato.payments.v1.GetPaymentOptionsRequest\x1a-.legato.payments.v1.GetPaymentOptionsResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x12\x00\x12t\n\x0e\x43reateCheckout\x12).legato.payments.v1.CreateCheckoutRequest\x1a*.legato.payments.v1.CreateCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12k\n\x0bGetCheckout\x12&.legato.payments.v1.GetCheckoutRequest\x1a\'.legato.payments.v1.GetCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12j\n\x0cReceiveEvent\x12\'.legato.payments.v1.ReceiveEventRequest\x1a(.legato.payments.v1.ReceiveEventResponse\"\x07\x8a\xb5\x18\x03\n\x01\x04\x42\x1fZ\x1dlegato/payments/v1;paymentsv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!legato/payments/v1/payments.proto\x12\x12legato.payments.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"legato/type/v1/method_access.proto\"\x1a\n\x18GetPaymentOptionsRequest\"D\n\x19GetPaymentOptionsResponse\x12\x13\n\x0bleast_cents\x18\x01 \x01(\x03\x12\x12\n\nmost_cents\x18\x02 \x01(\x03\"W\n\x15\x43reateCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\t\":\n\x16\x43reateCheckoutResponse\x12\x13\n\x0b\x63heckout_id\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"=\n\x12GetCheckoutRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63heckout_id\x18\x02 \x01(\t\"q\n\x13GetCheckoutResponse\x12\x30\n\x05state\x18\x01 \x01(\x0e\x32!.legato.payments.v1.CheckoutState\x12\x14\n\x0c\x61mount_cents\x18\x02 \x01(\x03\x12\x12\n\npayment_id\x18\x03 \x01(\t\"E\n\x13ListPaymentsRequest\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"K\n\x14ListPaymentsResponse\x12\x33\n\x08payments\x18\x01 \x03(\x0b\x32!.legato.payments.v1.ListedPayment\"M\n\rListedPayment\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x12\n\naccount_id\x18\x02 \x01(\t\x12\x14\n\x0c\x61mount_cents\x18\x03 \x01(\x03\"?\n\x12\x42ookPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x15\n\ropens_account\x18\x02 \x01(\x08\"(\n\x13\x42ookPaymentResponse\x12\x11\n\tis_booked\x18\x01 \x01(\x08\"9\n\x13ReceiveEventRequest\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\t\")\n\x14ReceiveEventResponse\x12\x11\n\tis_booked\x18\x01 \x01(\x08*\x9e\x01\n\rCheckoutState\x12\x1e\n\x1a\x43HECKOUT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43HECKOUT_STATE_OPEN\x10\x01\x12\x1d\n\x19\x43HECKOUT_STATE_PROCESSING\x10\x02\x12\x19\n\x15\x43HECKOUT_STATE_BOOKED\x10\x03\x12\x1a\n\x16\x43HECKOUT_STATE_EXPIRED\x10\x04\x32\xb1\x05\n\x0ePaymentService\x12{\n\x11GetPaymentOptions\x12,.legato.payments.v1.GetPaymentOptionsRequest\x1a-.legato.payments.v1.GetPaymentOptionsResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x12\x00\x12t\n\x0e\x43reateCheckout\x12).legato.payments.v1.CreateCheckoutRequest\x1a*.legato.payments.v1.CreateCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12k\n\x0bGetCheckout\x12&.legato.payments.v1.GetCheckoutRequest\x1a\'.legato.payments.v1.GetCheckoutResponse\"\x0b\x8a\xb5\x18\x07\n\x01\x04\x12\x02\x08\x03\x12j\n\x0cReceiveEvent\x12\'.legato.payments.v1.ReceiveEventRequest\x1a(.legato.payments.v1.ReceiveEventResponse\"\x07\x8a\xb5\x18\x03\n\x01\x04\x12j\n\x0cListPayments\x12\'.legato.payments.v1.ListPaymentsRequest\x1a(.legato.payments.v1.ListPaymentsResponse\"\x07\x8a\xb5\x18\x03\n\x01\x03\x12g\n\x0b\x42ookPayment\x12&.legato.payments.v1.BookPaymentRequest\x1a\'.legato.payments.v1.BookPaymentResponse\"\x07\x8a\xb5\x18\x03\n\x01\x03\x42\x1fZ\x1dlegato/payments/v1;paymentsv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,24 +42,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAYMENTSERVICE'].methods_by_name['GetCheckout']._serialized_options = b'\212\265\030\007\n\001\004\022\002\010\003'
   _globals['_PAYMENTSERVICE'].methods_by_name['ReceiveEvent']._loaded_options = None
   _globals['_PAYMENTSERVICE'].methods_by_name['ReceiveEvent']._serialized_options = b'\212\265\030\003\n\001\004'
-  _globals['_CHECKOUTSTATE']._serialized_start=621
-  _globals['_CHECKOUTSTATE']._serialized_end=779
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=93
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=119
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=121
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=189
-  _globals['_CREATECHECKOUTREQUEST']._serialized_start=191
-  _globals['_CREATECHECKOUTREQUEST']._serialized_end=278
-  _globals['_CREATECHECKOUTRESPONSE']._serialized_start=280
-  _globals['_CREATECHECKOUTRESPONSE']._serialized_end=338
-  _globals['_GETCHECKOUTREQUEST']._serialized_start=340
-  _globals['_GETCHECKOUTREQUEST']._serialized_end=401
-  _globals['_GETCHECKOUTRESPONSE']._serialized_start=403
-  _globals['_GETCHECKOUTRESPONSE']._serialized_end=516
-  _globals['_RECEIVEEVENTREQUEST']._serialized_start=518
-  _globals['_RECEIVEEVENTREQUEST']._serialized_end=575
-  _globals['_RECEIVEEVENTRESPONSE']._serialized_start=577
-  _globals['_RECEIVEEVENTRESPONSE']._serialized_end=618
-  _globals['_PAYMENTSERVICE']._serialized_start=782
-  _globals['_PAYMENTSERVICE']._serialized_end=1258
+  _globals['_PAYMENTSERVICE'].methods_by_name['ListPayments']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['ListPayments']._serialized_options = b'\212\265\030\003\n\001\003'
+  _globals['_PAYMENTSERVICE'].methods_by_name['BookPayment']._loaded_options = None
+  _globals['_PAYMENTSERVICE'].methods_by_name['BookPayment']._serialized_options = b'\212\265\030\003\n\001\003'
+  _globals['_CHECKOUTSTATE']._serialized_start=988
+  _globals['_CHECKOUTSTATE']._serialized_end=1146
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=126
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=152
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=154
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=222
+  _globals['_CREATECHECKOUTREQUEST']._serialized_start=224
+  _globals['_CREATECHECKOUTREQUEST']._serialized_end=311
+  _globals['_CREATECHECKOUTRESPONSE']._serialized_start=313
+  _globals['_CREATECHECKOUTRESPONSE']._serialized_end=371
+  _globals['_GETCHECKOUTREQUEST']._serialized_start=373
+  _globals['_GETCHECKOUTREQUEST']._serialized_end=434
+  _globals['_GETCHECKOUTRESPONSE']._serialized_start=436
+  _globals['_GETCHECKOUTRESPONSE']._serialized_end=549
+  _globals['_LISTPAYMENTSREQUEST']._serialized_start=551
+  _globals['_LISTPAYMENTSREQUEST']._serialized_end=620
+  _globals['_LISTPAYMENTSRESPONSE']._serialized_start=622
+  _globals['_LISTPAYMENTSRESPONSE']._serialized_end=697
+  _globals['_LISTEDPAYMENT']._serialized_start=699
+  _globals['_LISTEDPAYMENT']._serialized_end=776
+  _globals['_BOOKPAYMENTREQUEST']._serialized_start=778
+  _globals['_BOOKPAYMENTREQUEST']._serialized_end=841
+  _globals['_BOOKPAYMENTRESPONSE']._serialized_start=843
+  _globals['_BOOKPAYMENTRESPONSE']._serialized_end=883
+  _globals['_RECEIVEEVENTREQUEST']._serialized_start=885
+  _globals['_RECEIVEEVENTREQUEST']._serialized_end=942
+  _globals['_RECEIVEEVENTRESPONSE']._serialized_start=944
+  _globals['_RECEIVEEVENTRESPONSE']._serialized_end=985
+  _globals['_PAYMENTSERVICE']._serialized_start=1149
+  _globals['_PAYMENTSERVICE']._serialized_end=1838
 # @@protoc_insertion_point(module_scope)

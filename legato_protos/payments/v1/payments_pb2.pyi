@@ -3,8 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -179,6 +182,117 @@ class GetCheckoutResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCheckoutResponse: _TypeAlias = GetCheckoutResponse  # noqa: Y015
+
+@_typing.final
+class ListPaymentsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_TIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["start_time", b"start_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPaymentsRequest: _TypeAlias = ListPaymentsRequest  # noqa: Y015
+
+@_typing.final
+class ListPaymentsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def payments(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListedPayment]: ...
+    def __init__(
+        self,
+        *,
+        payments: _abc.Iterable[Global___ListedPayment] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["payments", b"payments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListPaymentsResponse: _TypeAlias = ListPaymentsResponse  # noqa: Y015
+
+@_typing.final
+class ListedPayment(_message.Message):
+    """A payment that was made since, or one of which something was returned since."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    ACCOUNT_ID_FIELD_NUMBER: _builtins.int
+    AMOUNT_CENTS_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    account_id: _builtins.str
+    """Empty: it was made before."""
+    amount_cents: _builtins.int
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+        account_id: _builtins.str = ...,
+        amount_cents: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["account_id", b"account_id", "amount_cents", b"amount_cents", "payment_id", b"payment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListedPayment: _TypeAlias = ListedPayment  # noqa: Y015
+
+@_typing.final
+class BookPaymentRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAYMENT_ID_FIELD_NUMBER: _builtins.int
+    OPENS_ACCOUNT_FIELD_NUMBER: _builtins.int
+    payment_id: _builtins.str
+    opens_account: _builtins.bool
+    """Makes its account known to the ledger first. The caller knows that the account exists."""
+    def __init__(
+        self,
+        *,
+        payment_id: _builtins.str = ...,
+        opens_account: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["opens_account", b"opens_account", "payment_id", b"payment_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BookPaymentRequest: _TypeAlias = BookPaymentRequest  # noqa: Y015
+
+@_typing.final
+class BookPaymentResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_BOOKED_FIELD_NUMBER: _builtins.int
+    is_booked: _builtins.bool
+    """False: it is none of ours, or nothing was paid."""
+    def __init__(
+        self,
+        *,
+        is_booked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_booked", b"is_booked"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BookPaymentResponse: _TypeAlias = BookPaymentResponse  # noqa: Y015
 
 @_typing.final
 class ReceiveEventRequest(_message.Message):

@@ -55,6 +55,16 @@ class PaymentServiceStub:
                 request_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventRequest.SerializeToString,
                 response_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventResponse.FromString,
                 _registered_method=True)
+        self.ListPayments = channel.unary_unary(
+                '/legato.payments.v1.PaymentService/ListPayments',
+                request_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsRequest.SerializeToString,
+                response_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsResponse.FromString,
+                _registered_method=True)
+        self.BookPayment = channel.unary_unary(
+                '/legato.payments.v1.PaymentService/BookPayment',
+                request_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentRequest.SerializeToString,
+                response_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentResponse.FromString,
+                _registered_method=True)
 
 
 class PaymentServiceServicer:
@@ -88,6 +98,20 @@ class PaymentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPayments(self, request, context):
+        """Lists what the provider has of payments, refunds and disputes since a time: after a restore, for BookPayment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BookPayment(self, request, context):
+        """Reads a payment from the provider, and books what the ledger does not have of it. A repeat changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PaymentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -110,6 +134,16 @@ def add_PaymentServiceServicer_to_server(servicer, server):
                     servicer.ReceiveEvent,
                     request_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventRequest.FromString,
                     response_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventResponse.SerializeToString,
+            ),
+            'ListPayments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPayments,
+                    request_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsRequest.FromString,
+                    response_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsResponse.SerializeToString,
+            ),
+            'BookPayment': grpc.unary_unary_rpc_method_handler(
+                    servicer.BookPayment,
+                    request_deserializer=legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentRequest.FromString,
+                    response_serializer=legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -221,6 +255,60 @@ class PaymentService:
             '/legato.payments.v1.PaymentService/ReceiveEvent',
             legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventRequest.SerializeToString,
             legato_dot_payments_dot_v1_dot_payments__pb2.ReceiveEventResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPayments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.payments.v1.PaymentService/ListPayments',
+            legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsRequest.SerializeToString,
+            legato_dot_payments_dot_v1_dot_payments__pb2.ListPaymentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BookPayment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/legato.payments.v1.PaymentService/BookPayment',
+            legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentRequest.SerializeToString,
+            legato_dot_payments_dot_v1_dot_payments__pb2.BookPaymentResponse.FromString,
             options,
             channel_credentials,
             insecure,

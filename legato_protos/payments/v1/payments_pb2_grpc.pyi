@@ -40,6 +40,10 @@ class PaymentServiceStub:
     """Asks the provider what became of a checkout, and books it if it was paid."""
     ReceiveEvent: _grpc.UnaryUnaryMultiCallable[_payments_pb2.ReceiveEventRequest, _payments_pb2.ReceiveEventResponse]
     """Takes an event of the provider, exactly as it was sent. Needs no access token: the provider's signature is verified."""
+    ListPayments: _grpc.UnaryUnaryMultiCallable[_payments_pb2.ListPaymentsRequest, _payments_pb2.ListPaymentsResponse]
+    """Lists what the provider has of payments, refunds and disputes since a time: after a restore, for BookPayment."""
+    BookPayment: _grpc.UnaryUnaryMultiCallable[_payments_pb2.BookPaymentRequest, _payments_pb2.BookPaymentResponse]
+    """Reads a payment from the provider, and books what the ledger does not have of it. A repeat changes nothing."""
 
 @_typing.type_check_only
 class PaymentServiceAsyncStub(PaymentServiceStub):
@@ -53,6 +57,10 @@ class PaymentServiceAsyncStub(PaymentServiceStub):
     """Asks the provider what became of a checkout, and books it if it was paid."""
     ReceiveEvent: _aio.UnaryUnaryMultiCallable[_payments_pb2.ReceiveEventRequest, _payments_pb2.ReceiveEventResponse]  # type: ignore[assignment]
     """Takes an event of the provider, exactly as it was sent. Needs no access token: the provider's signature is verified."""
+    ListPayments: _aio.UnaryUnaryMultiCallable[_payments_pb2.ListPaymentsRequest, _payments_pb2.ListPaymentsResponse]  # type: ignore[assignment]
+    """Lists what the provider has of payments, refunds and disputes since a time: after a restore, for BookPayment."""
+    BookPayment: _aio.UnaryUnaryMultiCallable[_payments_pb2.BookPaymentRequest, _payments_pb2.BookPaymentResponse]  # type: ignore[assignment]
+    """Reads a payment from the provider, and books what the ledger does not have of it. A repeat changes nothing."""
 
 class PaymentServiceServicer(metaclass=_abc_1.ABCMeta):
     """Credit by card. Amounts are in US cents, as the payment provider has them."""
@@ -87,5 +95,21 @@ class PaymentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_payments_pb2.ReceiveEventResponse, _abc.Awaitable[_payments_pb2.ReceiveEventResponse]]:
         """Takes an event of the provider, exactly as it was sent. Needs no access token: the provider's signature is verified."""
+
+    @_abc_1.abstractmethod
+    def ListPayments(
+        self,
+        request: _payments_pb2.ListPaymentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payments_pb2.ListPaymentsResponse, _abc.Awaitable[_payments_pb2.ListPaymentsResponse]]:
+        """Lists what the provider has of payments, refunds and disputes since a time: after a restore, for BookPayment."""
+
+    @_abc_1.abstractmethod
+    def BookPayment(
+        self,
+        request: _payments_pb2.BookPaymentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_payments_pb2.BookPaymentResponse, _abc.Awaitable[_payments_pb2.BookPaymentResponse]]:
+        """Reads a payment from the provider, and books what the ledger does not have of it. A repeat changes nothing."""
 
 def add_PaymentServiceServicer_to_server(servicer: PaymentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

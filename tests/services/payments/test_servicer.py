@@ -1,5 +1,6 @@
 """Payments between a Stripe of ours and a real ledger: what was paid is booked once, whatever Stripe sends."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from tests.support.outside.stripe_server import CARD_NUMBER, EMAIL, SECRET_KEY, 
 
 CENT: Final = 10_000_000
 PAID: Final = "checkout.session.completed"
+
+
+DAY_S = 24 * 60 * 60
 
 
 async def spend(desk: Desk, nanos: int) -> None:
@@ -273,3 +277,41 @@ async def test_what_is_paid_for_an_unknown_account_is_not_booked_until_its_owner
     await desk.servicer.CreateCheckout(request, CONTEXT)
     assert await desk.receive(event)
     assert desk.metering.balance_nanos(theirs) == 500 * CENT
+
+
+async def book_since(desk: Desk, start_s: int, *, opens: bool = True) -> list[str]:
+    """Does what `legato credits book-payments` does; returns the payments that it was told."""
+    listed = pb.ListPaymentsRequest()
+    listed.start_time.seconds = start_s
+    found = (await desk.servicer.ListPayments(listed, CONTEXT)).payments
+    for payment in found:
+        book = pb.BookPaymentRequest(payment_id=payment.payment_id, opens_account=opens and bool(payment.account_id))
+        assert (await desk.servicer.BookPayment(book, CONTEXT)).is_booked
+    return [payment.payment_id for payment in found]
+
+
+async def test_what_a_restored_ledger_does_not_have_is_read_from_stripe_and_booked_once(desk: Desk) -> None:
+    known = desk.stripe.new_payment(ACCOUNT, 1_000)
+    await desk.tell("checkout.session.completed", known)
+    backup_s = desk.stripe.now_s = desk.stripe.now_s + DAY_S * 30
+    desk.stripe.now_s += 60
+    # None of these was told, or the ledger that was told is lost.
+    made = [desk.stripe.new_payment(ACCOUNT, cents) for cents in (500, 700, 900)]
+    first = desk.stripe.new_payment("acct_bbbbbbbbbbbbbbbb", 2_000)
+    desk.stripe.new_payment(ACCOUNT, 800, is_paid=False)
+    desk.stripe.new_payment("", 900)
+    desk.stripe.refund(known, 300)
+
+    assert sorted(await book_since(desk, backup_s)) == sorted([known, *made, first])
+    assert desk.metering.balance_nanos(ACCOUNT) == (1_000 + 500 + 700 + 900 - 300) * 10_000_000
+    assert desk.metering.balance_nanos("acct_bbbbbbbbbbbbbbbb") == 2_000 * 10_000_000
+    entries = desk.metering.entries()
+    # Again, and beside an event that Stripe sends after all.
+    await asyncio.gather(book_since(desk, backup_s), desk.tell("checkout.session.completed", made[0]))
+    assert desk.metering.entries() == entries
+
+
+async def test_a_payment_of_before_the_backup_is_not_read_again(desk: Desk) -> None:
+    desk.stripe.new_payment(ACCOUNT, 1_000)
+    desk.stripe.now_s += DAY_S * 30
+    assert await book_since(desk, desk.stripe.now_s) == []

@@ -58,6 +58,8 @@ class StripeServer:
         self.disputes: dict[str, dict[str, Any]] = {}
         self.session_params: list[dict[str, str]] = []
         self.requests = 0
+        # When what is made from now on was created.
+        self.now_s = 1_700_000_000
         # Answers every request with this status, if it is not 0.
         self.fails_with = 0
         self._by_idempotency_key: dict[str, str] = {}
@@ -129,6 +131,7 @@ class StripeServer:
             self.intents[intent_id] = {
                 "id": intent_id,
                 "object": "payment_intent",
+                "created": self.now_s,
                 "amount": session["amount_total"],
                 "amount_received": 0,
                 "currency": session["currency"],
@@ -149,7 +152,7 @@ class StripeServer:
             "object": kind,
             "amount": cents,
             "currency": "usd",
-            "created": 1_700_000_000 + number,
+            "created": self.now_s,
             "payment_intent": intent_id,
             "status": status,
         }
@@ -185,6 +188,9 @@ class StripeServer:
                 return 200, self._new_session(dict(parse_qsl(body)), idempotency_key)
             case ["v1", "checkout", "sessions", session_id] if session_id in self.sessions:
                 return 200, self.sessions[session_id]
+            case ["v1", ("payment_intents" | "refunds" | "disputes") as kind] if "created[gte]" in asked:
+                found = {"payment_intents": self.intents, "refunds": self.refunds, "disputes": self.disputes}[kind]
+                return 200, self._page(parts.path, found, asked)
             case ["v1", "payment_intents", intent_id] if intent_id in self.intents:
                 return 200, self.intents[intent_id]
             case ["v1", ("refunds" | "disputes") as kind]:
@@ -192,6 +198,14 @@ class StripeServer:
                 listed = [each for each in list(found.values()) if each["payment_intent"] == asked["payment_intent"]]
                 return 200, {"object": "list", "url": parts.path, "has_more": False, "data": listed}
         return 404, {"error": {"type": "invalid_request_error", "code": "resource_missing", "message": "No such thing"}}
+
+    def _page(self, url: str, found: dict[str, dict[str, Any]], asked: dict[str, str]) -> dict[str, Any]:
+        """Returns a page of what was created since a time, the newest first, as Stripe does: here, of two at most."""
+        since = [each for each in reversed(found.values()) if each["created"] >= int(asked["created[gte]"])]
+        ids = [each["id"] for each in since]
+        start = ids.index(asked["starting_after"]) + 1 if "starting_after" in asked else 0
+        page = since[start : start + min(2, int(asked["limit"]))]
+        return {"object": "list", "url": url, "has_more": start + len(page) < len(since), "data": page}
 
     def _new_session(self, params: dict[str, str], idempotency_key: str) -> dict[str, Any]:
         if idempotency_key in self._by_idempotency_key:

@@ -5,6 +5,7 @@ import pytest
 
 from legato_protos.auth.v1 import auth_pb2
 from legato_protos.metering.v1 import metering_pb2
+from legato_protos.payments.v1 import payments_pb2
 from services.chassis.errors import LegatoError, Reason
 from tests.cli.played import play
 
@@ -151,3 +152,35 @@ def test_people_get_a_table_and_the_command_that_goes_on() -> None:
 
 def test_list_of_an_unknown_account_is_refused() -> None:
     assert play(UNKNOWN).run("credits", "list", "acct_1").exit_code == 1
+
+
+def test_card_payments_since_a_backup_are_booked_for_accounts_that_still_exist() -> None:
+    listed = [
+        payments_pb2.ListedPayment(payment_id="pi_1", account_id="acct_1", amount_cents=500),
+        payments_pb2.ListedPayment(payment_id="pi_2", account_id="acct_2", amount_cents=700),
+        payments_pb2.ListedPayment(payment_id="pi_0"),
+        payments_pb2.ListedPayment(payment_id="pi_3", account_id="acct_1", amount_cents=900),
+    ]
+    booked = ("payments", "PaymentService.BookPayment", payments_pb2.BookPaymentResponse(is_booked=True))
+    failed = ("payments", "PaymentService.BookPayment", LegatoError(Reason.INTERNAL, "Something went wrong."))
+    far_end = play(
+        ("payments", "PaymentService.ListPayments", payments_pb2.ListPaymentsResponse(payments=listed)),
+        KNOWN,
+        UNKNOWN,
+        booked,
+        failed,
+        booked,
+    )
+    result = far_end.run("credits", "book-payments", "--from", "2026-11-15", "--json")
+    assert {row["payment_id"]: row["state"] for row in json.loads(result.stdout)} == {
+        "pi_1": "booked",
+        "pi_2": "no such account",
+        "pi_0": "refused: Something went wrong.",
+        "pi_3": "booked",
+    }
+    assert far_end.requests[0].start_time.seconds == 1_794_700_800
+    assert [(each.payment_id, each.opens_account) for each in far_end.requests[3:]] == [
+        ("pi_1", True),
+        ("pi_0", False),
+        ("pi_3", True),
+    ]

@@ -220,7 +220,8 @@ EXPECTED: dict[str, dict[str, set[str]]] = {
     "legato.metering.v1.PaymentBookingService": dict.fromkeys(["BookPayment", "OpenAccount"], PAYMENTS),
     "legato.payments.v1.PaymentService": dict.fromkeys(
         ["GetPaymentOptions", "CreateCheckout", "GetCheckout", "ReceiveEvent"], CONSOLES
-    ),
+    )
+    | dict.fromkeys(["ListPayments", "BookPayment"], ADMIN),
     "grpc.health.v1.Health": {"Check": PROGRAMS | READERS | PAYMENTS},
     "grpc.reflection.v1.ServerReflection": {"ServerReflectionInfo": PROGRAMS | ADMIN},
     "grpc.reflection.v1alpha.ServerReflection": {"ServerReflectionInfo": PROGRAMS | ADMIN},
