@@ -189,8 +189,8 @@ faults: .venv/dev ## Kill every process at every step, and check the ledger (one
 	@$(BIN)/python -m tests.campaigns.faults $(ARGS)
 
 .PHONY: rollout
-rollout: .venv/dev ## Replace 0.1.0 under load on one PostgreSQL, and check the ledger (a minute). Options: make rollout ARGS=/tmp/legato-0.1.0
-	@$(BIN)/python -m tests.campaigns.rollout $(ARGS)
+rollout: .venv/dev ## Release 0.1.0, 0.2.0 and this version one after the other under load, and check the ledger (two minutes)
+	@$(BIN)/python -m tests.campaigns.rollout
 
 .PHONY: revocations
 revocations: .venv/dev ## Revoke keys while connections break and auth processes die (ten minutes). Options: make revocations ARGS="--revocations 100"
@@ -221,11 +221,11 @@ overload: .venv/dev ## Check admission: no refusals with a slow provider, stable
 	@$(BIN)/python -m tests.campaigns.overload $(ARGS)
 
 .PHONY: compose-test
-compose-test: .venv/dev ## Build the images, start docker-compose.yml with docker or podman, and test the service
+compose-test: .venv/dev ## Upgrade the last release with docker-compose.yml and docker or podman, and test the service
 	@$(BIN)/python -m tests.deploy.compose
 
 .PHONY: kube-test
-kube-test: .venv/dev ## Run the Kubernetes manifests with podman, and test the service
+kube-test: .venv/dev ## Upgrade the last release with the Kubernetes manifests and podman, and test the service
 	@$(BIN)/python -m tests.deploy.kubernetes.kube
 
 # $(call write_lock,NAME,SOURCES)

@@ -1,4 +1,4 @@
-"""`make compose-test`: builds the images, starts the compose file as it is, and uses the service like anybody would."""
+"""`make compose-test`: starts the compose file of the last release, this one over it, and uses the service."""
 
 import contextlib
 import json
@@ -6,13 +6,22 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from tests.deploy.engine import ROOT, build_images, find_engine, run
-from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console, visit_while_a_service_is_away, wait_until_served
+from tests.deploy.visit import (
+    WAIT_TIMEOUT_S,
+    Visitor,
+    visit,
+    visit_console,
+    visit_while_a_service_is_away,
+    wait_until_served,
+)
+from tests.support.releases import LAST, checkout
 
 # Not the name that the file has: a service that runs on this machine keeps it.
 PROJECT = "legato-test"
@@ -49,17 +58,12 @@ def free_port() -> int:
     return port
 
 
-def make_key(legato: Callable[..., Any]) -> str:
-    account = legato("accounts", "create", "visitor", "--credits", "5.00")["account_id"]
-    key: str = legato("keys", "create", "--account", account)["api_key"]
-    return key
-
-
 class Stack:
-    """The compose file, under a name and a port of its own."""
+    """The compose file of today or of a release, under a name and a port of its own."""
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
+        self._files = ROOT
         self._tool = ["docker", "compose"] if engine == "docker" else [str(ROOT / ".venv" / "bin" / "podman-compose")]
         self._between_names = "-" if engine == "docker" else "_"
         port, console_port = free_port(), free_port()
@@ -73,7 +77,15 @@ class Stack:
         self.console_url = f"http://127.0.0.1:{console_port}"
 
     def compose(self, *arguments: str) -> str:
-        return run(*self._tool, "--project-name", PROJECT, *arguments)
+        file = str(self._files / "docker-compose.yml")
+        return run(*self._tool, "--file", file, "--project-name", PROJECT, *arguments)
+
+    def start(self, files: Path) -> None:
+        """Builds the images from these files, and replaces what runs by them."""
+        self._files = files
+        build_images(self._engine, BASES, files)
+        self.compose("up", "--detach")
+        wait_until_served(self.base_url)
 
     def legato(self, *arguments: str, service: str = "legato") -> Any:
         """One of the owner's commands."""
@@ -99,10 +111,8 @@ def greeted(stack: Stack) -> str:
     return hello
 
 
-def use(stack: Stack) -> None:
+def use(stack: Stack, key: str) -> None:
     """Chats before and after an edge has left, while metering is away, and when it is back."""
-    key = make_key(stack.legato)
-    visit(stack.base_url, key)
     visit_as_program(stack, key)
     stack.stop("edge")
     visit(stack.base_url, key)
@@ -153,14 +163,17 @@ def wait_for_metrics(stack: Stack) -> None:
 
 def main() -> None:
     engine = find_engine()
-    build_images(engine, BASES)
     stack = Stack(engine)
     stack.remove()
     try:
-        stack.compose("up", "--detach")
-        wait_until_served(stack.base_url)
+        stack.start(checkout(LAST))
         print(greeted(stack))
-        use(stack)
+        visitor = Visitor(stack.legato, stack.base_url)
+        visitor.chat()
+        visitor.settle()
+        stack.start(ROOT)
+        visitor.check_upgrade()
+        use(stack, visitor.key)
         visit_console(stack.console_url, "localhost:8081")
         look_inside(stack)
         wait_for_metrics(stack)

@@ -22,8 +22,9 @@ TIMEOUT_S = 300
 # Where podman is to look for images whose names do not say; docker looks there anyway.
 REGISTRY = "docker.io"
 
-SERVICE_IMAGE = "legato:local"
-MODEL_IMAGE = "legato-local-model:local"
+# As the compose file names what it builds.
+TAG = "local"
+TARGETS = {"service": "legato", "local-model": "legato-local-model"}
 
 
 def find_engine() -> str:
@@ -52,12 +53,13 @@ def run(*command: str, timeout_s: float = TIMEOUT_S, **environ: str) -> str:
     return ended.stdout
 
 
-def build_images(engine: str, bases: Sequence[str]) -> None:
-    """`bases` are named as the compose file names them."""
+def build_images(engine: str, bases: Sequence[str], files: Path = ROOT, tag: str = TAG) -> None:
+    """`bases` are named as the compose file names them; `files` are those of today, or of a release."""
     if engine == "podman" and not all(_is_there(qualified(image)) for image in bases):
         run(str(STAND_INS), REGISTRY, timeout_s=BUILD_TIMEOUT_S)
-    for target, image in (("service", SERVICE_IMAGE), ("local-model", MODEL_IMAGE)):
-        run(engine, "build", *BUILD_ARGS, "--target", target, "--tag", image, ".", timeout_s=BUILD_TIMEOUT_S)
+    for target, name in TARGETS.items():
+        image = f"{name}:{tag}"
+        run(engine, "build", *BUILD_ARGS, "--target", target, "--tag", image, str(files), timeout_s=BUILD_TIMEOUT_S)
         size = run(engine, "image", "inspect", "--format", "{{.Size}}", image)
         print(f"{image}: {int(size) / 1e6:.0f} MB")
 

@@ -3,6 +3,9 @@
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import openai
 import pytest
@@ -51,6 +54,45 @@ def visit(base_url: str, key: str) -> None:
     with pytest.raises(openai.AuthenticationError) as refused:
         openai.OpenAI(base_url=base_url, api_key="sk-legato-wrong", max_retries=0).models.list()
     print("wrong key:", refused.value.status_code)
+
+
+class Visitor:
+    """A client with an account, before and after an upgrade."""
+
+    def __init__(self, legato: Callable[..., Any], base_url: str) -> None:
+        """Takes what runs the owner's commands."""
+        self._legato = legato
+        self._base_url = base_url
+        self._account_id = legato("accounts", "create", "visitor", "--credits", "5.00")["account_id"]
+        self.key: str = legato("keys", "create", "--account", self._account_id)["api_key"]
+
+    def chat(self) -> None:
+        visit(self._base_url, self.key)
+
+    def check_upgrade(self) -> None:
+        """Called as soon as another version serves: what was settled before must be what it finds."""
+        before = self._settled_balance
+        assert self._read_balance() == before, before
+        self.chat()
+        after = self.settle()
+        assert Decimal(after["balance_usd"]) < Decimal(before["balance_usd"]), (before, after)
+        audit = self._legato("audit")
+        print("audit:", audit)
+        assert audit["violations"] == []
+
+    def settle(self) -> dict[str, Any]:
+        """Waits until every chat is charged, and keeps the balance to compare with."""
+        end = time.monotonic() + WAIT_TIMEOUT_S
+        while (balance := self._read_balance())["held_usd"] != "0.00":
+            assert time.monotonic() < end, balance
+            time.sleep(1)
+        print("balance:", balance)
+        self._settled_balance = balance
+        return balance
+
+    def _read_balance(self) -> dict[str, Any]:
+        balance: dict[str, Any] = self._legato("credits", "balance", self._account_id)
+        return balance
 
 
 def visit_while_a_service_is_away(base_url: str, key: str) -> None:

@@ -1,7 +1,7 @@
-"""`make kube-test`: plays the overlay for one node with `podman kube play`, and uses the service like anybody would.
+"""`make kube-test`: plays the overlay for one node with `podman kube play`: the last release's, and this one over it.
 
 podman plays pods and no cluster. What a cluster would do besides is done here, and nothing else is changed: Services
-give names, Secrets are handed over, a claim gets a volume.
+give names, Secrets are handed over, a claim gets a volume, pods are replaced.
 """
 
 import base64
@@ -10,22 +10,26 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from deploy.kubernetes_secrets import SECRETS, secrets_in
-from tests.deploy.compose import free_port, make_key
-from tests.deploy.engine import MODEL_IMAGE, ROOT, SERVICE_IMAGE, build_images, run
-from tests.deploy.kubernetes.kustomize import Resource, render
+from tests.deploy.compose import free_port
+from tests.deploy.engine import ROOT, TAG, TARGETS, build_images, run
+from tests.deploy.kubernetes.kustomize import Resource, build, render, without_digests
 from tests.deploy.kubernetes.policies import all_containers, pod_of, workloads
-from tests.deploy.visit import WAIT_TIMEOUT_S, visit, visit_console
+from tests.deploy.visit import WAIT_TIMEOUT_S, Visitor, visit_console
+from tests.support.releases import LAST, checkout
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "one-node"
 NETWORK = "legato-kube-test"
 BASES = ("python:3.11-slim-bookworm", "postgres:17-bookworm", "valkey/valkey:8-bookworm")
-IMAGES = {"legato:0.2.0": f"localhost/{SERVICE_IMAGE}", "legato-local-model:0.2.0": f"localhost/{MODEL_IMAGE}"}
+# Of the last release.
+RELEASE_TAG = "released"
+STORES = {"postgres", "valkey"}
+# As long as an edge without streams takes to leave.
+STOP_S = "45"
 # Who has a Service, and so a name.
 NAMED = ("auth", "router", "metering", "postgres", "valkey")
 # Whose HTTP port is published on this machine, each on one of its own; the consoles with the names that they answer to.
@@ -46,8 +50,8 @@ def with_podmans_names(text: str) -> str:
     return text
 
 
-def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
-    """Publishes the workloads in `ports` there, and no others."""
+def for_podman(workload: Resource, ports: Mapping[str, int], tag: str = TAG) -> Resource:
+    """Publishes the workloads in `ports` there, and no others; our images get a tag that was built here."""
     changed = copy.deepcopy(workload)
     name, pod = changed["metadata"]["name"], pod_of(changed)
     for claim in changed["spec"].pop("volumeClaimTemplates", []):
@@ -62,13 +66,19 @@ def for_podman(workload: Resource, ports: Mapping[str, int]) -> Resource:
                 del volume["secret"]
                 volume["emptyDir"] = {}
     for container in all_containers(pod):
-        _change_container(container, name, ports.get(name))
+        _change_container(container, name, ports.get(name), tag)
+    if changed["kind"] == "Job":
+        # Of a release that had one.
+        metadata = {"name": name, "labels": changed["metadata"]["labels"]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
     # A StatefulSet is to podman what a Deployment is.
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": changed["metadata"], "spec": changed["spec"]}
 
 
-def _change_container(container: dict[str, Any], workload_name: str, port: int | None) -> None:
-    container["image"] = IMAGES.get(container["image"], container["image"])
+def _change_container(container: dict[str, Any], workload_name: str, port: int | None, tag: str) -> None:
+    name = container["image"].rpartition(":")[0]
+    if name in TARGETS.values():
+        container["image"] = f"localhost/{name}:{tag}"
     for mount in container["volumeMounts"]:
         mount["name"] = f"{workload_name}-{mount['name']}"
     for variable in container.get("env", []):
@@ -96,42 +106,87 @@ def decodes_secrets() -> bool:
     return (int(major), int(minor)) >= (4, 4)
 
 
-@contextmanager
-def played(ports: Mapping[str, int]) -> Iterator[None]:
-    """Everything in pods; whatever happens, nothing of it is left."""
-    resources = render(OVERLAY)
-    with tempfile.TemporaryDirectory() as folder:
-        manifest, home = Path(folder) / "legato.json", Path(folder) / "secrets"
+class Cluster:
+    """The pods of one release, and then of the next."""
+
+    def __init__(self, folder: Path, ports: Mapping[str, int]) -> None:
+        self._folder = folder
+        self._ports = ports
+        self._pods: dict[str, Resource] = {}
+        self._volumes: set[str] = set()
+        home = folder / "secrets"
         home.mkdir()
         is_decoded = decodes_secrets()
         secrets = [for_podmans_store(secret, is_decoded=is_decoded) for secret in secrets_in(home)]
+        self._secrets = {secret["metadata"]["name"]: secret for secret in secrets}
+
+    def __enter__(self) -> "Cluster":
+        run("podman", "network", "create", NETWORK)
+        for name, secret in self._secrets.items():
+            file = self._folder / f"{name}.json"
+            file.write_text(json.dumps(secret))
+            run("podman", "secret", "create", name, str(file))
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """Leaves nothing, whatever happened."""
+        _remove("pod", "rm", "--force", "--time", "5", *map(name_in_podman, self._pods.values()))
+        _remove("volume", "rm", "--force", *self._volumes, *self._secrets)
+        _remove("secret", "rm", *self._secrets)
+        _remove("network", "rm", "--force", NETWORK)
+
+    def apply(self, resources: list[Resource], tag: str) -> None:
+        """Has these run, with images of this tag, in place of what runs. The stores stay: their pods are the same."""
         config_maps = [resource for resource in resources if resource["kind"] == "ConfigMap"]
-        pods = [for_podman(workload, ports) for workload in workloads(resources)]
-        # JSON is YAML, too.
-        manifest.write_text("\n---\n".join(json.dumps(resource) for resource in [*config_maps, *pods]))
-        try:
-            run("podman", "network", "create", NETWORK)
-            for secret in secrets:
-                file = Path(folder) / f"{secret['metadata']['name']}.json"
-                file.write_text(json.dumps(secret))
-                run("podman", "secret", "create", secret["metadata"]["name"], str(file))
+        old = [name_in_podman(pod) for name, pod in self._pods.items() if name not in STORES]
+        if old:
+            run("podman", "pod", "stop", "--time", STOP_S, *old)
+            run("podman", "pod", "rm", "--force", *old)
+            # What a store does not use.
+            _remove("volume", "rm", *self._volumes)
+        self._volumes |= {config_map["metadata"]["name"] for config_map in config_maps}
+        kept = {name: pod for name, pod in self._pods.items() if name in STORES}
+        pods = [for_podman(workload, self._ports, tag) for workload in workloads(resources)]
+        tasks = [*filter(None, map(take_init_pod, pods)), *(pod for pod in pods if pod["kind"] == "Pod")]
+        others = [pod for pod in pods if pod["kind"] != "Pod" and pod["metadata"]["name"] not in kept]
+        self._pods = kept
+        self._play(config_maps, [pod for pod in others if pod["metadata"]["name"] in STORES])
+        self._play(config_maps, tasks)
+        for task in tasks:
+            for container in task["spec"]["containers"]:
+                wait_for_end(f"{name_in_podman(task)}-{container['name']}")
+        self._play(config_maps, [pod for pod in others if pod["metadata"]["name"] not in STORES])
+
+    def _play(self, config_maps: list[Resource], pods: list[Resource]) -> None:
+        if pods:
+            self._pods |= {pod["metadata"]["name"]: pod for pod in pods}
+            self._volumes |= {volume["name"] for pod in pods for volume in _pod_spec(pod)["volumes"]}
+            manifest = self._folder / "legato.json"
+            # JSON is YAML, too.
+            manifest.write_text("\n---\n".join(json.dumps(resource) for resource in [*config_maps, *pods]))
             run("podman", "kube", "play", "--network", NETWORK, str(manifest))
-            yield
-        finally:
-            pod_names = [
-                pod["metadata"]["name"] if pod["kind"] == "Pod" else pod_name(pod["metadata"]["name"]) for pod in pods
-            ]
-            volumes = [volume["name"] for pod in pods for volume in _pod_spec(pod)["volumes"]]
-            names = [resource["metadata"]["name"] for resource in [*config_maps, *secrets]]
-            _remove("pod", "rm", "--force", "--time", "5", *pod_names)
-            _remove("volume", "rm", "--force", *volumes, *names)
-            _remove("secret", "rm", *(secret["metadata"]["name"] for secret in secrets))
-            _remove("network", "rm", "--force", NETWORK)
+
+
+def take_init_pod(pod: Resource) -> Resource | None:
+    """Makes a pod of the init containers, which podman would start again when they have succeeded, and not when they
+    have failed; a cluster does the opposite."""
+    spec = copy.deepcopy(_pod_spec(pod))
+    if "initContainers" not in spec:
+        return None
+    spec |= {"containers": spec.pop("initContainers"), "restartPolicy": "OnFailure"}
+    del _pod_spec(pod)["initContainers"]
+    metadata = {"name": f"{pod['metadata']['name']}-init", "labels": pod["metadata"]["labels"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _pod_spec(pod: Resource) -> dict[str, Any]:
     spec: dict[str, Any] = pod["spec"] if pod["kind"] == "Pod" else pod_of(pod)
     return spec
+
+
+def name_in_podman(pod: Resource) -> str:
+    name: str = pod["metadata"]["name"]
+    return name if pod["kind"] == "Pod" else pod_name(name)
 
 
 def _remove(*arguments: str) -> None:
@@ -145,6 +200,15 @@ def legato(*arguments: str) -> Any:
     return json.loads(said.strip().splitlines()[-1])
 
 
+def wait_for_end(container: str) -> None:
+    end = time.monotonic() + WAIT_TIMEOUT_S
+    state = "{{.State.Status}} {{.State.ExitCode}}"
+    while run("podman", "inspect", "--format", state, container).strip() != "exited 0":
+        assert time.monotonic() < end, run("podman", "logs", container)
+        time.sleep(2)
+    print(run("podman", "logs", container))
+
+
 def wait_until_ready() -> None:
     """Until the edge has all its services: in a cluster no request would come before."""
     ask = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9090/readyz')"
@@ -153,19 +217,26 @@ def wait_until_ready() -> None:
     while subprocess.run(command, capture_output=True, check=False).returncode:
         assert time.monotonic() < end, run("podman", "logs", f"{pod_name('edge')}-edge")
         time.sleep(2)
+    print(run("podman", "pod", "ps", "--format", "{{.Name}} {{.Status}}"))
 
 
 def main() -> None:
+    build_images("podman", BASES, checkout(LAST), tag=RELEASE_TAG)
     build_images("podman", BASES)
     ports = {name: free_port() for name in PUBLISHED}
     base_url = f"http://127.0.0.1:{ports['edge']}/v1"
-    with played(ports):
+    with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder), ports) as cluster:
+        released = checkout(LAST) / OVERLAY.relative_to(ROOT)
+        cluster.apply(without_digests(build(released, may_warn=True)), RELEASE_TAG)
         wait_until_ready()
-        print(run("podman", "pod", "ps", "--format", "{{.Name}} {{.Status}}"))
-        visit(base_url, make_key(legato))
+        visitor = Visitor(legato, base_url)
+        visitor.chat()
+        visitor.settle()
+        cluster.apply(render(OVERLAY), TAG)
+        wait_until_ready()
+        visitor.check_upgrade()
         for name, host in CONSOLES.items():
             visit_console(f"http://127.0.0.1:{ports[name]}", host)
-        print("audit:", legato("audit"))
         print(run("podman", "stats", "--no-stream", "--format", "{{.Name}} {{.MemUsage}}"))
     print("kube: all well")
 

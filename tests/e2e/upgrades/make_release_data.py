@@ -1,7 +1,6 @@
-"""Makes the data that tests upgrade, by the code of a release itself: a checkout with an environment of its own.
+"""Makes the data that tests upgrade, by the code of a release itself.
 
-    git worktree add /tmp/legato-0.1.0 67b5669 && make -C /tmp/legato-0.1.0 setup
-    .venv/bin/python -m tests.e2e.upgrades.make_release_data /tmp/legato-0.1.0 tests/e2e/upgrades/release_0_1_0
+    .venv/bin/python -m tests.e2e.upgrades.make_release_data 0.2.0
 
 On each store it creates accounts with limits, keys (a revoked and an expiring one among them), a note and a document,
 has chats answered, and kills everything in the middle of one. The folder then has, for each store, the databases as
@@ -10,23 +9,21 @@ SQL, and `facts.json` has what was true at that moment, and the edge's journal.
 
 import base64
 import json
-import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-import urllib.request
 import zlib
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.upgrades.release_data import GROUNDING, SECRETS, SERVICES
+from tests.support.releases import ReleasedService, install
 from tests.support.servers.postgres import Postgres
-from tests.support.service import ROUTES, UpstreamThread
+from tests.support.service import UpstreamThread
 from tests.support.upstreams.openai import Reply, Upstream
 from tests.support.waiting import wait_until
 
@@ -35,43 +32,7 @@ PIECES = 3
 LEFT_OUT = re.compile(r"^(--|SET |SELECT pg_catalog\.set_config|\\|ALTER .* OWNER TO)")
 
 
-class OldService:
-    """`legato up` of a release."""
-
-    def __init__(self, checkout: Path, folder: Path, upstream: Upstream, environ: dict[str, str]) -> None:
-        self.data = folder / "data"
-        self._legato = checkout / ".venv" / "bin" / "legato"
-        self._environ = os.environ | SECRETS | GROUNDING | environ
-        routes = folder / "routes.toml"
-        routes.write_text(ROUTES.format(base_url=upstream.base_url))
-        options = ["--port", "0", "--workers", "1", "--data", str(self.data), "--routes", str(routes)]
-        command = [str(self._legato), "up", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self._environ)
-        assert self.process.stdout is not None
-        word, _, self.base_url = self.process.stdout.readline().strip().partition(" ")
-        assert word == "ready"
-        self._pids = [each["pid"] for each in self.run("status")]
-
-    def run(self, *arguments: str) -> Any:
-        command = [str(self._legato), *arguments, "--json", "--data", str(self.data)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=self._environ, check=True)
-        return json.loads(done.stdout)
-
-    def kill(self) -> None:
-        """Kills everything at once, so that nothing is settled."""
-        self.process.send_signal(signal.SIGSTOP)
-        for pid in (*self._pids, self.process.pid):
-            os.kill(pid, signal.SIGKILL)
-        self.process.wait()
-
-    def chat(self, key: str, *, stream: bool = False) -> Any:
-        body = {"model": "mezzo", "stream": stream, "messages": [{"role": "user", "content": "Say something."}]}
-        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-        request = urllib.request.Request(f"{self.base_url}/chat/completions", json.dumps(body).encode(), headers)
-        return urllib.request.urlopen(request)
-
-
-def use(service: OldService, upstream: Upstream, folder: Path) -> dict[str, Any]:
+def use(service: ReleasedService, upstream: Upstream, folder: Path) -> dict[str, Any]:
     """Leaves rows of each kind; returns what tests are to find again."""
     ada = service.run("accounts", "create", "Ada", "--credits", "5.00")["account_id"]
     service.run("accounts", "set", ada, "--class", "forte", "--requests-per-minute", "600")
@@ -137,7 +98,7 @@ def dump_postgresql(server: Postgres, url: str) -> dict[str, str]:
     return dumps
 
 
-def make(checkout: Path, target: Path) -> None:
+def make(files: Path, target: Path) -> None:
     facts = {}
     server = Postgres()
     server.start()
@@ -145,7 +106,8 @@ def make(checkout: Path, target: Path) -> None:
         for store in ("sqlite", "postgresql"):
             url = server.create_database() if store == "postgresql" else ""
             with tempfile.TemporaryDirectory(prefix="lg-", dir="/tmp") as name, UpstreamThread() as upstream:
-                service = OldService(checkout, Path(name), upstream, {"LEGATO_DATABASE_URL": url} if url else {})
+                environ = SECRETS | GROUNDING | ({"LEGATO_DATABASE_URL": url} if url else {})
+                service = ReleasedService(files, Path(name), upstream, environ)
                 try:
                     facts[store] = use(service, upstream, Path(name))
                 finally:
@@ -164,4 +126,5 @@ def make(checkout: Path, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]), Path(sys.argv[2]))
+    version = sys.argv[1]
+    make(install(version), Path(__file__).parent / f"release_{version.replace('.', '_')}")
