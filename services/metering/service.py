@@ -103,7 +103,8 @@ async def open_limiter(settings: MeteringSettings, process: Process) -> Limiter:
     # Its import takes a third of a second and 12 MB.
     from services.metering.valkey import ValkeyLimiter
 
-    shared = ValkeyLimiter(settings.valkey_url, local, process.log, settings.metering_replicas)
+    replicas, peers = settings.metering_replicas, settings.metering_peers
+    shared = ValkeyLimiter(settings.valkey_url, local, process.log, replicas, peers)
     process.opened.push_async_callback(shared.close)
     await shared.start()
     show_shared_limits(shared, process.registry)

@@ -10,6 +10,7 @@ from services.chassis.access_tokens import check_public_keys
 from services.chassis.load.gcra import Rate
 from services.chassis.money import LARGEST_BOOKING_NANOS, parse_usd
 from services.chassis.process.settings import ServiceSettings
+from services.chassis.rpc.replicas import parse_endpoints
 from services.chassis.settings import (
     HttpAddress,
     OperationsListen,
@@ -62,6 +63,8 @@ class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
     valkey_url: _ValkeyAddress = ""
     # The least number of replicas. The shared limits count the actual one, but only after a while.
     metering_replicas: _Replicas = 1
+    # HOST:PORT that resolves to all replicas, whose number is then counted while the shared limits are away.
+    metering_peers: str = ""
     requests_per_minute: _RequestRate = 3_000
     request_burst: _Burst = 200
     # 0: unlimited.
@@ -108,6 +111,7 @@ class MeteringSettings(ServiceSettings, frozen=True, kw_only=True):
         check_all(
             partial(keep_in_canada, self.stores),
             partial(check_public_keys, self.access_token_public_keys),
+            partial(parse_endpoints, self.metering_peers),
             lambda: self.notice_rules,
         )
 

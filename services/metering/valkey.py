@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from services.chassis.errors import LegatoError
 from services.chassis.load.gcra import LONGEST_DEBT_NS
+from services.chassis.rpc.replicas import parse_endpoints, resolve
 from services.chassis.settings import SettingsError
 from services.chassis.telemetry.log import Log
 from services.metering.limits import LocalLimiter, RateAllowance, RateCharge, ReplyT, allowance, refuse_if_used_up
@@ -142,12 +143,14 @@ class _Waiting(NamedTuple):
 
 
 class ValkeyLimiter:
-    def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1) -> None:
-        """Connects to `url`; `fewest_replicas` is assumed at least, even if the server never answers."""
+    def __init__(self, url: str, local: LocalLimiter, log: Log, fewest_replicas: int = 1, peers: str = "") -> None:
+        """Connects to `url`; `fewest_replicas` is assumed at least, even if the server never answers, and as many as
+        the name `peers` then has addresses."""
         self._client = make_client(url)
         self._local = local
         self._log = log
         self._fewest_replicas = local.replicas = fewest_replicas
+        self._peers = [endpoint.address for endpoint in parse_endpoints(peers)]
         self._replica_id = secrets.token_hex(8)
         self._waiting: deque[_Waiting] = deque()
         self._drain: asyncio.Task[None] | None = None
@@ -204,12 +207,20 @@ class ValkeyLimiter:
             )
         except (RedisError, OSError) as error:
             self._fall_back(error)
+            await self._count_peers()
             return
         # Kept during an outage: the other replicas are cut off as well, but still running.
         self._local.replicas = max(self._fewest_replicas, int(replicas))
         if self._is_away:
             self._is_away = False
             self._log.info("limits.shared")
+
+    async def _count_peers(self) -> None:
+        """Divides by more replicas if there are more than were known. Those that start or leave have no address."""
+        if self._peers:
+            with contextlib.suppress(OSError):
+                addresses = {address for peer in self._peers for address in await resolve(peer)}
+                self._local.replicas = max(self._local.replicas, len(addresses))
 
     async def _take_all(self) -> None:
         try:

@@ -14,8 +14,8 @@ from tests.deploy.kubernetes.references import service_ports
 
 # auth:7001, edge=edge-status:9090,auth=auth:9090
 ADDRESS = re.compile(r"(?:^|[=,])([a-z][a-z0-9-]*):(\d+)(?=$|[,;])")
-# Its name alone is resolved.
-ONLY_RESOLVED = "LEGATO_EDGE_PEERS"
+# Names that are only resolved.
+ONLY_RESOLVED = {"LEGATO_EDGE_PEERS", "LEGATO_METERING_PEERS"}
 STORES = {"LEGATO_DATABASE_URL_FILE": ("postgres", 5432), "LEGATO_VALKEY_URL_FILE": ("valkey", 6379)}
 # A server on the internet, in a block that is kept for examples.
 OUTSIDE = IPv4Address("203.0.113.7")
@@ -28,7 +28,7 @@ def named_services(resources: list[Resource]) -> Iterator[tuple[str, str, int]]:
         for variable, value in environment(container, resources).items():
             if variable in STORES:
                 yield workload["metadata"]["name"], *STORES[variable]
-            elif variable != ONLY_RESOLVED:
+            elif variable not in ONLY_RESOLVED:
                 for host, port in ADDRESS.findall(value):
                     yield workload["metadata"]["name"], host, int(port)
 

@@ -175,11 +175,15 @@ def test_edge_and_metering_agree_on_how_long_an_answer_lives(resources: list[Res
     assert len(lives) == 1
 
 
-def test_metering_knows_how_many_replicas_share_the_limits_at_least(resources: list[Resource]) -> None:
-    [metering] = [resource for resource in resources if name_of(resource) == "Deployment/metering"]
-    scalers = [resource for resource in resources if name_of(resource) == "HorizontalPodAutoscaler/metering"]
-    [smallest] = [scaler["spec"]["minReplicas"] for scaler in scalers] or [metering["spec"]["replicas"]]
-    assert environment(container_of(resources, "metering"), resources)["LEGATO_METERING_REPLICAS"] == str(smallest)
+def test_replicas_of_metering_count_each_other_by_a_name_that_has_all_their_addresses(
+    resources: list[Resource],
+) -> None:
+    environ = environment(container_of(resources, "metering"), resources)
+    host, _, port = environ["LEGATO_METERING_PEERS"].partition(":")
+    assert environ["LEGATO_METERING_LISTEN"].endswith(f":{port}")
+    [service] = [resource for resource in resources if name_of(resource) == f"Service/{host}"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert "LEGATO_METERING_REPLICAS" not in environ
 
 
 def test_pods_are_reached_only_by_those_that_are_named(resources: list[Resource]) -> None:

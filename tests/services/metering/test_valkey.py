@@ -25,9 +25,9 @@ SLOW_TOKENS = RateLimits(Rate(1, 1_000), Rate(1, 60))
 
 @asynccontextmanager
 async def opened(
-    url: str, log: Log, fewest_replicas: int = 1, local: LocalLimiter | None = None
+    url: str, log: Log, fewest_replicas: int = 1, local: LocalLimiter | None = None, peers: str = ""
 ) -> AsyncIterator[ValkeyLimiter]:
-    limiter = ValkeyLimiter(url, local or LocalLimiter(FakeClock()), log, fewest_replicas)
+    limiter = ValkeyLimiter(url, local or LocalLimiter(FakeClock()), log, fewest_replicas, peers)
     await limiter.start()
     try:
         yield limiter
@@ -300,6 +300,22 @@ async def test_server_that_never_was_there_leaves_local_limits(log: Log) -> None
 async def test_replica_that_never_saw_the_server_limits_by_the_number_that_was_set(log: Log) -> None:
     async with opened("unix:///nowhere/valkey.sock", log, fewest_replicas=2) as limiter:
         assert await count_admitted(limiter, 20) == 2
+
+
+async def test_replicas_that_never_saw_the_server_count_the_addresses_of_their_name(log: Log) -> None:
+    # Two addresses, as a headless Service has; then a name that does not resolve, which leaves the limits as they were.
+    for peers, admitted in (("127.0.0.1:7003,127.0.0.2:7003", 2), ("nowhere.invalid:7003", 5)):
+        async with opened("unix:///nowhere/valkey.sock", log, peers=peers) as limiter:
+            assert await count_admitted(limiter, 20) == admitted
+
+
+async def test_replicas_that_the_server_knew_are_not_forgotten_for_fewer_addresses(link: Link, log: Log) -> None:
+    local = LocalLimiter(FakeClock())
+    async with opened(link.url, log, local=local, peers="127.0.0.1:7003") as limiter, opened(link.url, log):
+        await until(lambda: local.replicas == 2)
+        link.cut()
+        await until(lambda: not limiter.is_shared)
+        assert local.replicas == 2
 
 
 async def test_correction_counts_also_while_the_server_is_away(log: Log) -> None:
